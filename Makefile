@@ -1,0 +1,50 @@
+# Targets explain themselves: `make` lists them. Everything lives in .venv; `make clean` forgets it.
+PYTHON ?= python3
+VENV   ?= .venv
+REPO   ?= .
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format pytest bench wheel-test clean
+
+help:  ## list what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "teamwright needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.runtime  ## a team reads a repository and reports (REPO=path, default: this one; MODEL=name for a real model)
+	$(BIN)/teamwright demo --repo $(REPO) $(if $(MODEL),--model $(MODEL),)
+
+test: check pytest  ## formatter, linter, types, floors, tests: all that CI runs
+
+check: $(VENV)/.dev  ## formatter, linter and types only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(VENV)/.dev  ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+pytest: $(VENV)/.dev  ## the tests alone (ARGS='-k name' for some)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
+	$(BIN)/python -m bench $(ARGS)
+
+wheel-test: $(VENV)/.dev  ## build the wheel, install it into a clean environment, run the demo from it
+	bash .ci/wheel_test $(PYTHON) $(BIN)/python
+
+clean:  ## forget the environment and all that was built
+	rm -rf $(VENV) dist .ruff_cache .hypothesis bench/results

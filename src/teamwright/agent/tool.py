@@ -1,0 +1,104 @@
+"""The contract of a tool: what every tool is, what it is handed, what it gives back.
+
+The contract is low, the instances are high (`tools/`): the loop never imports a tool, and a tool may import the
+loop. A bad call and a failed tool are results for the model to read, never exceptions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from teamwright.agent.workplace import Workplace
+from teamwright.permissions.verdict import HARMLESS, Access
+from teamwright.protocol.blocks import Block
+
+
+class ToolInput(BaseModel):
+    """Base of all inputs. Extra keys are refused; numbers and booleans given as strings are accepted."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+
+class NoInput(ToolInput):
+    """For tools without parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What the model reads. `brief` is one line for people; `ends_turn` stops the agent after this round.
+
+    `facts` goes to program surfaces (stream-json, the log), never to the model.
+    """
+
+    content: str | Sequence[Block]
+    is_error: bool = False
+    brief: str = ""
+    ends_turn: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def error(cls, what: str, do: str = "") -> ToolResult:
+        """A refusal or failure in two lines: what, and what to do next."""
+        return cls(what + (f"\n{do}" if do else ""), is_error=True, brief=what.split("\n", 1)[0])
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """What a tool is handed with each call. `call` is `cN`; `tool_use_id` the model's own id of the call."""
+
+    member: str
+    workplace: Workplace
+    call: str = ""
+    tool_use_id: str = ""
+
+
+Input = TypeVar("Input", bound=ToolInput)
+
+
+class Tool(Generic[Input]):
+    """Base of all tools; one tool a file, its description in the `.md` of the same stem beside it.
+
+    Class attributes: `name` as the model calls it; `input_type`; `aliases`; `stem` when the `.md` has another name.
+    """
+
+    name: ClassVar[str]
+    input_type: ClassVar[type[ToolInput]] = NoInput
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def description(self) -> str:
+        """What the model is told of the tool: the `.md` beside the module, read once a process."""
+        return read_beside(type(self))
+
+    def read_only(self, call: Input) -> bool:
+        """Whether the call changes nothing: such calls of a round run together."""
+        return False
+
+    def summary(self, call: Input) -> str:
+        """One line for people: what is about to happen."""
+        return self.name
+
+    def access(self, call: Input, ctx: ToolContext) -> Access:
+        """What the call would touch: the facts that permission is decided on. Default: only our own files."""
+        return HARMLESS
+
+    async def run(self, call: Input, ctx: ToolContext) -> ToolResult:
+        """Do it. Raises nothing but `CancelledError` and TeamwrightError (which becomes its `for_model()`)."""
+        raise AssertionError(f"{type(self).__name__} has no run")
+
+
+AnyTool = Tool[Any]
+
+
+@cache
+def read_beside(cls: type[Any]) -> str:
+    """The text of the `.md` beside the module of this class, with the module's stem."""
+    path = Path(cast("str", sys.modules[cls.__module__].__file__)).with_suffix(".md")
+    return path.read_text(encoding="utf-8").strip()

@@ -1,0 +1,177 @@
+"""The contract of a model: a request of ready bytes in, a stream of parts out, failure as the last part.
+
+Adapters live beside this file (`messages_api`, `scripted`). Callers see no HTTP and no vendor. History is handed
+over encoded, so that a request costs one join and nothing grows with the conversation but the bytes themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from teamwright.protocol.blocks import Block, encode
+from teamwright.protocol.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What stands before a conversation, fixed at its birth and sent byte for byte.
+
+    `head` is the inside of a JSON object without braces: `"model":…,"max_tokens":…,"system":[…],"tools":[…],…`,
+    serialised once. `digest` is its SHA-256 (hex, betas included) and the name under which it is stored. Two
+    conversations share a prefix when they hold the same object.
+    """
+
+    model: str
+    head: bytes
+    betas: tuple[str, ...] = ()
+    digest: str = ""
+
+    @classmethod
+    def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
+        """A prefix from the request's fields in order (`model`, `max_tokens`, `system`, `tools`, `thinking`, …)."""
+        head = encode(dict(fields))[1:-1]
+        digest = hashlib.sha256(head + b"\0" + ",".join(betas).encode()).hexdigest()
+        return cls(str(fields["model"]), head, tuple(betas), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model call. `items` are the messages, each encoded as one JSON object (`blocks.encode`), oldest first.
+
+    `asker` is the name of the agent that asks, for scripts, logs and error texts; it is never sent.
+    """
+
+    prefix: Prefix
+    items: Sequence[bytes]
+    asker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Some text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """Some of the model's thinking, for surfaces that show it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The adapter waits and tries again; nothing of the broken answer counts."""
+
+    reason: str
+    wait_s: float
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The whole answer: last part of a stream that went well.
+
+    `content` holds the blocks as they came (unknown ones verbatim, empty text dropped, calls cut off by
+    `max_tokens` dropped). `stop_reason` is the service's own word. `request_id` names it in logs.
+    """
+
+    content: list[Block]
+    stop_reason: str
+    usage: Usage
+    model: str
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The call failed for good: last part of a stream that did not go well.
+
+    `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed context-full
+    window-too-small limit`). `retriable` says that the same request may work later (the agent is paused, not
+    ended). `before_first_reply` is for exit codes: nothing was ever answered by this service in this process.
+    """
+
+    slug: str
+    what: str
+    looked_at: tuple[tuple[str, str], ...] = ()
+    do: tuple[str, ...] = ()
+    retriable: bool = False
+    before_first_reply: bool = False
+    partial: list[Block] = field(default_factory=list[Block])
+
+
+Part: TypeAlias = TextPart | ThinkingPart | Retrying | Reply | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is known of a model. Prices are USD per million tokens; None is unknown, 0.0 is free.
+
+    `wire` is the id that the service knows; `name` is `provider/model` as people write it.
+    """
+
+    name: str
+    wire: str
+    provider: str
+    context_tokens: int = 200_000
+    max_output_tokens: int = 8_192
+    usd_in: float | None = None
+    usd_out: float | None = None
+    usd_cache_read: float | None = None
+    usd_cache_write: float | None = None
+    images: bool = True
+    thinking: bool = False
+    caching: bool = True
+
+
+class Model(Protocol):
+    """A model that one or many agents call. One object a (provider, model, credential); safe to share."""
+
+    @property
+    def card(self) -> ModelCard:
+        """What is known of the model."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Part]:
+        """The answer in parts; the last part is a Reply or a Failure. Cancelling closes the connection.
+
+        Contract: does not raise but `CancelledError`; every failure is the last part.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. May be called twice."""
+        ...
+
+
+class Meter(Protocol):
+    """The port through which usage leaves this room, and through which a spent budget refuses the next call."""
+
+    def refuse(self) -> str | None:
+        """Why no further call may be made (a sentence), or None."""
+        ...
+
+    def spent(self, usage: Usage) -> None:
+        """A call used this much."""
+        ...
+
+
+def price(card: ModelCard, usage: Usage) -> Usage:
+    """The usage with its money filled in from the card; unknown prices give `usd=None`."""
+    if card.usd_in is None or card.usd_out is None:
+        usd = None
+    else:
+        read = card.usd_in if card.usd_cache_read is None else card.usd_cache_read
+        write = card.usd_in if card.usd_cache_write is None else card.usd_cache_write
+        usd = (
+            usage.input_tokens * card.usd_in
+            + usage.output_tokens * card.usd_out
+            + usage.cache_read * read
+            + usage.cache_write * write
+        ) / 1_000_000
+    return Usage(usage.input_tokens, usage.output_tokens, usage.cache_read, usage.cache_write, usage.requests, usd)

@@ -1,0 +1,110 @@
+"""What is decided, about what: a call as facts in, a verdict with its reason out; and the port for asking.
+
+The decision itself is in `decide`; this file only has its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Verdict(StrEnum):
+    """Strictest last: `stricter` of two is the later one."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+_ORDER = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
+
+
+def stricter(one: Verdict, other: Verdict) -> Verdict:
+    """The stricter of two verdicts."""
+    return one if _ORDER[one] >= _ORDER[other] else other
+
+
+class Mode(StrEnum):
+    """Permission modes that work today (names as in the ecosystem)."""
+
+    DEFAULT = "default"
+    """Reading inside the directories is allowed; all else asks."""
+
+    ACCEPT_EDITS = "acceptEdits"
+    """As default, and files inside the directories may be changed."""
+
+    DONT_ASK = "dontAsk"
+    """As default, but what would ask is denied."""
+
+    BYPASS = "bypassPermissions"
+    """Everything is allowed but what a deny rule names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a tool call would touch, as its tool says from the validated input.
+
+    `reads` and `writes` are absolute paths; `command` is a shell command with the directory it runs in as `cwd`;
+    `url` is what would be fetched; `subject` is what `Tool(pattern)` rules match where none of these applies
+    (an agent type for `Agent`). `harmless` marks calls that touch nothing outside the team's own files.
+    """
+
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
+    command: str | None = None
+    cwd: Path | None = None
+    url: str | None = None
+    subject: str | None = None
+    harmless: bool = False
+
+
+HARMLESS = Access(harmless=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict with what said so. `rule` names a rule, a mode or a built-in reason; `reason` is one plain sentence.
+
+    `always` is the allow rule that "always" would store, in rule syntax; empty when none is offered.
+    """
+
+    verdict: Verdict
+    rule: str
+    reason: str
+    always: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an asker shows: who asks, the whole command or diff, the rule that asked, what "always" would store."""
+
+    member: str
+    tool: str
+    kind: str
+    what: str
+    rule: str
+    always: str = ""
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `by` is terminal, program, policy or deadline; `text` a reason or a question's answer."""
+
+    allowed: bool
+    by: str
+    text: str = ""
+    always: bool = False
+
+
+class Asker(Protocol):
+    """The port for whoever can answer: a terminal, a program, stated policy. Filled in `app`."""
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer; never raises but `CancelledError`. Without anybody to ask it denies and says so."""
+        ...

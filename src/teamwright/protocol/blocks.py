@@ -1,0 +1,65 @@
+"""What a model reads: content blocks in the shape of the Messages API, our canonical form.
+
+A block is a plain dict, kept as it came: unknown kinds and unknown keys are stored and sent back unchanged.
+This file knows how the few blocks that we make ourselves are spelt; it knows no model and no transcript.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+Block: TypeAlias = dict[str, Any]
+"""One content block, e.g. `{"type": "text", "text": "…"}`."""
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call of a model's answer: its id, the tool's name, and the arguments as they were given."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+def text_block(text: str) -> Block:
+    """A text block. Empty text is refused by servers: callers leave it out."""
+    return {"type": "text", "text": text}
+
+
+def tool_result_block(call_id: str, content: str | Sequence[Block], *, is_error: bool = False) -> Block:
+    """The result of a tool call: text, or a list of text and image blocks."""
+    body: Block = {"type": "tool_result", "tool_use_id": call_id, "content": content if content else "(no output)"}
+    if is_error:
+        body["is_error"] = True
+    return body
+
+
+def image_block(media_type: str, base64_data: str) -> Block:
+    """An image, base64 without line breaks; `media_type` e.g. `image/png`."""
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": base64_data}}
+
+
+def tool_calls(content: Iterable[Block]) -> list[ToolCall]:
+    """The calls of our tools in an answer, in order. Server tool blocks are not calls of ours."""
+    return [
+        ToolCall(block["id"], block["name"], cast("dict[str, Any]", block.get("input") or {}))
+        for block in content
+        if block.get("type") == "tool_use"
+    ]
+
+
+def text_of(content: str | Iterable[Block]) -> str:
+    """All text of a message, blocks joined by newlines."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON in UTF-8: how history, prefixes and log lines are kept. Lone surrogates become `?`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

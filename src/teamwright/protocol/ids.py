@@ -1,0 +1,187 @@
+"""Ids and names: made and checked here, trusted everywhere else.
+
+One validator for each kind of name, used at every entry point, so that no name leaves its directory and no two
+names meet in one file. Formats of ids that others read are as observed in the system we interoperate with.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import secrets
+import time
+import unicodedata
+import uuid
+from collections.abc import Iterable
+from typing import NewType
+
+from teamwright.protocol.errors import InvalidName
+
+MemberName = NewType("MemberName", str)
+"""The name of a member: `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`, unique in its team without regard to case."""
+
+AgentId = NewType("AgentId", str)
+"""`name@team`; parsed at the first `@`, because a team's name may hold one."""
+
+TeamName = NewType("TeamName", str)
+"""Any printable text of 1 to 100 characters; on disk it is `team_dir(name)`."""
+
+TaskId = NewType("TaskId", str)
+"""A decimal number without leading zeros, kept as text as on disk."""
+
+SessionId = NewType("SessionId", str)
+"""A UUID, or whatever `--session-id` gave in that form."""
+
+LEAD = MemberName("team-lead")
+LEAD_ALIAS = "lead"
+RESERVED = frozenset({"team-lead", "lead", "system", "user", "task-list"})
+"""Names that no member may take: the lead, its alias and the pseudo-senders of mail."""
+
+COLORS = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
+"""Member colours in the order of joining; the lead has none on disk."""
+
+_MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TASK = re.compile(r"[1-9][0-9]{0,9}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("com", "lpt") for n in range(1, 10))})
+
+
+def member_name(text: str) -> MemberName:
+    """The text as the name of a new member. Raises InvalidName with the reason."""
+    if not _MEMBER.fullmatch(text):
+        raise InvalidName(
+            "bad-name",
+            f"{text[:80]!r} cannot be a member's name",
+            looked_at=[("rule", "letters, digits, _ and -; starts with a letter or digit; at most 64")],
+            note="nothing was created",
+        )
+    if text.lower() in RESERVED or text.lower() in _DEVICES:
+        raise InvalidName(
+            "bad-name",
+            f'"{text}" is a reserved name',
+            looked_at=[("reserved", ", ".join(sorted(RESERVED)))],
+            note="nothing was created",
+        )
+    return MemberName(text)
+
+
+def addressee(text: str) -> MemberName:
+    """The text of a `to` field as a member's name: an agent id loses its team, the alias becomes the lead.
+
+    Checks the form only; whether somebody of that name is in the team is the roster's business.
+    Raises InvalidName for what could never be a name.
+    """
+    name = text.strip().split("@", 1)[0]
+    if name.lower() in {LEAD_ALIAS, LEAD}:
+        return LEAD
+    if not _MEMBER.fullmatch(name):
+        raise InvalidName("bad-name", f"{text[:80]!r} cannot be a member's name", note="nothing was sent")
+    return MemberName(name)
+
+
+def team_name(text: str) -> TeamName:
+    """The text as a team's name. Raises InvalidName for empty, over-long or unprintable text."""
+    name = unicodedata.normalize("NFC", text.strip())
+    if not name or len(name) > 100 or not name.isprintable():
+        raise InvalidName(
+            "bad-name",
+            f"{text[:120]!r} cannot be a team's name",
+            looked_at=[("rule", "printable text of 1 to 100 characters")],
+            note="nothing was created",
+        )
+    return TeamName(name)
+
+
+def team_dir(name: str) -> str:
+    """The directory of a team: everything but ASCII letters and digits becomes `-`, lower case (as observed).
+
+    Lossy on purpose of the format; the caller keeps apart two names that meet (`-2`, `-3`).
+    """
+    return re.sub(r"[^a-zA-Z0-9]", "-", name).lower()
+
+
+def dir_stem(text: str) -> str:
+    """One component of a path that was given from outside (a team directory, a session). Raises InvalidName.
+
+    Refused: empty, `.`, `..`, separators, NUL, control characters, a leading dash or dot, over 200 characters,
+    names that are devices on other systems.
+    """
+    bad = not text or len(text) > 200 or text[0] in ".-" or not text.isprintable() or set(text) & set('/\\:*?"<>|\0')
+    if bad or text.lower().split(".")[0] in _DEVICES:
+        raise InvalidName("bad-name", f"{text[:80]!r} cannot be a name here", note="nothing was touched")
+    return text
+
+
+def inbox_stem(name: str) -> str:
+    """The file stem of a member's inbox: everything but `A-Za-z0-9_-` becomes `-`, case kept (as observed)."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)
+
+
+def task_id(text: str) -> TaskId:
+    """The text as a task's number; `#3` and blanks are accepted. Raises InvalidName."""
+    number = str(text).strip().removeprefix("#")
+    if not _TASK.fullmatch(number):
+        raise InvalidName("bad-name", f"{str(text)[:40]!r} is not a task's number", do=["TaskList shows the numbers"])
+    return TaskId(number)
+
+
+def agent_id(name: str, team: str) -> AgentId:
+    """The id of a member: `name@team`."""
+    return AgentId(f"{name}@{team}")
+
+
+def parse_agent_id(text: str) -> tuple[str, str]:
+    """Name and team of `name@team`, cut at the first `@`; the team is empty when there is none."""
+    name, _, team = text.partition("@")
+    return name, team
+
+
+def session_id(text: str | None = None) -> SessionId:
+    """A new session id, or the given one checked. Raises InvalidName."""
+    if text is None:
+        return SessionId(str(uuid.uuid4()))
+    if not _UUID.fullmatch(text):
+        raise InvalidName("bad-name", f"{text[:80]!r} is not a session id (a UUID is expected)")
+    return SessionId(text.lower())
+
+
+def message_id() -> str:
+    """A new message id: a UUID, never made from content."""
+    return str(uuid.uuid4())
+
+
+def run_id() -> str:
+    """A new id of a sub-agent: `a` and 6 hex digits (as observed)."""
+    return "a" + secrets.token_hex(3)
+
+
+def job_id() -> str:
+    """A new id of a background command: `b` and 6 hex digits (as observed)."""
+    return "b" + secrets.token_hex(3)
+
+
+def shutdown_id(name: str, now_ms: int | None = None) -> str:
+    """`shutdown-<ms>@<name>` (as observed)."""
+    return f"shutdown-{_ms(now_ms)}@{name}"
+
+
+def plan_id(name: str, team: str, now_ms: int | None = None) -> str:
+    """`plan_approval-<ms>@<name>@<team>` (as observed)."""
+    return f"plan_approval-{_ms(now_ms)}@{name}@{team}"
+
+
+def permission_id(now_ms: int | None = None) -> str:
+    """`perm-<ms>-<7 of a-z0-9>` (as observed)."""
+    tail = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(7))
+    return f"perm-{_ms(now_ms)}-{tail}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like this one, or None."""
+    lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
+    return lower[found[0]] if found else None
+
+
+def _ms(now_ms: int | None) -> int:
+    return int(time.time() * 1000) if now_ms is None else now_ms

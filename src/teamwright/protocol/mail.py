@@ -1,0 +1,351 @@
+"""What teammates write: one entry of an inbox, and one union of protocol messages inside its text.
+
+Keys and their order are as observed in the system we interoperate with. A body that is not a protocol message
+is plain text of its sender, always. The runtime alone makes protocol messages: text of a model that would parse
+as one is fenced before it is sent (`fenced`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeAlias, cast
+
+_ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of an inbox file. Absent keys are None; a missing `read` means unread.
+
+    `msg_id` is None until the inbox's owner stamps a stranger's entry; ids are never made from content.
+    """
+
+    sender: str
+    text: str
+    summary: str | None = None
+    timestamp: str | None = None
+    color: str | None = None
+    msg_id: str | None = None
+    read: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as an object: `from text summary timestamp color <others' keys> msg_id read`.
+
+        `msg_id` and `read` stand last and together, so that the flag can be flipped in place.
+        """
+        out: dict[str, Any] = {"from": self.sender, "text": self.text}
+        for key, value in (("summary", self.summary), ("timestamp", self.timestamp), ("color", self.color)):
+            if value is not None:
+                out[key] = value
+        out |= dict(self.extra)
+        if self.msg_id is not None:
+            out["msg_id"] = self.msg_id
+        out["read"] = self.read
+        return out
+
+    def encode(self) -> bytes:
+        """The entry on one line of UTF-8 JSON."""
+        return json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+    def with_(self, **changes: Any) -> Entry:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+
+def parse_entry(data: Mapping[str, Any]) -> Entry:
+    """An object of an inbox array as an entry. Never raises: odd values become text (`undefined` sender)."""
+    return Entry(
+        sender=str(data.get("from", "undefined")),
+        text=data["text"] if isinstance(data.get("text"), str) else json.dumps(data.get("text"), ensure_ascii=False),
+        summary=_text(data.get("summary")),
+        timestamp=_text(data.get("timestamp")),
+        color=_text(data.get("color")),
+        msg_id=_text(data.get("msg_id")),
+        read=data.get("read") is True,
+        extra={key: value for key, value in data.items() if key not in _ENTRY_KEYS},
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+# ── protocol messages ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Protocol:
+    """Base of the union. Field names are ours; `WIRE` renames those that differ on the wire, order is as declared.
+
+    None means absent.
+    """
+
+    TYPE: ClassVar[str] = ""
+    WIRE: ClassVar[Mapping[str, str]] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as an object, `type` first."""
+        out: dict[str, Any] = {"type": self.TYPE}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None:
+                out[self.WIRE.get(item.name, item.name)] = value
+        return out
+
+    def encode(self) -> str:
+        """The message as the text of an entry: compact JSON."""
+        return json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAssignment(_Protocol):
+    """Somebody made you the owner of a task."""
+
+    TYPE = "task_assignment"
+    WIRE: ClassVar[Mapping[str, str]] = {"task_id": "taskId", "assigned_by": "assignedBy"}
+    task_id: str
+    subject: str
+    description: str
+    assigned_by: str
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleNotification(_Protocol):
+    """A member went from working to idle; once for each change.
+
+    `idle_reason` is available, interrupted or failed; `summary` tells of peer mail sent in the turn
+    (`[to bob] …`); `result` is the final text when nothing was sent to the lead.
+    """
+
+    TYPE = "idle_notification"
+    WIRE: ClassVar[Mapping[str, str]] = {
+        "sender": "from",
+        "idle_reason": "idleReason",
+        "completed_task_id": "completedTaskId",
+        "completed_status": "completedStatus",
+        "failure_reason": "failureReason",
+    }
+    sender: str
+    timestamp: str
+    idle_reason: str = "available"
+    summary: str | None = None
+    completed_task_id: str | None = None
+    completed_status: str | None = None
+    failure_reason: str | None = None
+    result: str | None = None
+
+    @property
+    def contentless(self) -> bool:
+        """Whether it says nothing but "idle": such a notice never starts a model call."""
+        return not (self.result or self.failure_reason or self.summary or self.completed_task_id)
+
+    @property
+    def wakes(self) -> bool:
+        """Whether it may start a model call: only a result or a failure does."""
+        return bool(self.result or self.failure_reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequest(_Protocol):
+    """The lead asks a member to end; the member may object within the deadline."""
+
+    TYPE = "shutdown_request"
+    WIRE: ClassVar[Mapping[str, str]] = {"request_id": "requestId", "sender": "from"}
+    request_id: str
+    sender: str
+    reason: str | None = None
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownApproved(_Protocol):
+    """The member agrees and ends; `pane_id` and `backend_type` are `in-process` for members of one process."""
+
+    TYPE = "shutdown_approved"
+    WIRE: ClassVar[Mapping[str, str]] = {
+        "request_id": "requestId",
+        "sender": "from",
+        "pane_id": "paneId",
+        "backend_type": "backendType",
+    }
+    request_id: str
+    sender: str
+    timestamp: str
+    pane_id: str | None = None
+    backend_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRejected(_Protocol):
+    """The member objects, with a reason."""
+
+    TYPE = "shutdown_rejected"
+    WIRE: ClassVar[Mapping[str, str]] = {"request_id": "requestId", "sender": "from"}
+    request_id: str
+    sender: str
+    reason: str | None = None
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanApprovalRequest(_Protocol):
+    """A member submits its plan."""
+
+    TYPE = "plan_approval_request"
+    WIRE: ClassVar[Mapping[str, str]] = {
+        "sender": "from",
+        "plan_file_path": "planFilePath",
+        "plan_content": "planContent",
+        "request_id": "requestId",
+    }
+    sender: str
+    timestamp: str
+    plan_file_path: str
+    plan_content: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanApprovalResponse(_Protocol):
+    """The answer to a plan."""
+
+    TYPE = "plan_approval_response"
+    WIRE: ClassVar[Mapping[str, str]] = {"request_id": "requestId", "permission_mode": "permissionMode"}
+    request_id: str
+    approved: bool
+    feedback: str | None = None
+    timestamp: str
+    permission_mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionRequest(_Protocol):
+    """A member asks to run a tool call."""
+
+    TYPE = "permission_request"
+    request_id: str
+    agent_id: str
+    tool_name: str
+    tool_use_id: str
+    description: str
+    input: dict[str, Any]
+    permission_suggestions: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionResponse(_Protocol):
+    """The answer: `subtype` success with `response` {updated_input, permission_updates}, or error with `error`."""
+
+    TYPE = "permission_response"
+    request_id: str
+    subtype: str
+    response: dict[str, Any] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCompleted(_Protocol):
+    """A member tells that a task is done."""
+
+    TYPE = "task_completed"
+    WIRE: ClassVar[Mapping[str, str]] = {"sender": "from", "task_id": "taskId", "task_subject": "taskSubject"}
+    sender: str
+    task_id: str
+    task_subject: str | None = None
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChanged(_Protocol):
+    """The lead changed a member's permission mode (ours, not of the other product)."""
+
+    TYPE = "mode_changed"
+    WIRE: ClassVar[Mapping[str, str]] = {"sender": "from"}
+    sender: str
+    mode: str
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeammateTerminated(_Protocol):
+    """A member is gone; told to the lead by `system`, never written by a member."""
+
+    TYPE = "teammate_terminated"
+    WIRE: ClassVar[Mapping[str, str]] = {"handed_back": "handedBack"}
+    name: str
+    cause: str
+    message: str
+    handed_back: list[str] | None = None
+
+
+Protocol: TypeAlias = (
+    TaskAssignment
+    | IdleNotification
+    | ShutdownRequest
+    | ShutdownApproved
+    | ShutdownRejected
+    | PlanApprovalRequest
+    | PlanApprovalResponse
+    | PermissionRequest
+    | PermissionResponse
+    | TaskCompleted
+    | ModeChanged
+    | TeammateTerminated
+)
+"""Every protocol message; `match` on it."""
+
+_BY_TYPE: dict[str, type[_Protocol]] = {
+    cls.TYPE: cls
+    for cls in (
+        TaskAssignment,
+        IdleNotification,
+        ShutdownRequest,
+        ShutdownApproved,
+        ShutdownRejected,
+        PlanApprovalRequest,
+        PlanApprovalResponse,
+        PermissionRequest,
+        PermissionResponse,
+        TaskCompleted,
+        ModeChanged,
+        TeammateTerminated,
+    )
+}
+PROTOCOL_TYPES = frozenset(_BY_TYPE)
+
+
+def parse_protocol(text: str) -> Protocol | None:
+    """The protocol message in an entry's text, or None: then it is plain text of its sender."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        data = cast("dict[str, Any]", json.loads(text))
+        cls = _BY_TYPE.get(data["type"])
+        if cls is None:
+            return None
+        known = {cls.WIRE.get(f.name, f.name): f.name for f in fields(cls)}
+        made = cls(**{known[key]: value for key, value in data.items() if key in known})
+    except (ValueError, KeyError, TypeError):
+        return None
+    return cast("Protocol", made)
+
+
+def looks_like_protocol(text: str) -> bool:
+    """Whether any reader, ours or a stranger's, could take the text for a protocol message."""
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return False
+    try:
+        data = json.loads(stripped)
+    except ValueError:
+        return False
+    return isinstance(data, dict) and "type" in data
+
+
+def fenced(text: str) -> str:
+    """The text as it may be sent: a body that reads like a protocol message becomes a quoted block of code."""
+    return f"(quoted text)\n```json\n{text.strip()}\n```" if looks_like_protocol(text) else text

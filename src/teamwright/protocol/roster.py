@@ -1,0 +1,157 @@
+"""The roster file: config.json of a team, in the schema that both products share.
+
+Keys and their order are as observed; keys of others are kept. What is only ours (uuid, lease, incarnations)
+lies in team.json and is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.ids import LEAD
+
+_MEMBER_KEYS: tuple[tuple[str, str], ...] = (
+    ("agentId", "agent_id"),
+    ("name", "name"),
+    ("agentType", "agent_type"),
+    ("model", "model"),
+    ("prompt", "prompt"),
+    ("color", "color"),
+    ("planModeRequired", "plan_mode_required"),
+    ("joinedAt", "joined_at"),
+    ("tmuxPaneId", "pane_id"),
+    ("cwd", "cwd"),
+    ("subscriptions", "subscriptions"),
+    ("backendType", "backend_type"),
+    ("worktreePath", "worktree_path"),
+    ("mode", "mode"),
+    ("isActive", "is_active"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of the roster. The lead has the first 8 keys of a lead, a teammate 12; None means absent."""
+
+    agent_id: str
+    name: str
+    agent_type: str = "general-purpose"
+    model: str | None = None
+    prompt: str | None = None
+    color: str | None = None
+    plan_mode_required: bool | None = None
+    joined_at: int = 0
+    pane_id: str = ""
+    cwd: str = ""
+    subscriptions: tuple[str, ...] = ()
+    backend_type: str | None = None
+    worktree_path: str | None = None
+    mode: str | None = None
+    is_active: bool | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def is_lead(self) -> bool:
+        """Whether this is the lead's entry."""
+        return self.name == LEAD
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as an object, keys in the observed order."""
+        out: dict[str, Any] = {}
+        for key, attribute in _MEMBER_KEYS:
+            value = getattr(self, attribute)
+            if value is not None:
+                out[key] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+        return out | dict(self.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class TeamConfig:
+    """The whole file. `members` keeps the order of joining; the lead is first."""
+
+    name: str
+    lead_agent_id: str
+    lead_session_id: str
+    created_at: int
+    description: str | None = None
+    members: tuple[Member, ...] = ()
+    hidden_pane_ids: tuple[str, ...] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def find(self, name: str) -> Member | None:
+        """The member of that name, without regard to case."""
+        lower = name.lower()
+        return next((m for m in self.members if m.name.lower() == lower), None)
+
+    @property
+    def teammates(self) -> tuple[Member, ...]:
+        """All members but the lead."""
+        return tuple(m for m in self.members if not m.is_lead)
+
+    def with_member(self, member: Member) -> TeamConfig:
+        """With this entry in place of the one of the same name, or behind the others."""
+        if self.find(member.name) is None:
+            return replace(self, members=(*self.members, member))
+        lower = member.name.lower()
+        return replace(self, members=tuple(member if m.name.lower() == lower else m for m in self.members))
+
+    def without(self, name: str) -> TeamConfig:
+        """Without the member of that name (or agent id)."""
+        lower = name.lower()
+        return replace(
+            self, members=tuple(m for m in self.members if lower not in {m.name.lower(), m.agent_id.lower()})
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's object, keys in the observed order."""
+        out: dict[str, Any] = {"name": self.name}
+        if self.description is not None:
+            out["description"] = self.description
+        out |= {
+            "createdAt": self.created_at,
+            "leadAgentId": self.lead_agent_id,
+            "leadSessionId": self.lead_session_id,
+            "members": [m.to_json() for m in self.members],
+        }
+        if self.hidden_pane_ids is not None:
+            out["hiddenPaneIds"] = list(self.hidden_pane_ids)
+        return out | dict(self.extra)
+
+    def encode(self) -> bytes:
+        """The file's bytes: 2-space JSON without a trailing newline (as observed)."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False).encode()
+
+
+_TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId", "members", "hiddenPaneIds")
+
+
+def parse_member(data: Mapping[str, Any]) -> Member:
+    """One entry; unknown keys go to `extra`. A missing name or id is a damaged entry: KeyError."""
+    known: dict[str, Any] = {attribute: data[key] for key, attribute in _MEMBER_KEYS if key in data}
+    known["subscriptions"] = tuple(known.get("subscriptions") or ())
+    keys = {key for key, _ in _MEMBER_KEYS}
+    known["extra"] = {key: value for key, value in data.items() if key not in keys}
+    return Member(**known)
+
+
+def parse_config(raw: bytes) -> TeamConfig:
+    """The roster in these bytes. Raises StorageError (`damaged-file`) for what is not a roster."""
+    try:
+        data = cast("dict[str, Any]", json.loads(raw))
+        hidden = data.get("hiddenPaneIds")
+        return TeamConfig(
+            name=data["name"],
+            lead_agent_id=data["leadAgentId"],
+            lead_session_id=data.get("leadSessionId", ""),
+            created_at=data.get("createdAt", 0),
+            description=data.get("description"),
+            members=tuple(parse_member(m) for m in data["members"]),
+            hidden_pane_ids=None if hidden is None else tuple(hidden),
+            extra={key: value for key, value in data.items() if key not in _TEAM_KEYS},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise StorageError("damaged-file", f"config.json is not a roster: {problem}") from problem

@@ -1,0 +1,121 @@
+"""A task: its states, its file, and what two strangers must agree on.
+
+Keys and their order are as observed: id, subject, description, activeForm, owner, status, blocks, blockedBy,
+metadata; keys that others add are kept behind them. Blocked is never stored: `open_blockers` derives it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, cast
+
+
+class TaskStatus(StrEnum):
+    """States of a task; `deleted` exists only as a wish, never on disk."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+_KNOWN = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task as its file has it. `owner` is None when nobody has it (an empty string on disk counts so)."""
+
+    id: str
+    subject: str
+    description: str
+    status: TaskStatus = TaskStatus.PENDING
+    active_form: str | None = None
+    owner: str | None = None
+    blocks: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def number(self) -> int:
+        """The id as a number, for sorting."""
+        return int(self.id)
+
+    @property
+    def internal(self) -> bool:
+        """Whether a stranger uses this file for its own book-keeping: hidden from lists, claims and counts."""
+        return bool(self.metadata and self.metadata.get("_internal"))
+
+    @property
+    def reserved_for(self) -> tuple[str, ...]:
+        """Names in `metadata.for`: only they may claim it (a convention of ours)."""
+        return _names(self.metadata, "for")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Tool names in `metadata.needs`: a claimer must have them (a convention of ours)."""
+        return _names(self.metadata, "needs")
+
+    def with_(self, **changes: Any) -> Task:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's object, keys in the observed order, absent ones left out."""
+        out: dict[str, Any] = {"id": self.id, "subject": self.subject, "description": self.description}
+        if self.active_form is not None:
+            out["activeForm"] = self.active_form
+        if self.owner is not None:
+            out["owner"] = self.owner
+        out |= {"status": str(self.status), "blocks": list(self.blocks), "blockedBy": list(self.blocked_by)}
+        if self.metadata is not None:
+            out["metadata"] = dict(self.metadata)
+        return out | dict(self.extra)
+
+    def encode(self) -> bytes:
+        """The file's bytes: 2-space JSON without a trailing newline (as observed)."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False).encode()
+
+
+def parse_task(raw: bytes, stem: str) -> Task | None:
+    """The task in a file of that stem, or None where the file is not a task (as the other side skips it).
+
+    The stem is the id: a different id inside the file loses. Unknown keys go to `extra`.
+    """
+    try:
+        loaded: Any = json.loads(raw)
+        if not isinstance(loaded, dict):
+            return None
+        data = cast("dict[str, Any]", loaded)
+        return Task(
+            id=stem,
+            subject=str(data["subject"]),
+            description=str(data["description"]),
+            status=TaskStatus(data["status"]),
+            active_form=data.get("activeForm"),
+            owner=data.get("owner") or None,
+            blocks=tuple(str(i) for i in data["blocks"]),
+            blocked_by=tuple(str(i) for i in data["blockedBy"]),
+            metadata=data.get("metadata") if isinstance(data.get("metadata"), dict) else None,
+            extra={key: value for key, value in data.items() if key not in _KNOWN},
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def open_blockers(task: Task, statuses: Mapping[str, TaskStatus]) -> list[str]:
+    """The ids that keep this task waiting: blockers that exist and are not completed, in numeric order."""
+    waiting = [i for i in task.blocked_by if i in statuses and statuses[i] is not TaskStatus.COMPLETED]
+    return sorted(waiting, key=lambda i: (len(i), i))
+
+
+def _names(metadata: Mapping[str, Any] | None, key: str) -> tuple[str, ...]:
+    value: Any = (metadata or {}).get(key)
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list):
+        return tuple(str(name) for name in cast("list[Any]", value))
+    return ()

@@ -1,0 +1,61 @@
+"""Usage: how many tokens and how much money, adding up.
+
+One value for a request, an agent, a task, a team. A price that is unknown stays unknown when added to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money of one or many requests.
+
+    `input_tokens` are those not read from the cache and not written to it; `cache_read` and `cache_write` come
+    beside them (as the Messages API counts). `usd` is None as soon as one part has no known price.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    requests: int = 0
+    usd: float | None = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum; unknown money makes the sum unknown."""
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.requests + other.requests,
+            usd,
+        )
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All tokens of the prompt, cached or not."""
+        return self.input_tokens + self.cache_read + self.cache_write
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out."""
+        return self.prompt_tokens + self.output_tokens
+
+    def as_json(self) -> dict[str, int]:
+        """The four counts under the ecosystem's names."""
+        return {
+            "input_tokens": self.input_tokens,
+            "cache_creation_input_tokens": self.cache_write,
+            "cache_read_input_tokens": self.cache_read,
+            "output_tokens": self.output_tokens,
+        }
+
+    def __str__(self) -> str:
+        """One line for people, e.g. `12,300 tokens in (9,000 cached), 410 out, 0.0123 USD`."""
+        cached = f" ({self.cache_read:,} cached)" if self.cache_read else ""
+        money = "price unknown" if self.usd is None else f"{self.usd:.4f} USD"
+        return f"{self.prompt_tokens:,} tokens in{cached}, {self.output_tokens:,} out, {money}"

@@ -1,0 +1,173 @@
+"""Where everything lies: the only place that knows folders.
+
+One `Home` for a state root. Pointing it at the other product's root joins its teams: then `teams`, `tasks` and
+`plans` are shared and all that is only ours lies under `teamwright/` inside it. Knows names; opens no file but
+to make a directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.protocol.errors import CannotStart, InvalidName
+from teamwright.protocol.ids import dir_stem, inbox_stem
+
+FOREIGN_ROOT = ".claude"
+"""Name of the other product's root: found by name, never guessed from content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A state root. `shared` holds what both products read; `ours` all else (the same unless the root is foreign)."""
+
+    shared: Path
+    ours: Path
+
+    @classmethod
+    def at(cls, root: Path) -> Home:
+        """The home at this root; `.claude` is recognised as foreign by its name."""
+        root = Path(os.path.abspath(root.expanduser()))
+        return cls(root, root / "teamwright" if root.name == FOREIGN_ROOT else root)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the root belongs to the other product: its modes are left alone."""
+        return self.shared != self.ours
+
+    # teams
+    def team(self, directory: str) -> Path:
+        """`teams/<dir>`."""
+        return self._inside(self.shared / "teams", directory)
+
+    def config(self, directory: str) -> Path:
+        """`teams/<dir>/config.json`: the roster."""
+        return self.team(directory) / "config.json"
+
+    def team_file(self, directory: str) -> Path:
+        """`teams/<dir>/team.json`: uuid, lease, incarnations."""
+        return self.team(directory) / "team.json"
+
+    def inbox(self, directory: str, name: str) -> Path:
+        """`teams/<dir>/inboxes/<name>.json`."""
+        return self.team(directory) / "inboxes" / f"{inbox_stem(name)}.json"
+
+    def inbox_archive(self, directory: str, name: str) -> Path:
+        """`teams/<dir>/inboxes/archive/<name>.jsonl`: consumed entries beyond the newest 50."""
+        return self.team(directory) / "inboxes" / "archive" / f"{inbox_stem(name)}.jsonl"
+
+    def requests(self, directory: str) -> Path:
+        """The directory of open requests and their answers."""
+        return (self.ours / "teamwork" / dir_stem(directory) if self.foreign else self.team(directory)) / "requests"
+
+    def bell(self, directory: str, name: str) -> Path:
+        """The doorbell socket of a member."""
+        base = self.ours / "teamwork" / dir_stem(directory) if self.foreign else self.team(directory)
+        return base / "bells" / inbox_stem(name)
+
+    # tasks
+    def tasks(self, directory: str) -> Path:
+        """`tasks/<dir>`: one file a task."""
+        return self._inside(self.shared / "tasks", directory)
+
+    # guards: outside everything that TeamDelete removes
+    def guard(self, protected: Path) -> Path:
+        """The guard file that our processes lock before they touch `protected` (a path under teams or tasks)."""
+        relative = protected.relative_to(self.shared)
+        return self.ours / "guards" / relative
+
+    # sessions
+    def project(self, cwd: Path) -> Path:
+        """`projects/<slug>`: all sessions of a working directory."""
+        return self.ours / "projects" / slug(cwd)
+
+    def transcript(self, cwd: Path, session: str) -> Path:
+        """`projects/<slug>/<session>.jsonl`: the lead's conversation."""
+        return self.project(cwd) / f"{dir_stem(session)}.jsonl"
+
+    def session(self, cwd: Path, session: str) -> Path:
+        """`projects/<slug>/<session>/`: event log, prefixes, members' transcripts, outputs, file history."""
+        return self.project(cwd) / dir_stem(session)
+
+    def agent_transcript(self, cwd: Path, session: str, agent: str) -> Path:
+        """`projects/<slug>/<session>/agents/<name or id>.jsonl`."""
+        return self.session(cwd, session) / "agents" / f"{inbox_stem(agent)}.jsonl"
+
+    # others
+    @property
+    def plans(self) -> Path:
+        """`plans/`."""
+        return self.shared / "plans"
+
+    @property
+    def archive(self) -> Path:
+        """`archive/`: requests, mail and tasks of deleted teams."""
+        return self.ours / "archive"
+
+    @property
+    def trust(self) -> Path:
+        """`trust.json`."""
+        return self.ours / "trust.json"
+
+    @property
+    def settings(self) -> Path:
+        """`settings.json` of the user."""
+        return self.ours / "settings.json"
+
+    @property
+    def debug(self) -> Path:
+        """`debug/`: debug logs and crash files."""
+        return self.ours / "debug"
+
+    @property
+    def history(self) -> Path:
+        """`history`: what was typed at the prompt."""
+        return self.ours / "history"
+
+    def prepare(self) -> None:
+        """Make the root, 0700. Raises CannotStart (`read-only-home`) when it cannot be written."""
+        try:
+            make_private(self.ours)
+            probe = self.ours / f".probe.{os.getpid()}"
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            probe.unlink(missing_ok=True)
+        except OSError as problem:
+            raise CannotStart(
+                "read-only-home",
+                f"cannot write to {self.ours}",
+                looked_at=[("reason", problem.strerror or str(problem))],
+                do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR"],
+                note="nothing was started",
+            ) from problem
+
+    @staticmethod
+    def _inside(parent: Path, name: str) -> Path:
+        made = parent / dir_stem(name)
+        if made.is_symlink() and not made.resolve().is_relative_to(parent.resolve()):
+            raise InvalidName("bad-name", f"{made} leads out of {parent}", note="nothing was touched")
+        return made
+
+
+def home_of(root: str | None = None) -> Home:
+    """The home that was named, else `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
+    return Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
+
+
+def slug(cwd: Path) -> str:
+    """A working directory as one name: everything but letters and digits becomes `-` (as observed)."""
+    return re.sub(r"[^a-zA-Z0-9]", "-", str(cwd))[-200:]
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory and its missing parents, each 0700 whatever the umask."""
+    if directory.is_dir():
+        return
+    make_private(directory.parent)
+    try:
+        os.mkdir(directory, 0o700)
+        os.chmod(directory, 0o700)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise

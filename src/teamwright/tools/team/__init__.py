@@ -1,0 +1,1 @@
+"""Tools of a team: making one, spawning, writing, looking, asking the user."""

@@ -1,0 +1,1 @@
+"""Runs without a person: text, json, stream-json, reports."""

@@ -1,0 +1,1 @@
+"""The interactive session on a terminal."""

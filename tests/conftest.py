@@ -1,0 +1,32 @@
+"""What every test gets: asyncio, a home of its own, an environment without keys."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+CREDENTIALS = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "OPENROUTER_API_KEY",
+    "OPENAI_API_KEY",
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state root and a user's home for this test alone; no test sees a real key or real settings."""
+    root = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(root))
+    monkeypatch.setenv("TEAMWRIGHT_HOME", str(root / ".teamwright"))
+    for name in [*CREDENTIALS, *(n for n in os.environ if n.startswith(("TEAMWRIGHT_", "CLAUDE")))]:
+        if name != "TEAMWRIGHT_HOME":
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    return root

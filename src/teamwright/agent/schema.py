@@ -1,0 +1,176 @@
+"""The schema of a tool as a model reads it, and a model's arguments as the tool's input.
+
+Schemas are small: no titles, no references, no `null` branches. Arguments are taken the way weak models write
+them, as long as there is one way to read them. Knows pydantic and the contract; runs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias, cast
+
+from pydantic import ValidationError
+
+from teamwright.agent.tool import AnyTool, ToolInput, ToolResult
+from teamwright.protocol.ids import nearest
+
+Schema: TypeAlias = dict[str, Any]
+
+_NAMED = frozenset({"properties", "$defs"})
+"""Keywords whose keys are names that somebody chose, not keywords."""
+
+
+def tool_schema(tool: AnyTool) -> Schema:
+    """The entry of a tool in the prefix: `name`, `description`, `input_schema` (shared: not to be changed)."""
+    return {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input_type)}
+
+
+@cache
+def input_schema(input_type: type[ToolInput]) -> Schema:
+    """The JSON schema of an input: built once a class, titles and `null` branches left out, references inlined."""
+    raw = input_type.model_json_schema(by_alias=True)
+    definitions = cast("dict[str, Any]", raw.pop("$defs", {}))
+    raw.pop("description", None)
+    made = cast("Schema", _clean(raw, definitions, ()))
+    made.setdefault("properties", {})
+    return made
+
+
+def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
+    """The arguments as the tool's input, or the refusal that the model reads: what did not fit, what is allowed.
+
+    Taken as they are if they fit; else once more after repair: JSON text for an object or a list, one value for a
+    list, a number for text, `null` for a parameter that may be left out.
+    """
+    try:
+        return tool.input_type.model_validate(raw)
+    except ValidationError:
+        pass
+    schema = input_schema(tool.input_type)
+    repaired = _repair(raw, schema)
+    try:
+        return tool.input_type.model_validate(repaired)
+    except ValidationError as problem:
+        return ToolResult.error(_what(tool.name, repaired, schema, problem), f"{tool.name} takes {in_short(schema)}")
+
+
+def in_short(schema: Schema) -> str:
+    """The parameters in one line: `path (string, required), limit (integer)`."""
+    required = set(schema.get("required", ()))
+    parts = [
+        f"{name} ({_kind(part)}{', required' if name in required else ''})"
+        for name, part in cast("dict[str, Schema]", schema.get("properties", {})).items()
+    ]
+    return ", ".join(parts) + "." if parts else "no parameters."
+
+
+# making schemas small
+def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Any:
+    if isinstance(node, list):
+        return [_clean(item, definitions, above) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    made: Schema = {}
+    for key, value in cast("Schema", node).items():
+        if key in _NAMED:
+            made[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
+        elif key == "$ref":
+            made = {**_resolved(value, definitions, above), **made}
+        elif key != "title" and not (key == "default" and value is None):
+            made[key] = _clean(value, definitions, above)
+    return _without_null(made)
+
+
+def _resolved(reference: str, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Schema:
+    name = reference.rsplit("/", 1)[-1]
+    if name in above:  # a type that holds itself: any object, one level down
+        return {"type": "object"}
+    return cast("Schema", _clean(definitions[name], definitions, (*above, name)))
+
+
+def _without_null(node: Schema) -> Schema:
+    branches = cast("list[Schema] | None", node.get("anyOf"))
+    if branches is None:
+        return node
+    kept = [branch for branch in branches if branch.get("type") != "null"]
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**kept[0], **rest} if len(kept) == 1 else {**rest, "anyOf": kept}
+
+
+# reading arguments
+def _repair(value: Any, schema: Schema) -> Any:
+    kind = schema.get("type")
+    if kind == "object":
+        return _repaired_object(value, schema)
+    if kind == "array":
+        return _repaired_list(value, schema)
+    if kind == "string" and isinstance(value, int | float):
+        return json.dumps(value)
+    if "anyOf" in schema and isinstance(value, str) and not any(b.get("type") == "string" for b in schema["anyOf"]):
+        return _parsed(value, dict | list)
+    return value
+
+
+def _repaired_object(value: Any, schema: Schema) -> Any:
+    found: Any = _parsed({} if value is None else value, dict)
+    properties = cast("dict[str, Schema]", schema.get("properties", {}))
+    given = cast("Schema", found) if isinstance(found, dict) else {}
+    if not given or not properties:
+        return found
+    required = schema.get("required", ())
+    return {
+        name: _repair(item, properties[name]) if name in properties else item
+        for name, item in given.items()
+        if not (item is None and name not in required)
+    }
+
+
+def _repaired_list(value: Any, schema: Schema) -> Any:
+    value = _parsed(value, list)
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [_repair(item, schema.get("items", {})) for item in items]
+
+
+def _parsed(value: Any, wanted: Any) -> Any:
+    """Text that holds JSON of the wanted type, parsed; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value, strict=False)  # weak models write real line ends into JSON text
+    except ValueError:
+        return value
+    return found if isinstance(found, wanted) else value
+
+
+# refusals
+def _what(tool: str, raw: Any, schema: Schema, problem: ValidationError) -> str:
+    if not isinstance(raw, dict):
+        return f"The input of {tool} must be an object of parameters, not {type(raw).__name__}."
+    known = list(schema.get("properties", {}))
+    said = [_sentence(error["type"], _place(error["loc"]), error["msg"], known) for error in problem.errors()[:6]]
+    return f"The input of {tool} does not fit: " + "; ".join(dict.fromkeys(said)) + "."
+
+
+def _sentence(kind: str, place: str, message: str, known: Sequence[str]) -> str:
+    if kind == "missing":
+        return f"`{place}` is missing"
+    if kind == "extra_forbidden":
+        meant = nearest(place, known)
+        return f"`{place}` is not a parameter" + (f" (did you mean `{meant}`?)" if meant else "")
+    lowered = message[:1].lower() + message[1:]
+    return f"`{place}`: {lowered}" if place else lowered
+
+
+def _place(location: Sequence[int | str]) -> str:
+    return ".".join(str(part) for part in location)
+
+
+def _kind(schema: Schema) -> str:
+    if "enum" in schema:
+        return "one of " + " ".join(str(choice) for choice in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_kind(branch) for branch in schema["anyOf"])
+    kind = str(schema.get("type", "any"))
+    return f"list of {_kind(schema.get('items', {}))}" if kind == "array" else kind

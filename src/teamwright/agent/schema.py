@@ -114,11 +114,11 @@ def _repair(value: Any, schema: Schema) -> Any:
 
 
 def _repaired_object(value: Any, schema: Schema) -> Any:
-    found: Any = _parsed({} if value is None else value, dict)
+    value = _parsed({} if value is None else value, dict)
     properties = cast("dict[str, Schema]", schema.get("properties", {}))
-    given = cast("Schema", found) if isinstance(found, dict) else {}
-    if not given or not properties:
-        return found
+    given = cast("Schema | None", value if isinstance(value, dict) else None)
+    if given is None or not properties:
+        return cast("Any", value)
     required = schema.get("required", ())
     return {
         name: _repair(item, properties[name]) if name in properties else item

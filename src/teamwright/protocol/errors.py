@@ -56,6 +56,7 @@ SLUGS: dict[str, Slug] = {
     "window-too-small": Slug(1, 413, "The server read less of the prompt than was sent."),
     "context-full": Slug(1, 413, "The conversation no longer fits into the model's window."),
     "disk-full": Slug(1, 507, "A write did not reach the disk."),
+    "io-failed": Slug(1, 500, "The operating system would not read or write a file."),
     "lock-timeout": Slug(1, 423, "A lock of somebody else was not released in time; nothing was written."),
     "lock-lost": Slug(1, 423, "Our lock was taken away while we held it; nothing was written."),
     "inbox-full": Slug(1, 429, "The recipient does not read its mail; nothing was sent."),

@@ -1,0 +1,98 @@
+"""Leases: one process drives a session's files, for life.
+
+An exclusive `flock` on one file, which the operating system lets go when the process ends, however it ends.
+Below it: the operating system. Refuses to know what a session is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import CannotStart
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.paths import make_private
+
+
+class Lease:
+    """A lease that is held. Children started with exec do not inherit it."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    @classmethod
+    def take(cls, path: Path, who: str) -> Lease:
+        """Take the lease at once or not at all; `who` tells a person what holds it.
+
+        Raises CannotStart (`session-busy`) naming the process that has it, StorageError for the disk's refusals.
+        """
+        try:
+            fd = _locked(path)
+            if fd is None:
+                raise _busy(path)
+            note = json.dumps({"pid": os.getpid(), "who": who, "since": iso()}, ensure_ascii=False)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, note.encode("utf-8", "replace"), 0)
+        except OSError as problem:
+            raise storage_error(problem, path) from problem
+        return cls(path, fd)
+
+    def release(self) -> None:
+        """Give it back; harmless when done already. The file stays: deleting it would let two in."""
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _locked(path: Path) -> int | None:
+    while True:
+        fd = _open(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, fd):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)  # the file was replaced between open and flock: what we locked is not what others will
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_private(path.parent)
+        return os.open(path, flags, 0o600)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _busy(path: Path) -> CannotStart:
+    try:
+        held = json.loads(path.read_bytes())
+        pid, who = int(held["pid"]), str(held["who"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return CannotStart("session-busy", "another process drives this session", looked_at=[("lease", str(path))])
+    return CannotStart(
+        "session-busy",
+        f"process {pid} drives this session already ({who})",
+        looked_at=[("lease", str(path)), ("since", str(held.get("since", "unknown")))],
+        do=["go on in the terminal where it runs", f"end it with: kill {pid}"],
+        note="nothing was started",
+    )

@@ -1,0 +1,193 @@
+"""Locks in two storeys: a guard among our processes, and the lock directory that other products understand.
+
+The guard is an `flock` on a file that is never deleted; it dies with its process and carries a record of the
+lock directory made under it, so that a killed owner is known at once. The directory is `<file>.lock`, made by
+mkdir, always empty, stale by its mtime (the convention of the npm package proper-lockfile). Refuses to know
+what is protected. The body of a hold is plain synchronous code: nothing awaits under a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+import time
+from pathlib import Path
+from types import TracebackType
+
+from teamwright.protocol.errors import LockLost, LockTimeout
+from teamwright.storage import lockdir
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.paths import make_private
+from teamwright.storage.perloop import PerLoop
+
+MAX_HOLD_S = 5.0
+"""A hold that finds itself older than this commits nothing: strangers take a lock over after 10 s."""
+
+_FIRST_DELAY_S = 0.0005
+_LAST_DELAY_S = 0.02
+_KEPT_LOCKS = 256
+
+
+class FileLock:
+    """The lock of one file in one event loop. `wait_s`: how long a hold waits for others before LockTimeout."""
+
+    __slots__ = ("__weakref__", "_local", "directory", "guard", "target", "wait_s")
+
+    def __init__(self, target: Path, guard: Path, *, wait_s: float = 5.0) -> None:
+        self.target = target
+        self.guard = str(guard)
+        self.directory = f"{target}.lock"
+        self.wait_s = wait_s
+        self._local = asyncio.Lock()
+
+    def hold(self) -> Held:
+        """`async with lock.hold() as held:`, then plain code, `held.check()` before each commit.
+
+        Raises LockTimeout past the deadline, StorageError when the disk refuses.
+        """
+        return Held(self)
+
+    async def acquire_local(self, deadline: float) -> None:
+        """The storey inside this process: first come, first served, until `deadline` (of time.monotonic)."""
+        if not self._local.locked():
+            await self._local.acquire()
+            return
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._local.acquire()
+        except TimeoutError:
+            raise self.timed_out() from None
+
+    def release_local(self) -> None:
+        """Let the next of this process in."""
+        self._local.release()
+
+    def timed_out(self) -> LockTimeout:
+        """What to tell when the deadline is over: which lock, how old, and the way out."""
+        age = lockdir.age_s(self.directory)
+        if age is None:
+            return LockTimeout(
+                "lock-timeout",
+                f"{self.target} is in use by another process of ours",
+                looked_at=[("guard", self.guard), ("waited", f"{self.wait_s:g} s")],
+                do=["try again"],
+                note="nothing was written",
+            )
+        return LockTimeout(
+            "lock-timeout",
+            f"{self.target} is locked by another program",
+            looked_at=[("lock", self.directory), ("age", f"{age:.1f} s"), ("waited", f"{self.wait_s:g} s")],
+            do=["try again", f"when no other program uses it: rmdir {self.directory}"],
+            note="nothing was written",
+        )
+
+
+_LOCKS: PerLoop[FileLock] = PerLoop(_KEPT_LOCKS)
+
+
+def lock_for(target: Path, guard: Path) -> FileLock:
+    """The one lock of this file in the running loop. Raises RuntimeError when no loop runs."""
+    return _LOCKS.get(str(target), lambda: FileLock(target, guard))
+
+
+class Held:
+    """One hold. `recovered` says that its last owner was killed inside: check what the lock protects."""
+
+    __slots__ = ("_fd", "_lock", "_mark", "_since", "recovered")
+
+    def __init__(self, lock: FileLock) -> None:
+        self._lock = lock
+        self._fd = -1
+        self._mark: lockdir.Mark | None = None
+        self._since = 0.0
+        self.recovered = False
+
+    async def __aenter__(self) -> Held:
+        lock = self._lock
+        deadline = time.monotonic() + lock.wait_s
+        await lock.acquire_local(deadline)
+        try:
+            try:
+                self._fd = _open_guard(lock.guard)
+                if not _flock(self._fd) or not self._enter():
+                    await self._wait(deadline)
+            except OSError as problem:
+                raise storage_error(problem, lock.target) from problem
+        except BaseException:
+            self._let_go()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._mark is not None and lockdir.mark_of(self._lock.directory) == self._mark:
+                lockdir.remove_ours(self._lock.directory, self._mark)
+        finally:
+            self._let_go()
+
+    def check(self) -> None:
+        """Prove, right before a commit, that the lock is still ours and young. Raises LockLost."""
+        age = time.monotonic() - self._since
+        if age > MAX_HOLD_S:
+            raise LockLost(
+                "lock-lost",
+                f"the lock of {self._lock.target} was held for {age:.1f} s, longer than others respect it",
+                note="nothing was written",
+            )
+        if lockdir.mark_of(self._lock.directory) != self._mark:
+            raise LockLost(
+                "lock-lost",
+                f"the lock of {self._lock.target} was taken over by another program",
+                looked_at=[("lock", self._lock.directory)],
+                note="nothing was written",
+            )
+
+    def _enter(self) -> bool:
+        """With the guard held: make the directory, or remove a dead one. False: somebody is inside."""
+        for _ in range(3):
+            self._mark = lockdir.make(self._fd, self._lock.directory)
+            if self._mark is not None:
+                self._since = time.monotonic()
+                return True
+            verdict = lockdir.judge(self._fd, self._lock.directory)
+            if verdict is lockdir.Verdict.LIVE:
+                return False
+            self.recovered |= verdict is lockdir.Verdict.TAKEN_AWAY
+        return False
+
+    async def _wait(self, deadline: float) -> None:
+        delay = _FIRST_DELAY_S
+        while True:
+            if time.monotonic() >= deadline:
+                raise self._lock.timed_out()
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(delay * 1.5, _LAST_DELAY_S)
+            if _flock(self._fd) and self._enter():
+                return
+
+    def _let_go(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)  # closing is what ends the flock
+            self._fd = -1
+        self._lock.release_local()
+
+
+def _open_guard(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_private(Path(path).parent)
+        return os.open(path, flags, 0o600)
+
+
+def _flock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

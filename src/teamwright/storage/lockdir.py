@@ -1,0 +1,144 @@
+"""The lock directory that other products understand, and the record in the guard file that says who made it.
+
+All functions but `mark_of` and `age_s` are called with the guard held. The record is an *intent* (the time) before
+the directory is made and its inode and mtime after; an inode number alone proves nothing, it is reused at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import random
+import secrets
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from teamwright.storage.paths import make_private
+
+STALE_S = 10.0
+"""Age from which a stranger's lock directory counts as left behind (the convention of proper-lockfile)."""
+
+_RECORD = 64
+_INTENT_WINDOW_NS = (-20_000_000, 50_000_000)
+"""A directory made by the process of an intent is that much younger; file clocks may lag by a tick."""
+_INTENT_STOOD_S = 1.0
+
+
+class Mark(NamedTuple):
+    """What makes a directory ours: inode and mtime."""
+
+    inode: int
+    mtime_ns: int
+
+
+class Verdict(enum.Enum):
+    """What became of a directory that was in the way."""
+
+    LIVE = "live"
+    GONE = "gone"
+    TAKEN_AWAY = "taken away"
+
+
+def mark_of(directory: str) -> Mark | None:
+    """Inode and mtime of what stands there; None when nothing does."""
+    try:
+        found = os.stat(directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return Mark(found.st_ino, found.st_mtime_ns)
+
+
+def age_s(directory: str) -> float | None:
+    """Seconds since the directory's owner last touched it; None when there is none."""
+    mark = mark_of(directory)
+    return None if mark is None else time.time() - mark.mtime_ns / 1e9
+
+
+def make(guard: int, directory: str) -> Mark | None:
+    """Make the directory and record it; None when something stands there already (the record stays as it was)."""
+    before = os.pread(guard, _RECORD, 0)
+    now = time.time_ns()
+    _record(guard, b"intent %d" % now)
+    try:
+        _mkdir(directory)
+    except FileExistsError:
+        os.pwrite(guard, before.ljust(_RECORD), 0)
+        return None
+    # Random digits below the millisecond, which is all that strangers compare, make the mtime unique.
+    touched = now - now % 1_000_000 + random.randrange(1, 1_000_000)
+    os.utime(directory, ns=(touched, touched))
+    mark = mark_of(directory)
+    if mark is None:
+        return None
+    _record(guard, b"made %d %d by %d" % (mark.inode, mark.mtime_ns, os.getpid()))
+    return mark
+
+
+def judge(guard: int, directory: str) -> Verdict:
+    """What is in the way: a dead owner of ours is removed at once, a stranger's only when it is stale."""
+    mark = mark_of(directory)
+    if mark is None:
+        return Verdict.GONE
+    age = time.time() - mark.mtime_ns / 1e9
+    if age > STALE_S or _made_by_the_dead(os.pread(guard, _RECORD, 0), mark, age):
+        return Verdict.TAKEN_AWAY if _take_away(directory, mark) else Verdict.LIVE
+    return Verdict.LIVE
+
+
+def remove_ours(directory: str, mark: Mark) -> None:
+    """End a hold: remove the directory that was just proved ours."""
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return
+    except OSError:  # somebody put something inside, which would bar strangers for ever
+        _take_away(directory, mark)
+
+
+def _record(guard: int, text: bytes) -> None:
+    os.pwrite(guard, text.ljust(_RECORD), 0)
+
+
+def _made_by_the_dead(record: bytes, mark: Mark, age: float) -> bool:
+    """Whoever reads this has the guard, so the process that wrote the record is no longer inside."""
+    words = record.split()
+    try:
+        match words:
+            case [b"made", inode, mtime_ns, *_]:
+                return mark == (int(inode), int(mtime_ns))
+            case [b"intent", moment]:
+                first, last = _INTENT_WINDOW_NS
+                return first <= mark.mtime_ns - int(moment) <= last and age >= _INTENT_STOOD_S
+            case _:
+                return False
+    except ValueError:
+        return False
+
+
+def _take_away(directory: str, mark: Mark) -> bool:
+    """Rename it to a name of its own, look whether it is the one that was judged, then remove it.
+
+    A stranger may have freed and taken the lock between look and rename: then its directory is put back.
+    """
+    aside = f"{directory}.stale.{secrets.token_hex(4)}"
+    try:
+        os.rename(directory, aside)
+    except FileNotFoundError:
+        return True
+    if mark_of(aside) != mark:
+        with contextlib.suppress(OSError):
+            os.rename(aside, directory)
+        return False
+    with contextlib.suppress(OSError):  # what is not an empty directory stays beside, for a person to look at
+        os.rmdir(aside)
+    return True
+
+
+def _mkdir(directory: str) -> None:
+    try:
+        os.mkdir(directory, 0o700)
+    except FileNotFoundError:
+        make_private(Path(directory).parent)
+        os.mkdir(directory, 0o700)

@@ -1,0 +1,181 @@
+"""Background shell commands of a run: started, listed, read, stopped; told of when they end.
+
+A job belongs to nobody's turn: interrupting the foreground does not touch it, closing ends all. Its output is a
+file that can be read at any time. Knows processes; knows no tool and writes no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import LimitReached, UsageError
+from teamwright.protocol.ids import job_id, nearest
+from teamwright.storage.output import Output
+from teamwright.storage.process import Command, Process
+
+_TAIL = 4_000
+"""Characters of a job's output that stay in memory; the file has the rest."""
+
+_REMEMBERED = 200
+"""Ended jobs that can still be asked for."""
+
+State = Literal["running", "completed", "failed", "stopped"]
+
+
+@dataclass(slots=True)
+class Job:
+    """One background command. `exit_code` is None while it runs and for what a command left behind."""
+
+    id: str
+    owner: str
+    command: str
+    file: Path
+    pid: int
+    started_ms: int
+    description: str = ""
+    state: State = "running"
+    exit_code: int | None = None
+    seconds: float = 0.0
+
+
+def no_one(job: Job) -> None:
+    """The default listener: nobody is told."""
+
+
+class BackgroundJobs:
+    """All jobs of a run. `on_done` is called once a job, in the loop, also for a stopped one; never after `close`."""
+
+    def __init__(self, on_done: Callable[[Job], None] = no_one, *, most: int = 32, grace_s: float = 2.0) -> None:
+        self.on_done = on_done
+        self._most = most
+        self._grace_s = grace_s
+        self._jobs: dict[str, Job] = {}
+        self._processes: dict[str, tuple[Process, Output]] = {}
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._remains: list[Process] = []
+        self._closed = False
+
+    def start(self, command: Command, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
+        """Start a job. `text` is the command as people read it; its output goes to `<scratch>/<id>.output`.
+
+        Raises LimitReached when too many run, OSError when it cannot be started.
+        """
+        self._check_room()
+        name = job_id()
+        output = Output(_TAIL, scratch / f"{name}.output", at_once=True)
+        process = Process.start(command, output)
+        return self._enter(
+            Job(name, owner, text, scratch / f"{name}.output", process.pid, now_ms(), description), process, output
+        )
+
+    def adopt(self, process: Process, output: Output, *, owner: str, text: str) -> Job | None:
+        """Take over what a foreground command left running; `output` goes on into its file.
+
+        None when nobody holds its pipe: then it is only remembered, and ended by `close`.
+        """
+        if process.is_silent:
+            self._remember(process)
+            return None
+        output.keep()
+        job = Job(job_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
+        return self._enter(job, process, output)
+
+    def list(self, owner: str | None = None) -> list[Job]:
+        """All jobs, of one owner if given, oldest first."""
+        return [job for job in self._jobs.values() if owner is None or job.owner == owner]
+
+    def get(self, name: str) -> Job:
+        """The job of this id. Raises UsageError naming the nearest."""
+        job = self._jobs.get(name)
+        if job is None:
+            close = nearest(name, self._jobs)
+            raise UsageError(
+                "usage", f"there is no background job {name!r}", do=[f"did you mean {close}?"] if close else ()
+            )
+        return job
+
+    def output(self, name: str, characters: int = 30_000) -> str:
+        """The end of what a job wrote so far; the whole is in its file."""
+        job = self.get(name)
+        with open(job.file, "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - characters * 4))
+            return file.read().decode("utf-8", "replace")[-characters:]
+
+    async def stop(self, name: str) -> Job:
+        """End a job and all that came out of it; a job that ended before is returned as it is."""
+        job = self.get(name)
+        if job.state == "running":
+            job.state = "stopped"
+            try:
+                await self._processes[name][0].end(self._grace_s)
+            finally:
+                self._done(job)
+        return job
+
+    async def stop_all(self, owner: str | None = None) -> None:
+        """End all running jobs, of one owner if given."""
+        async with asyncio.TaskGroup() as group:
+            for job in self.list(owner):
+                if job.state == "running":
+                    group.create_task(self.stop(job.id))
+
+    async def close(self) -> None:
+        """End everything; nobody is told any more. May be called twice."""
+        self._closed = True
+        await self.stop_all()
+        remains, self._remains = self._remains, []
+        await asyncio.gather(*(process.end(self._grace_s) for process in remains))
+
+    def _check_room(self) -> None:
+        running = [job for job in self.list() if job.state == "running"]
+        if self._closed or len(running) >= self._most:
+            raise LimitReached(
+                "limit",
+                f"{len(running)} background commands are running, {self._most} are allowed",
+                do=[f"stop one: kill -- -{running[0].pid}"] if running else (),
+                note="nothing was started",
+            )
+
+    def _enter(self, job: Job, process: Process, output: Output) -> Job:
+        self._forget_oldest()
+        self._jobs[job.id] = job
+        self._processes[job.id] = (process, output)
+        self._watchers[job.id] = asyncio.create_task(self._watch(job, process), name=f"job {job.id}")
+        return job
+
+    async def _watch(self, job: Job, process: Process) -> None:
+        adopted = process.exited.is_set()
+        await process.exited.wait()
+        await process.silence()
+        job.exit_code = None if adopted else process.exit_code
+        if job.state == "running":
+            self._done(job)
+
+    def _done(self, job: Job) -> None:
+        process, output = self._processes.pop(job.id)
+        process.close()
+        output.close()
+        if process.left_running():
+            self._remember(process)
+        self._watchers.pop(job.id).cancel()
+        if job.state == "running":
+            job.state = "failed" if job.exit_code else "completed"
+        job.seconds = (now_ms() - job.started_ms) / 1000
+        if not self._closed:
+            self.on_done(job)
+
+    def _remember(self, process: Process) -> None:
+        self._remains = [one for one in self._remains if one.left_running()]
+        self._remains.append(process)
+
+    def _forget_oldest(self) -> None:
+        ended = [name for name, job in self._jobs.items() if job.state != "running"]
+        for name in ended[: max(0, len(ended) - _REMEMBERED)]:
+            del self._jobs[name]

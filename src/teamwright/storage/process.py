@@ -1,0 +1,255 @@
+"""Commands as processes: each in a group of its own, stdin empty, environment given, output bounded.
+
+A process ends with its whole family (`family`), and waiting for it ends when the process itself does, whoever
+still holds its pipe. Knows no shell, no tool and no permission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.storage.family import MARK, Family
+from teamwright.storage.output import Output
+
+DRAIN_S = 0.25
+"""How long a pipe may stay open after its process ended before we stop waiting for it."""
+
+_REAP_S = 1.0
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to start: program and arguments, directory, the whole environment."""
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went. `exit_code` is negative for a signal; `errors` is empty when stderr went with the output.
+
+    `left_running`: something of the family lives on (only after the process ended by itself).
+    """
+
+    exit_code: int
+    output: str
+    errors: str = ""
+    timed_out: bool = False
+    left_running: bool = False
+
+
+class Process:
+    """A started process. Made by `start` inside a running loop; ended by `end` or by itself, then `close`d."""
+
+    def __init__(self, child: subprocess.Popen[bytes], family: Family, pipes: Sequence[_Pipe]) -> None:
+        self.pid = child.pid
+        self.family = family
+        self.exited = asyncio.Event()
+        self._child = child
+        self._pipes = pipes
+        self._released = False
+        self._watch()
+
+    @classmethod
+    def start(cls, command: Command, output: Output, errors: Output | None = None) -> Process:
+        """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
+        mark = secrets.token_hex(8)
+        pipes = [_Pipe(sink) for sink in (output, errors) if sink is not None]
+        try:
+            child = subprocess.Popen(
+                list(command.argv),
+                cwd=command.cwd,
+                env={**command.env, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=pipes[0].theirs,
+                stderr=pipes[-1].theirs,
+                start_new_session=True,
+            )
+        except BaseException:
+            for pipe in pipes:
+                pipe.close()
+            raise
+        finally:
+            for pipe in pipes:
+                os.close(pipe.theirs)
+        for pipe in pipes:
+            pipe.listen()
+        return cls(child, Family(child.pid, mark), pipes)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._child.returncode
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing more will come: everybody closed the pipe, or we did."""
+        return not any(pipe.is_open for pipe in self._pipes)
+
+    async def silence(self) -> None:
+        """Wait until nothing more will come."""
+        for pipe in self._pipes:
+            await pipe.ended.wait()
+
+    def left_running(self) -> bool:
+        """Whether the process ended and something of its family did not."""
+        if not self.exited.is_set():
+            return False
+        if self.is_silent and not _exists(self.pid):
+            return False
+        if not self._released:
+            self._released = True
+            self.family.release()
+        return not self.is_silent or bool(self.family.members())
+
+    async def end(self, grace_s: float = 2.0) -> None:
+        """End the whole family: SIGTERM, then SIGKILL. Cancelled meanwhile, it kills at once."""
+        if not self.exited.is_set():
+            await self.family.end(grace_s)
+            with contextlib.suppress(TimeoutError):  # a process stuck in the kernel outlives SIGKILL
+                async with asyncio.timeout(_REAP_S):
+                    await self.exited.wait()
+        elif self.left_running():
+            await self.family.end(grace_s)
+
+    def close(self) -> None:
+        """Stop reading; bytes that are in the pipe now are still taken. Whoever holds the other end may go on."""
+        for pipe in self._pipes:
+            pipe.close()
+
+    def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):  # not Linux, or a sandbox without it
+            waiting = loop.run_in_executor(None, self._child.wait)
+            waiting.add_done_callback(lambda _: self._ended())
+            return
+
+        def ready() -> None:
+            if self._child.poll() is None:
+                return
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._ended()
+
+        loop.add_reader(descriptor, ready)
+
+    def _ended(self) -> None:
+        self.exited.set()
+
+
+async def finish(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:
+    """Wait until the process ended by itself (True), or end its family after `timeout_s` (False).
+
+    What it wrote is in its outputs then. Cancelled, it ends the family before it passes the cancellation on.
+    """
+    in_time = True
+    try:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await process.exited.wait()
+        except TimeoutError:
+            in_time = False
+            await process.end(grace_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await process.silence()
+    except asyncio.CancelledError:
+        try:
+            await process.end(grace_s)
+        finally:
+            process.close()
+        raise
+    return in_time
+
+
+async def run(
+    command: Command, output: Output, errors: Output | None = None, *, timeout_s: float, grace_s: float = 2.0
+) -> Outcome:
+    """Run it to its end, or to the timeout. Raises OSError when it cannot be started."""
+    process = Process.start(command, output, errors)
+    try:
+        in_time = await finish(process, timeout_s=timeout_s, grace_s=grace_s)
+        left = in_time and process.left_running()
+    finally:
+        process.close()
+        for sink in (output, errors):
+            if sink is not None:
+                sink.close()
+    code = process.exit_code
+    return Outcome(
+        -9 if code is None else code,
+        output.text(),
+        errors.text() if errors is not None else "",
+        timed_out=not in_time,
+        left_running=left,
+    )
+
+
+async def run_argv(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float = 30.0, max_output: int = 1_000_000
+) -> Outcome:
+    """Run a program whose output is for us: stdout and stderr apart, `max_output` characters kept, no file."""
+    return await run(Command(argv, cwd, env), Output(max_output), Output(20_000), timeout_s=timeout_s)
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class _Pipe:
+    """The reading end of one pipe, read whenever something is there, and its sink."""
+
+    def __init__(self, sink: Output) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._sink = sink
+        self.is_open = True
+        self.ended = asyncio.Event()
+
+    def listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._ours, self._read)
+
+    def close(self) -> None:
+        if not self.is_open:
+            return
+        with contextlib.suppress(OSError):  # what is in the pipe now, at most its capacity
+            for _ in range(16):
+                chunk = os.read(self._ours, _CHUNK)
+                if not chunk:
+                    break
+                self._sink.feed(chunk)
+        self._stop()
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._ours, _CHUNK)
+        except BlockingIOError:
+            return
+        if chunk:
+            self._sink.feed(chunk)
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.is_open = False
+        self.ended.set()
+        asyncio.get_running_loop().remove_reader(self._ours)
+        os.close(self._ours)

@@ -1,0 +1,205 @@
+"""Commands end with all that came out of them, in time, and their output is bounded."""
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from teamwright.storage.family import Family, kill_group, processes
+from teamwright.storage.output import Output
+from teamwright.storage.process import Command, Process, finish, run, run_argv
+
+ENV = {"PATH": os.environ["PATH"]}
+ESCAPE = (
+    "import os,sys,time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+    "    time.sleep(600)\n"
+    "time.sleep(float(sys.argv[2]))\n"
+)
+
+
+def shell(script: str, cwd: Path) -> Command:
+    return Command(("/bin/sh", "-c", script), cwd, ENV)
+
+
+def lives(pid: int) -> bool:
+    return any(row.pid == pid for row in processes())
+
+
+async def heard(fifo: Path) -> int:
+    """The number that a process writes into this fifo, when it does."""
+    async with asyncio.timeout(10):
+        return int(await asyncio.to_thread(fifo.read_text))
+
+
+def assert_no_child_is_left() -> None:
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+async def test_output_exit_code_and_both_streams_come_back(tmp_path):
+    outcome = await run(shell("echo out; echo err >&2; exit 3", tmp_path), Output(1000), timeout_s=10)
+    assert (outcome.exit_code, outcome.output, outcome.timed_out, outcome.left_running) == (
+        3,
+        "out\nerr\n",
+        False,
+        False,
+    )
+    apart = await run_argv(["/bin/sh", "-c", "echo out; echo err >&2"], tmp_path, ENV)
+    assert (apart.output, apart.errors) == ("out\n", "err\n")
+
+
+async def test_a_command_has_an_empty_stdin_its_own_session_and_only_the_environment_it_was_given(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SECRET_OF_THE_PARENT", "hush")
+    script = "import os,sys; print(repr(sys.stdin.read()), os.getsid(0) == os.getpid(), sorted(os.environ))"
+    outcome = await run_argv([sys.executable, "-c", script], tmp_path, {"A": "1"})
+    assert outcome.output.startswith("'' True") and "SECRET_OF_THE_PARENT" not in outcome.output
+
+
+async def test_a_program_that_is_not_there_is_an_os_error_and_leaves_no_descriptor_open(tmp_path):
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(FileNotFoundError):
+        await run_argv(["no-such-program-here"], tmp_path, ENV)
+    assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.promise("P6", "H2")
+async def test_output_over_the_cap_keeps_head_and_tail_and_the_whole_is_in_a_private_file(tmp_path):
+    file = tmp_path / "whole.txt"
+    outcome = await run(
+        shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done", tmp_path),
+        Output(2000, file),
+        timeout_s=60,
+    )
+    assert outcome.output.startswith("line 0\n") and outcome.output.endswith("line 19999\n")
+    assert len(outcome.output) < 2300 and str(file) in outcome.output
+    assert file.read_text() == "".join(f"line {n}\n" for n in range(20000))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_output_under_the_cap_makes_no_file(tmp_path):
+    outcome = await run(shell("printf é%.0s 1 2 3", tmp_path), Output(3, tmp_path / "whole.txt"), timeout_s=10)
+    assert outcome.output == "ééé"
+
+
+@pytest.mark.promise("P6")
+def test_an_endless_output_stops_growing_on_disk_and_in_memory(tmp_path):
+    sink = Output(1000, tmp_path / "f", file_cap=50_000)
+    for n in range(2000):
+        sink.feed(b"%05d" % n * 20)
+    sink.close()
+    assert (tmp_path / "f").stat().st_size == 50_000
+    assert sink.file_cut and sink.text().endswith("01999") and "first 50,000 bytes" in sink.text()
+    assert len(sink._kept()) < 10_000
+
+
+def test_output_that_is_no_utf_8_is_replaced_not_raised():
+    sink = Output(100)
+    sink.feed(b"ok \xff\xfe end")
+    assert sink.text() == "ok \ufffd\ufffd end"
+
+
+def test_a_disk_that_refuses_the_file_costs_the_file_only(tmp_path):
+    sink = Output(10, tmp_path / "missing" / "f")
+    sink.feed(b"x" * 100)
+    assert sink.file is None and sink.file_failed and "100 bytes" in sink.text()
+
+
+@pytest.mark.promise("F40", "P6")
+async def test_a_timeout_ends_the_whole_group_and_keeps_what_was_written(tmp_path):
+    pids = tmp_path / "pids"
+    script = f"echo before; sleep 600 & echo $! > {pids}; trap '' TERM; sleep 600; sleep 600"
+    outcome = await run(shell(script, tmp_path), Output(1000), timeout_s=0.5, grace_s=0.3)
+    assert outcome.timed_out and outcome.output == "before\n" and outcome.exit_code < 0
+    assert not lives(int(pids.read_text()))
+
+
+@pytest.mark.promise("F62")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="orphans are found by their mark on Linux only")
+@pytest.mark.parametrize("parent_lives_s", ["600", "0"], ids=["child", "orphan"])
+async def test_a_child_that_left_the_session_is_ended_with_the_rest(tmp_path, parent_lives_s):
+    pid_file = tmp_path / "pid"
+    os.mkfifo(pid_file)
+    script = tmp_path / "escape.py"
+    script.write_text(ESCAPE)
+    command = shell(f"{sys.executable} {script} {pid_file} {parent_lives_s}; sleep 600", tmp_path)
+    process = Process.start(command, Output(100))
+    escaped = await heard(pid_file)
+    assert os.getsid(escaped) != process.pid
+    await process.end(0.5)
+    process.close()
+    assert not lives(escaped)
+    assert process.exit_code is not None
+
+
+@pytest.mark.promise("F62")
+async def test_cancelling_the_waiter_ends_the_group_and_leaves_no_zombie(tmp_path):
+    pid_file = tmp_path / "pid"
+    os.mkfifo(pid_file)
+    waiting = asyncio.create_task(
+        run(shell(f"sleep 600 & echo $! > {pid_file}; wait", tmp_path), Output(100), timeout_s=60)
+    )
+    child = await heard(pid_file)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not lives(child)
+    assert_no_child_is_left()
+
+
+async def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_the_call(tmp_path):
+    process = Process.start(shell("sleep 600 & echo started", tmp_path), output := Output(100))
+    assert await finish(process, timeout_s=30)
+    assert output.text() == "started\n" and process.left_running()
+    await process.end(0.5)
+    process.close()
+    assert not process.left_running()
+
+
+async def test_a_process_that_left_nothing_says_so(tmp_path):
+    process = Process.start(shell("true", tmp_path), Output(100))
+    assert await finish(process, timeout_s=30)
+    assert not process.left_running()
+    process.close()
+
+
+async def test_a_stopped_process_is_ended_too(tmp_path):
+    process = Process.start(shell("kill -STOP $$; sleep 600", tmp_path), Output(100))
+    await process.end(2)
+    process.close()
+    assert process.exit_code in {-signal.SIGTERM, -signal.SIGKILL}
+
+
+async def test_kill_group_tells_that_nobody_is_left(tmp_path):
+    process = Process.start(shell("sleep 600 & sleep 600", tmp_path), Output(100))
+    assert await kill_group(process.pid, 0.5)
+    await process.exited.wait()
+    process.close()
+
+
+async def test_a_number_that_was_taken_by_somebody_else_is_not_touched(tmp_path):
+    process = Process.start(shell("sleep 600", tmp_path), Output(100))
+    stranger = Family(process.pid)
+    stranger._known.add((process.pid, "another life"))
+    stranger._released = True
+    assert await stranger.end(0.1) == [] and process.exit_code is None
+    await process.end(0.5)
+    process.close()
+
+
+@pytest.mark.promise("F62")
+async def test_a_hundred_commands_leave_no_process_and_no_descriptor(tmp_path):
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(80):
+        await run(shell("true", tmp_path), Output(100), timeout_s=10)
+    await asyncio.gather(*(run(shell("sleep 0.01", tmp_path), Output(100), timeout_s=10) for _ in range(20)))
+    assert len(os.listdir("/dev/fd")) == before
+    assert_no_child_is_left()

@@ -1,0 +1,302 @@
+"""The file format of a script: TOML in, checked turns out, every mistake named with its place.
+
+Format: docs/script-format.md. A script carries text: patterns, captures and templates. Below this file is
+`script_text` only; it knows no conversation and runs nothing. `scripted` plays what is read here.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from teamwright.models.script_text import Template, compile_deep, names_deep, put_in
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+
+EVERYBODY = "*"
+"""The agent whose turns are tried after those of the named one."""
+
+_SCRIPT_KEYS = ("name", "about", "pace_ms", "given", "again", "text")
+_AGENT_KEYS = ("hear", "turn", "otherwise")
+_TURN_KEYS = ("when", "say", "call", "capture_text", "repeat")
+_WHEN_KEYS = ("text", "from", "task", "tool", "result", "have", "missing")
+_CALL_KEYS = ("name", "tool", "input", "capture", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """The conditions of a turn; all that are set must hold.
+
+    `text` and `sender` must hold for one and the same text that was heard, `task` for the text of a claimed task.
+    `tool` and `result` must hold for one result that came with this request.
+    """
+
+    text: re.Pattern[str] | None = None
+    sender: re.Pattern[str] | None = None
+    task: re.Pattern[str] | None = None
+    tool: str | None = None
+    result: re.Pattern[str] | None = None
+    have: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of a turn. `capture` is tried on its result; `default` gives the names that nothing matched."""
+
+    name: str
+    tool: str
+    input: Mapping[str, Any]
+    capture: tuple[re.Pattern[str], ...] = ()
+    default: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the model. `label` names it in errors: `turn 3 of agent lead (line 41)`."""
+
+    label: str
+    when: When
+    say: Template | None
+    calls: tuple[Call, ...]
+    capture_text: tuple[re.Pattern[str], ...] = ()
+    repeat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one agent plays: turns in the order in which they are tried, and what it listens for all the time."""
+
+    turns: tuple[Turn, ...] = ()
+    otherwise: tuple[Turn, ...] = ()
+    hear: tuple[re.Pattern[str], ...] = ()
+
+    def then(self, other: Part) -> Part:
+        """This part, with another one tried after it; what is said otherwise comes last of all."""
+        return Part(self.turns + other.turns, self.otherwise + other.otherwise, self.hear + other.hear)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptFile:
+    """A script as read. `given` are the names that must be supplied from outside; `pace_ms` is milliseconds."""
+
+    name: str
+    about: str
+    pace_ms: float
+    given: tuple[str, ...]
+    again: re.Pattern[str] | None
+    parts: Mapping[str, Part]
+
+    def part(self, agent: str) -> Part:
+        """What this agent plays: its own turns, then everybody's."""
+        nothing = Part()
+        return self.parts.get(stage_name(agent), nothing).then(self.parts.get(EVERYBODY, nothing))
+
+
+def stage_name(agent: str) -> str:
+    """The name under which an agent stands in a script: the lead's alias is the lead."""
+    return LEAD if agent == LEAD_ALIAS else agent
+
+
+def read_script(text: str, where: str) -> ScriptFile:
+    """The script in a TOML text. Raises CannotStart (`bad-script`) naming `where` and the place of the mistake."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(where, "the file", f"is not TOML: {error}") from None
+    return _Reader(where, text).script(tree)
+
+
+def _bad(where: str, place: str, what: str, do: Sequence[str] = ()) -> CannotStart:
+    return CannotStart(
+        "bad-script",
+        f"a script cannot be read: {place} {what}",
+        looked_at=[("file", where)],
+        do=do or ["the format: docs/script-format.md"],
+        note="nothing was started",
+    )
+
+
+class _Reader:
+    """Reads one file; knows where it is, so that a mistake can be named."""
+
+    def __init__(self, where: str, text: str) -> None:
+        self._where = where
+        self._lines = text.split("\n")
+        self._place = "the file"
+
+    def script(self, tree: dict[str, Any]) -> ScriptFile:
+        self._keys(tree, ("script", "agent"))
+        head = self._table(tree.get("script", {}), "script")
+        self._place = "[script]"
+        self._keys(head, _SCRIPT_KEYS)
+        texts = self._constants(self._table(head.get("text", {}), "text"))
+        head = cast("dict[str, Any]", put_in({key: head[key] for key in head if key != "text"}, texts))
+        pace = head.get("pace_ms", 0)
+        if isinstance(pace, bool) or not isinstance(pace, int | float) or not 0 <= pace <= 60_000:
+            raise self._error("pace_ms must be a number of milliseconds from 0 to 60000")
+        agents = self._table(tree.get("agent", {}), "agent")
+        self._place = "the file"
+        if not agents:
+            raise self._error("has no [[agent.NAME.turn]]")
+        parts = {stage_name(name): self._part(name, put_in(body, texts)) for name, body in agents.items()}
+        again = head.get("again")
+        script = ScriptFile(
+            self._text(head.get("name", "script"), "name"),
+            self._text(head.get("about", ""), "about"),
+            float(pace),
+            self._texts(head.get("given", []), "given"),
+            None if again is None else self._pattern(again, "again"),
+            parts,
+        )
+        self._check_names(script)
+        return script
+
+    def _constants(self, table: dict[str, Any]) -> dict[str, str]:
+        """The constant texts; one may stand in those after it."""
+        texts: dict[str, str] = {}
+        for name, value in table.items():
+            texts[name] = cast("str", put_in(self._text(value, f"text.{name}"), texts))
+        return texts
+
+    def _part(self, agent: str, body: Any) -> Part:
+        self._place = f"agent {agent}"
+        table = self._table(body, f"agent.{agent}")
+        self._keys(table, _AGENT_KEYS)
+        hear = self._patterns(table.get("hear", []), "hear")
+        turns = self._turns(agent, "turn", table.get("turn", []))
+        return Part(turns, self._turns(agent, "otherwise", table.get("otherwise", [])), hear)
+
+    def _turns(self, agent: str, kind: str, entries: Any) -> tuple[Turn, ...]:
+        self._place = f"agent {agent}"
+        if not isinstance(entries, list):
+            raise self._error(f"{kind} must be written [[agent.{agent}.{kind}]]")
+        lines = self._headings(agent, kind)
+        made: list[Turn] = []
+        for number, entry in enumerate(cast("list[Any]", entries), 1):
+            line = f" (line {lines[number - 1]})" if number <= len(lines) else ""
+            self._place = f"{kind} {number} of agent {agent}{line}"
+            made.append(self._turn(self._table(entry, kind), repeat=kind == "otherwise"))
+        return tuple(made)
+
+    def _headings(self, agent: str, kind: str) -> list[int]:
+        """The line numbers of the headings of this agent's turns."""
+        name = re.escape(agent)
+        heading = re.compile(rf"\s*\[\[\s*agent\.(?:{name}|\"{name}\"|'{name}')\.{kind}\s*\]\]")
+        return [number for number, line in enumerate(self._lines, 1) if heading.match(line)]
+
+    def _turn(self, table: dict[str, Any], *, repeat: bool) -> Turn:
+        self._keys(table, _TURN_KEYS)
+        calls = table.get("call", [])
+        if not isinstance(calls, list):
+            raise self._error("has a call that is not written [[…call]]")
+        made = tuple(self._call(self._table(call, "call")) for call in cast("list[Any]", calls))
+        names = [call.name for call in made if call.name]
+        if len(names) != len(set(names)):
+            raise self._error("has two calls of one name")
+        say = self._text(table.get("say", ""), "say")
+        if not say and not made:
+            raise self._error("has neither say nor a call")
+        again = table.get("repeat", repeat)
+        if not isinstance(again, bool):
+            raise self._error("repeat must be true or false")
+        return Turn(
+            self._place,
+            self._when(self._table(table.get("when", {}), "when")),
+            Template.compile(say) if say else None,
+            made,
+            self._patterns(table.get("capture_text", []), "capture_text"),
+            again,
+        )
+
+    def _when(self, table: dict[str, Any]) -> When:
+        self._keys(table, _WHEN_KEYS, "when.")
+        pattern = {
+            key: self._pattern(table[key], f"when.{key}") for key in ("text", "from", "task", "result") if key in table
+        }
+        return When(
+            pattern.get("text"),
+            pattern.get("from"),
+            pattern.get("task"),
+            self._text(table["tool"], "when.tool") if "tool" in table else None,
+            pattern.get("result"),
+            self._texts(table.get("have", []), "when.have"),
+            self._texts(table.get("missing", []), "when.missing"),
+        )
+
+    def _call(self, table: dict[str, Any]) -> Call:
+        self._keys(table, _CALL_KEYS, "call.")
+        tool = self._text(table.get("tool", ""), "call.tool")
+        if not tool:
+            raise self._error("has a call without a tool")
+        default = self._table(table.get("default", {}), "call.default")
+        return Call(
+            self._text(table.get("name", ""), "call.name"),
+            tool,
+            cast("dict[str, Any]", compile_deep(self._table(table.get("input", {}), "call.input"))),
+            self._patterns(table.get("capture", []), "call.capture"),
+            {name: self._text(value, f"call.default.{name}") for name, value in default.items()},
+        )
+
+    def _check_names(self, script: ScriptFile) -> None:
+        """Every name in a template or a condition must be given somewhere: a slip of the pen is found now."""
+        turns = [turn for part in script.parts.values() for turn in part.turns + part.otherwise]
+        calls = [call for turn in turns for call in turn.calls]
+        known = {*script.given, *(f"call.{call.name}" for call in calls if call.name)}
+        known.update(*(call.default for call in calls), *(_captured(call.capture) for call in calls))
+        known.update(*(_captured(turn.capture_text) for turn in turns))
+        known.update(*(_captured(part.hear) for part in script.parts.values()))
+        for turn in turns:
+            self._place = turn.label
+            lacking = [name for name in _wanted(turn) if name not in known]
+            if lacking:
+                raise self._error(f'needs "{lacking[0]}", which nothing in the script gives')
+
+    def _keys(self, table: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> None:
+        unknown = [key for key in table if key not in known]
+        if unknown:
+            keys = ", ".join(known)
+            raise self._error(f'has an unknown key "{prefix}{unknown[0]}"', [f"the keys here are: {keys}"])
+
+    def _table(self, value: Any, key: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._error(f'"{key}" must be a table')
+        return cast("dict[str, Any]", value)
+
+    def _text(self, value: Any, key: str) -> str:
+        if not isinstance(value, str):
+            raise self._error(f"{key} must be text")
+        return value
+
+    def _texts(self, value: Any, key: str) -> tuple[str, ...]:
+        values = cast("list[Any]", value if isinstance(value, list) else [value])
+        return tuple(self._text(one, key) for one in values)
+
+    def _patterns(self, value: Any, key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(self._pattern(one, key) for one in self._texts(value, key))
+
+    def _pattern(self, value: Any, key: str) -> re.Pattern[str]:
+        try:
+            return re.compile(self._text(value, key), re.MULTILINE)
+        except re.error as error:
+            raise self._error(f"{key} is not a regular expression: {error}") from None
+
+    def _error(self, what: str, do: Sequence[str] = ()) -> CannotStart:
+        return _bad(self._where, self._place, what, do)
+
+
+def _captured(patterns: Iterable[re.Pattern[str]]) -> set[str]:
+    return {name for pattern in patterns for name in pattern.groupindex}
+
+
+def _wanted(turn: Turn) -> list[str]:
+    """The names that a turn's templates and conditions need, in order."""
+    names = [*turn.when.have, *turn.when.missing]
+    if turn.say is not None:
+        names += sorted(turn.say.names)
+    for call in turn.calls:
+        names += names_deep(call.input)
+    return names

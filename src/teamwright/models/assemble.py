@@ -1,0 +1,168 @@
+"""An answer put together from the events of the Messages API's stream.
+
+Blocks and keys that we do not know are kept as they came, unknown events and deltas are passed over. Knows no
+HTTP; what is not a whole answer is never given out as one. Format:
+https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from teamwright.models.model import TextPart, ThinkingPart
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.usage import Usage
+
+CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Stop reasons after which the last block may be a torso."""
+
+_GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
+
+
+def mended(text: str) -> str:
+    """The text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class _Growing:
+    """One block while its deltas come in: pieces are joined once."""
+
+    __slots__ = ("block", "json", "pieces")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.pieces: dict[str, list[str]] = {}
+        self.json: list[str] | None = None
+
+    def take(self, delta: dict[str, Any]) -> None:
+        kind = delta.get("type")
+        if kind in _GROWING:
+            key = _GROWING[kind]
+            self.pieces.setdefault(key, []).append(str(delta.get(key) or ""))
+        elif kind == "input_json_delta":
+            self.json = self.json or []
+            self.json.append(str(delta.get("partial_json") or ""))
+        elif kind == "signature_delta":
+            self.block["signature"] = delta.get("signature", "")
+        elif kind == "citations_delta":
+            citations = cast("list[Any] | None", self.block.get("citations"))
+            self.block["citations"] = [*(citations or []), delta.get("citation")]
+
+    def finished(self, *, torso: bool) -> Block | None:
+        """The block, or None if nothing of it may be kept. `torso`: it may have been cut off."""
+        for key, pieces in self.pieces.items():
+            self.block[key] = mended(str(self.block.get(key) or "") + "".join(pieces))
+        if self.block.get("type") == "text":
+            return self.block if str(self.block.get("text") or "").strip() else None
+        if "input" not in self.block:
+            return self.block
+        return self._call("".join(self.json or ()), torso=torso)
+
+    def _call(self, text: str, *, torso: bool) -> Block | None:
+        """A call with its arguments. Broken JSON of a weak model is kept as text, for the schema to refuse."""
+        if not text.strip():
+            return None if torso and not self.block["input"] else self.block
+        try:
+            self.block["input"] = _mended_json(text)
+        except ValueError:
+            if torso:
+                return None
+            self.block["input"] = {"unparsed_arguments": mended(text)}
+        return self.block
+
+
+def _mended_json(text: str) -> Any:
+    value = json.loads(text)
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+    return value
+
+
+class Assembly:
+    """Takes events in order; `whole` is true from `message_stop` on and never before."""
+
+    __slots__ = ("_blocks", "_usage", "model", "stop_reason", "whole")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Growing] = {}
+        self._usage: dict[str, Any] = {}
+        self.model = ""
+        self.stop_reason = ""
+        self.whole = False
+
+    def take(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        """One event. Returns what a surface may show of it at once."""
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            return self._delta(event)
+        if kind == "content_block_start":
+            return self._start(event)
+        if kind == "message_start":
+            message = cast("dict[str, Any]", event.get("message") or {})
+            self.model = str(message.get("model") or "")
+            self._count(message.get("usage"))
+        elif kind == "message_delta":
+            delta = cast("dict[str, Any]", event.get("delta") or {})
+            self.stop_reason = str(delta.get("stop_reason") or self.stop_reason)
+            self._count(event.get("usage"))
+        elif kind == "message_stop":
+            self.whole = True
+        return None
+
+    def _start(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        block = cast("Block", dict(event.get("content_block") or {}))
+        self._blocks[int(event.get("index", len(self._blocks)))] = _Growing(block)
+        return _shown(str(block.get("type")), str(block.get("text") or block.get("thinking") or ""))
+
+    def _delta(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        growing = self._blocks.get(int(event.get("index", -1)))
+        delta = cast("dict[str, Any]", event.get("delta") or {})
+        if growing is None:
+            return None
+        growing.take(delta)
+        key = _GROWING.get(str(delta.get("type")))
+        return _shown(key, str(delta.get(key) or "")) if key else None
+
+    def _count(self, usage: object) -> None:
+        """Counts are totals so far: a later one replaces an earlier one, an absent one does not."""
+        if isinstance(usage, dict):
+            counts = cast("dict[str, Any]", usage)
+            self._usage.update({key: value for key, value in counts.items() if value is not None})
+
+    def content(self) -> list[Block]:
+        """The blocks in order: empty text and calls that were cut off are left out."""
+        growing = [self._blocks[index] for index in sorted(self._blocks)]
+        cut = self.stop_reason in CUT_OFF
+        last = len(growing) - 1
+        blocks = [g.finished(torso=cut and place == last) for place, g in enumerate(growing)]
+        return [block for block in blocks if block is not None]
+
+    def usage(self) -> Usage:
+        """What the request used; money is not known here."""
+
+        def count(key: str) -> int:
+            value = self._usage.get(key, 0)
+            return int(value) if isinstance(value, int | float) else 0
+
+        return Usage(
+            count("input_tokens"),
+            count("output_tokens"),
+            count("cache_read_input_tokens"),
+            count("cache_creation_input_tokens"),
+            1,
+        )
+
+
+def _shown(kind: str | None, text: str) -> TextPart | ThinkingPart | None:
+    if not text:
+        return None
+    if kind == "text":
+        return TextPart(text)
+    return ThinkingPart(text) if kind == "thinking" else None

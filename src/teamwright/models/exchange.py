@@ -1,0 +1,188 @@
+"""One HTTP exchange: a body goes out, events come in, and two clocks run.
+
+The read clock asks whether any byte came, the progress clock whether anything but signs of life did. Leaving the
+iteration closes the connection. All trouble leaves as `Trouble`. The only file that knows httpx2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.settings import ModelSettings
+from teamwright.models.sse import SseReader
+from teamwright.models.trouble import Answered, Trouble, event_trouble, http_trouble
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+ERROR_BODY_MOST = 64 * 1024
+"""Bytes that are read of an answer that is an error."""
+ENDING_S = 0.25
+"""How long a stream may stay open after its answer is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Limits in seconds."""
+
+    connect_s: float
+    read_s: float
+    stall_s: float
+
+    @classmethod
+    def of(cls, settings: ModelSettings, endpoint: Endpoint) -> Clocks:
+        """The limits for an endpoint: a local server may think longer without a sign."""
+        stall = max(settings.stall_s, settings.stall_local_s) if endpoint.local else settings.stall_s
+        read = max(settings.read_timeout_s, stall) if endpoint.local else settings.read_timeout_s
+        return cls(settings.connect_s, read, stall)
+
+
+def new_client(endpoint: Endpoint, clocks: Clocks) -> AsyncClient:
+    """A client for one endpoint. TLS and the proxy settings are read only where they are needed."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        verify=endpoint.secure or not endpoint.loopback,
+        trust_env=not endpoint.loopback,
+        follow_redirects=False,
+        timeout=httpx2.Timeout(None, connect=clocks.connect_s, write=clocks.stall_s),
+        limits=httpx2.Limits(max_connections=None, keepalive_expiry=60.0),
+    )
+
+
+class Exchange:
+    """One try of one request. `request_id` is known once the service has begun to answer."""
+
+    def __init__(self, client: AsyncClient, endpoint: Endpoint, clocks: Clocks) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._clocks = clocks
+        self._progress_by = 0.0
+        self._ending_by = float("inf")
+        self.request_id = ""
+
+    async def events(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of the answer, decoded; ends when the stream ends. Raises `Trouble`."""
+        self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
+        async with self._answered(body, betas) as response, aclosing(_payloads(self._chunks(response))) as payloads:
+            async for name, data in payloads:
+                event = self._event(name, data)
+                if event is not None:
+                    yield event
+
+    @asynccontextmanager
+    async def _answered(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[Response, None]:
+        """The answer, once it has begun and is a stream of events."""
+        response = await self._send(body, betas)
+        try:
+            self.request_id = response.headers.get("request-id") or response.headers.get("x-request-id") or ""
+            kind = response.headers.get("content-type", "")
+            if response.status_code != 200 or (kind and not kind.startswith("text/event-stream")):
+                raise await self._not_a_stream(response)
+            yield response
+        finally:
+            await response.aclose()
+
+    def end_soon(self) -> None:
+        """The answer is whole: what still belongs to the stream may come for a moment, to keep the connection."""
+        self._ending_by = asyncio.get_running_loop().time() + ENDING_S
+
+    async def _send(self, body: bytes, betas: tuple[str, ...]) -> Response:
+        import httpx2
+
+        try:
+            request = self._client.build_request(
+                "POST", self._endpoint.url(), content=body, headers=self._endpoint.headers(betas)
+            )
+            async with asyncio.timeout_at(self._progress_by):
+                return await self._client.send(request, stream=True)
+        except TimeoutError:
+            raise Trouble("stalled", "no answer began in time") from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+            raise Trouble("connect", _words(error)) from None
+        except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL, ValueError):
+            # Their texts may quote a header, and a header holds the key.
+            raise Trouble("strange", "the request cannot be written: look at the address and the key") from None
+        except httpx2.HTTPError as error:
+            raise Trouble("broken", _words(error)) from None
+
+    async def _chunks(self, response: Response) -> AsyncGenerator[bytes, None]:
+        """The bytes of the answer as they come, each wait bounded by both clocks."""
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        chunks = response.aiter_bytes()
+        while True:
+            try:
+                async with asyncio.timeout_at(
+                    min(self._progress_by, self._ending_by, loop.time() + self._clocks.read_s)
+                ):
+                    chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Trouble("stalled", "nothing came in time", Answered(request_id=self.request_id)) from None
+            except (httpx2.HTTPError, httpx2.StreamError) as error:
+                raise Trouble("broken", _words(error), Answered(request_id=self.request_id)) from None
+            yield chunk
+
+    def _event(self, name: str, data: bytes) -> dict[str, Any] | None:
+        """One event, or None for a sign of life. Whatever else comes is progress."""
+        if name == "ping":
+            return None
+        if name == "error":
+            raise event_trouble(data, self.request_id)
+        try:
+            event: object = json.loads(data)
+        except ValueError:
+            if data.strip() == b"[DONE]":
+                return None
+            raise Trouble("broken", "an event is not JSON", Answered(request_id=self.request_id)) from None
+        if not isinstance(event, dict):
+            return None
+        known = cast("dict[str, Any]", event)
+        if known.get("type") == "ping":
+            return None
+        if known.get("type") == "error":
+            raise event_trouble(data, self.request_id)
+        self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
+        return known
+
+    async def _not_a_stream(self, response: Response) -> Trouble:
+        body = b""
+        try:
+            async with aclosing(self._chunks(response)) as chunks:
+                body = await _first_bytes(chunks)
+        except Trouble:
+            pass  # what was said is a bonus: the status tells enough
+        status = response.status_code
+        if status != 200 or b'"error"' in body:
+            return http_trouble(status, response.headers, body)
+        return Trouble("strange", "the answer is not an event stream", Answered(status, request_id=self.request_id))
+
+
+async def _payloads(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[tuple[str, bytes], None]:
+    reader = SseReader()
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for payload in reader.feed(chunk):
+                yield payload
+
+
+async def _first_bytes(chunks: AsyncIterator[bytes]) -> bytes:
+    body = b""
+    async for chunk in chunks:
+        body += chunk
+        if len(body) >= ERROR_BODY_MOST:
+            break
+    return body[:ERROR_BODY_MOST]
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

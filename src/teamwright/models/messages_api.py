@@ -1,0 +1,235 @@
+"""The Messages API: a request of ready bytes out, an answer in parts back, tried again while that may help.
+
+Below: `wire` (the body), `exchange` (HTTP and its clocks), `assemble` (blocks from events), `trouble` and
+`failure` (what went wrong), `governor` (who may call). Knows no tools and no history; raises nothing but
+`CancelledError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from teamwright.models.assemble import Assembly
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.exchange import Clocks, Exchange, new_client
+from teamwright.models.failure import cut_prompt, failure_of
+from teamwright.models.governor import Governor, Turn
+from teamwright.models.model import (
+    Failure,
+    ModelCard,
+    Part,
+    Reply,
+    Request,
+    Retrying,
+    TextPart,
+    ThinkingPart,
+    price,
+)
+from teamwright.models.prompt_check import PromptCheck
+from teamwright.models.settings import ModelSettings
+from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
+from teamwright.models.wire import body_of
+from teamwright.protocol.blocks import Block, encode
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+CONTINUATIONS = 8
+"""How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
+FIRST_CONNECTS = 2
+"""How often a service that never answered is called again when it cannot be reached."""
+
+
+class MessagesApi:
+    """A model behind the Messages API. Satisfies `models.model.Model`; safe to share between agents."""
+
+    def __init__(self, card: ModelCard, endpoint: Endpoint, *, governor: Governor, settings: ModelSettings) -> None:
+        self._card = card
+        self._endpoint = endpoint
+        self._governor = governor
+        self._settings = settings
+        self._clocks = Clocks.of(settings, endpoint)
+        self._client: AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answered = False
+        self._check = None if endpoint.provider == "anthropic" else PromptCheck()
+
+    def __repr__(self) -> str:
+        return f"MessagesApi({self._card.name} at {self._endpoint.where})"
+
+    @property
+    def card(self) -> ModelCard:
+        """What is known of the model."""
+        return self._card
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where requests go; its repr holds no key."""
+        return self._endpoint
+
+    async def aclose(self) -> None:
+        """Close connections. May be called twice."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    async def stream(self, request: Request) -> AsyncIterator[Part]:
+        """The answer in parts; see `Model.stream`. A paused answer is continued and comes out as one."""
+        items: Sequence[bytes] = request.items
+        whole: Reply | None = None
+        outcome = _Outcome()
+        for _ in range(CONTINUATIONS):
+            outcome = _Outcome()
+            async with aclosing(self._answer(request, items, outcome)) as parts:
+                async for part in parts:
+                    yield part
+            if outcome.reply is None:
+                break
+            whole = _joined(whole, outcome.reply)
+            if whole.stop_reason != "pause_turn" or not outcome.reply.content:
+                break
+            items = [*items, encode({"role": "assistant", "content": outcome.reply.content})]
+        if outcome.failure is not None:
+            yield outcome.failure
+        elif whole is not None:
+            yield self._checked(request, whole)
+
+    async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
+        """One answer, tried as often as it may help; how it ended is left in `outcome`."""
+        body = body_of(request.prefix, items, caching=self._card.caching)
+        for tries in count(1):
+            attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks))
+            async with aclosing(self._one_try(attempt, body, request.prefix.betas)) as parts:
+                async for part in parts:
+                    yield part
+            if attempt.trouble is None:
+                outcome.reply = self._reply(attempt)
+                return
+            failure = failure_of(attempt.trouble, self._card, self._endpoint, tries, answered=self._answered)
+            if not self._worth_another(attempt.trouble, tries):
+                outcome.failure = replace(failure, partial=attempt.text())
+                return
+            wait_s = self._own_pause(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
+            yield Retrying(failure.what, wait_s, tries)
+            if attempt.shared_pause_s is None:
+                await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
+
+    async def _one_try(
+        self, attempt: _Try, body: bytes, betas: tuple[str, ...]
+    ) -> AsyncGenerator[TextPart | ThinkingPart, None]:
+        """One exchange in its turn, and what the governor learns from it."""
+        async with self._governor.turn() as turn, aclosing(attempt.parts(body, betas)) as parts:
+            async for part in parts:
+                yield part
+            self._account(turn, attempt)
+
+    def _account(self, turn: Turn, attempt: _Try) -> None:
+        trouble = attempt.trouble
+        if trouble is None:
+            self._answered = True
+            self._governor.succeeded(turn)
+        elif throttles(trouble):
+            asked = trouble.answer.retry_after_s
+            too_long = asked is not None and asked > self._settings.retry_after_most_s
+            attempt.shared_pause_s = self._governor.throttled(turn, None if too_long else asked)
+
+    def _worth_another(self, trouble: Trouble, tries: int) -> bool:
+        asked = trouble.answer.retry_after_s
+        if not worth_retrying(trouble) or (asked is not None and asked > self._settings.retry_after_most_s):
+            return False
+        most = self._settings.retries
+        if trouble.kind == "connect" and not self._answered:
+            most = 0 if self._endpoint.loopback else min(most, FIRST_CONNECTS)
+        return tries <= most
+
+    def _own_pause(self, tries: int) -> float:
+        longest = min(self._settings.backoff_most_s, self._settings.backoff_s * 2 ** min(tries - 1, 20))
+        return longest * (0.75 + random.random() * 0.25)
+
+    def _open_client(self) -> AsyncClient:
+        """The client of the running loop; connections of another loop are left to it."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._client, self._loop = new_client(self._endpoint, self._clocks), loop
+        return self._client
+
+    def _reply(self, attempt: _Try) -> Reply:
+        assembly = attempt.assembly
+        return Reply(
+            assembly.content(),
+            assembly.stop_reason,
+            price(self._card, assembly.usage()),
+            assembly.model or self._card.wire,
+            attempt.exchange.request_id,
+        )
+
+    def _checked(self, request: Request, reply: Reply) -> Reply | Failure:
+        """The reply, or what it gives away: that the server did not read the whole prompt."""
+        cut = self._check.look(request, reply.usage) if self._check else None
+        return cut_prompt(cut, self._card, self._endpoint) if cut else reply
+
+
+class _Outcome:
+    """How an answer ended: one of the two is set."""
+
+    __slots__ = ("failure", "reply")
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self.failure: Failure | None = None
+
+
+class _Try:
+    """One exchange and what came of it: a whole answer, or the trouble that broke it."""
+
+    __slots__ = ("assembly", "exchange", "shared_pause_s", "trouble")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.assembly = Assembly()
+        self.trouble: Trouble | None = None
+        self.shared_pause_s: float | None = None
+
+    async def parts(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[TextPart | ThinkingPart, None]:
+        """What may be shown as it comes. Does not raise `Trouble`: it is kept."""
+        async with self._keeping_trouble(), aclosing(self.exchange.events(body, betas)) as events:
+            async for event in events:
+                part = self._take(event)
+                if part is not None:
+                    yield part
+        if not self.assembly.whole and self.trouble is None:
+            self.trouble = Trouble("broken", "the stream ended too soon", Answered(request_id=self.exchange.request_id))
+
+    @asynccontextmanager
+    async def _keeping_trouble(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        except Trouble as trouble:
+            # Whatever happens behind the end of a whole answer does not unmake it.
+            self.trouble = None if self.assembly.whole else trouble
+
+    def _take(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+        try:
+            part = self.assembly.take(event)
+        except (TypeError, ValueError, AttributeError):
+            raise Trouble("strange", f"an event of an unknown shape: {event.get('type')}") from None
+        if self.assembly.whole:
+            self.exchange.end_soon()
+        return part
+
+    def text(self) -> list[Block]:
+        """The text that had come."""
+        return [block for block in self.assembly.content() if block.get("type") == "text"]
+
+
+def _joined(before: Reply | None, after: Reply) -> Reply:
+    """Two pieces of one answer."""
+    if before is None:
+        return after
+    return replace(after, content=[*before.content, *after.content], usage=before.usage + after.usage)

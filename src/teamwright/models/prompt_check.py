@@ -1,0 +1,78 @@
+"""Whether a server reads the whole prompt: some cut it in silence when their window is too small.
+
+The sign is that the input they report stops growing while ours grows. Tokens from the cache count, images do
+not. Kept per conversation, so that a check costs what was added and not what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from teamwright.models.model import Request
+from teamwright.protocol.usage import Usage
+
+GROWTH = 512
+"""Tokens (bytes / 4) that must have been added before a report that stands still means anything."""
+CONVERSATIONS = 256
+
+_IMAGE = re.compile(rb'"type":"base64","media_type":"[^"]*","data":"([^"]*)"')
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was measured of a conversation so far."""
+
+    items: int = 0
+    last: bytes = b""
+    text_bytes: int = 0
+    sent: int = 0
+    reported: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A prompt that was cut, in tokens: what we sent by our own estimate, what the server says it read."""
+
+    sent: int
+    read: int
+
+
+class PromptCheck:
+    """One an adapter. Not for services that refuse what does not fit."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+
+    def look(self, request: Request, usage: Usage) -> Cut | None:
+        """The cut that this answer gives away, or None."""
+        seen = self._of(request)
+        sent = (len(request.prefix.head) + _measure(seen, request.items)) // 4
+        read = usage.prompt_tokens
+        grown, stood_still = sent - seen.sent, seen.reported and seen.reported * 0.8 <= read <= seen.reported
+        if stood_still and grown >= GROWTH and read < sent:
+            return Cut(sent, read)
+        if sent < seen.sent:
+            seen.reported = 0  # compacted: begin anew
+        seen.sent, seen.reported = sent, max(read, seen.reported)
+        return None
+
+    def _of(self, request: Request) -> _Seen:
+        key = (request.asker, request.prefix.digest)
+        seen = self._seen.pop(key, None) or _Seen()
+        self._seen[key] = seen
+        if len(self._seen) > CONVERSATIONS:
+            self._seen.popitem(last=False)
+        return seen
+
+
+def _measure(seen: _Seen, items: Sequence[bytes]) -> int:
+    """Bytes of the items without their images; counts only what was added since the last look."""
+    if not (seen.items and seen.items <= len(items) and items[seen.items - 1] is seen.last):
+        seen.items, seen.text_bytes = 0, 0
+    for item in items[seen.items :]:
+        seen.text_bytes += len(item) - sum(len(found) for found in _IMAGE.findall(item))
+    seen.items, seen.last = len(items), items[-1] if items else b""
+    return seen.text_bytes

@@ -1,0 +1,84 @@
+"""Settings of this room: which model, how patient we are with its service, what the user knows better than we do.
+
+Received and never fetched: the assembly reads the files. A repository may not set what names an address, a key
+variable or a price; whoever builds these values sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+Thinking: TypeAlias = Literal["adaptive", "off"]
+
+
+def _nothing() -> Mapping[str, CustomProvider]:
+    return MappingProxyType({})
+
+
+def _no_prices() -> Mapping[str, Price]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs by the user's own word, in USD per million tokens."""
+
+    usd_in: float
+    usd_out: float
+    usd_cache_read: float | None = None
+    usd_cache_write: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CustomProvider:
+    """A service of the user's own that speaks the Messages API: a gateway, a server in the house."""
+
+    base_url: str
+    """Where it is, with or without a path, with or without `/v1`."""
+    key_env: str = ""
+    """The variable that holds its key; empty for a server that wants none."""
+    bearer: bool = True
+    """The key goes as `Authorization: Bearer`, else as `x-api-key`."""
+    caching: bool = False
+    """It understands `cache_control`."""
+    images: bool = True
+    """Its models take images."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """How models are chosen and called."""
+
+    model: str | None = None
+    """The name that is used when none is given: an alias, a vendor's id, or `provider/model`."""
+    thinking: Thinking = "adaptive"
+    """`adaptive` where the model documents it; `off` asks for as little as the model allows."""
+    max_output_tokens: int | None = None
+    """Output of one answer at most; None is the model's own limit, but 32,000 at most."""
+    context_tokens: int | None = None
+    """The window, where the user knows it better than the server tells."""
+    retries: int = 10
+    """How often a failed request is tried again."""
+    backoff_s: float = 0.5
+    """The first pause between tries; it doubles."""
+    backoff_most_s: float = 60.0
+    """The longest pause that we choose ourselves."""
+    retry_after_most_s: float = 300.0
+    """The longest pause that a service may ask for; beyond it the agent is paused instead."""
+    connect_s: float = 10.0
+    """How long a connection may take."""
+    read_timeout_s: float = 60.0
+    """How long an answer that has begun may be without a single byte."""
+    stall_s: float = 90.0
+    """How long nothing may come but signs of life: no progress."""
+    stall_local_s: float = 600.0
+    """The same for a local server, which reads a long prompt without a sign of life."""
+    betas: tuple[str, ...] = ()
+    """Names for the `anthropic-beta` header, joined."""
+    custom: Mapping[str, CustomProvider] = field(default_factory=_nothing)
+    """The user's own providers by name."""
+    prices: Mapping[str, Price] = field(default_factory=_no_prices)
+    """Prices by `provider/model`; they win over the catalogue."""

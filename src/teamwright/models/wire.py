@@ -1,0 +1,36 @@
+"""A request as bytes: one joined body, made from parts that are already encoded.
+
+Cache breakpoints are spliced into the two user items that carry them; with the one on the system and the one on
+the tools (`prefix.py`) that makes at most the four that the API takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from teamwright.models.model import Prefix
+
+_USER = b'{"role":"user"'
+_ITEM_END = b"}]}"
+_MARK = b',"cache_control":{"type":"ephemeral"}'
+MARKED_ITEMS = 2
+
+
+def body_of(prefix: Prefix, items: Sequence[bytes], *, caching: bool) -> bytes:
+    """The body of a streaming request."""
+    messages = b",".join(with_breakpoints(items) if caching else items)
+    return b"".join((b"{", prefix.head, b',"messages":[', messages, b'],"stream":true}'))
+
+
+def with_breakpoints(items: Sequence[bytes]) -> Sequence[bytes]:
+    """The items with a cache breakpoint on the last block of the last two user items."""
+    marked = list(items)
+    left = MARKED_ITEMS
+    for place in range(len(marked) - 1, -1, -1):
+        item = marked[place]
+        if item.startswith(_USER) and item.endswith(_ITEM_END):
+            marked[place] = b"".join((item[: -len(_ITEM_END)], _MARK, _ITEM_END))
+            left -= 1
+            if not left:
+                break
+    return marked

@@ -1,0 +1,293 @@
+"""A model server on this machine: speaks the Messages API over HTTP with streaming, by a script.
+
+For tests of anything that calls a model: no key, no network, every failure at will. A script is a list of
+replies, one a request (the last one again when it is spent), or a function from the request to a reply.
+Built on asyncio alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from inspect import isawaitable
+from itertools import islice
+from typing import Any, TypeAlias, cast
+
+from teamwright.testing.replies import (
+    ERROR_TYPES,
+    Answer,
+    Cut,
+    CutPrompt,
+    ErrorEvent,
+    Raw,
+    Scripted,
+    Stall,
+    Status,
+    encode_event,
+    events_of,
+    stream_bytes,
+)
+
+RequestJson: TypeAlias = dict[str, Any]
+Script: TypeAlias = Sequence[Scripted | str] | Callable[[RequestJson], Scripted | str | Awaitable[Scripted | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One request as it came. Header names are lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> RequestJson:
+        """The body, decoded."""
+        return cast("RequestJson", json.loads(self.body))
+
+
+class LoopbackModel:
+    """A scripted model server on 127.0.0.1. Use it as an async context manager, or `in_thread` from plain code.
+
+    `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider. `requests` holds what came, `connections`
+    how many connections were opened, `left` is set when a client hung up before its answer was whole.
+    `models` is what `GET /v1/models` lists. `delay_s` (low, high) delays each answer by chance within it.
+
+        async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:
+            ...
+    """
+
+    def __init__(
+        self,
+        script: Script = ("Hello.",),
+        *,
+        models: Sequence[str | RequestJson] = ("test",),
+        delay_s: tuple[float, float] = (0.0, 0.0),
+        seed: int = 0,
+    ) -> None:
+        self._script = script
+        self._models = models
+        self._delay_s = delay_s
+        self._random = random.Random(seed)
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.requests: list[Recorded] = []
+        self.connections = 0
+        self.url = ""
+        self.left = threading.Event()
+
+    async def __aenter__(self) -> LoopbackModel:
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @classmethod
+    @contextmanager
+    def in_thread(cls, script: Script = ("Hello.",), **options: Any) -> Generator[LoopbackModel, None, None]:
+        """The server in a thread of its own, for tests that start processes. Options as the constructor's."""
+        server = cls(script, **options)
+        loop, ready = asyncio.new_event_loop(), threading.Event()
+        stop = asyncio.Event()
+
+        async def serve() -> None:
+            async with server:
+                ready.set()
+                await stop.wait()
+
+        thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+        thread.start()
+        if not ready.wait(10):
+            raise TimeoutError("the loopback model server did not start within 10 s")
+        try:
+            yield server
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(10)
+            loop.close()
+
+    @property
+    def bodies(self) -> list[RequestJson]:
+        """The bodies of the model calls, in order."""
+        return [request.json for request in self.requests if request.method == "POST"]
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            while await self._exchange(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.left.set()
+        except asyncio.CancelledError:
+            pass  # the server is closing: this task has no other owner
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request and its answer. False when the connection is to be closed."""
+        request = await _read_request(reader)
+        if request is None:
+            return False
+        self.requests.append(request)
+        path = request.path.partition("?")[0]
+        if request.method == "GET" and path.endswith("/v1/models"):
+            _write_whole(writer, 200, json.dumps({"data": self._listed(), "has_more": False}).encode())
+        elif request.method == "POST" and path.endswith("/v1/messages"):
+            return await self._answer(request, reader, writer)
+        else:
+            _write_whole(writer, 404, b"<html>not here</html>")
+        await writer.drain()
+        return True
+
+    def _listed(self) -> list[RequestJson]:
+        return [{"type": "model", "id": m} if isinstance(m, str) else m for m in self._models]
+
+    async def _answer(self, request: Recorded, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        number = len(self.bodies)
+        reply = await self._scripted(request.json, number)
+        if isinstance(reply, Status):
+            _write_status(writer, reply, number)
+            await writer.drain()
+            return True
+        async with _noticing_the_end(reader):
+            low, high = self._delay_s
+            own = reply.delay_s if isinstance(reply, Answer) else 0.0
+            await asyncio.sleep(own + self._random.uniform(low, high))
+            return await _stream(writer, reply, request, number)
+
+    async def _scripted(self, body: RequestJson, number: int) -> Scripted:
+        if callable(self._script):
+            result = self._script(body)
+            reply = await result if isawaitable(result) else result
+        else:
+            reply = self._script[min(number, len(self._script)) - 1]
+        return Answer(reply) if isinstance(reply, str) else reply
+
+
+@asynccontextmanager
+async def _noticing_the_end(reader: asyncio.StreamReader) -> AsyncGenerator[None, None]:
+    """Raises `ConnectionResetError` in the body when the client hangs up while it is answered."""
+    answering = cast("asyncio.Task[None]", asyncio.current_task())
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        if await reader.read(1) == b"":
+            gone = True
+            answering.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        raise ConnectionResetError("the client hung up") from None
+    finally:
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Recorded | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None  # the client closed an idle connection
+    first, *lines = head.split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Recorded(method, path, headers, body)
+
+
+async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Recorded, number: int) -> bool:
+    """A streamed reply, chunk by chunk. False when it breaks off."""
+    tokens, model = len(request.body) // 4, str(request.json.get("model", "test"))
+    headers = dict(reply.headers) if isinstance(reply, Raw) else {}
+    kind = reply.content_type if isinstance(reply, Raw) else "text/event-stream; charset=utf-8"
+    _write_head(writer, 200, {"content-type": kind, "transfer-encoding": "chunked", **headers}, number)
+    for chunk in _chunks(reply, tokens, number, model):
+        writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        await writer.drain()
+    if isinstance(reply, Cut):
+        return False
+    if isinstance(reply, Stall):
+        await _stall(writer, reply)
+    if isinstance(reply, Raw) and not reply.close:
+        await asyncio.Event().wait()
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
+    return True
+
+
+def _chunks(reply: Scripted, tokens: int, number: int, model: str) -> Iterator[bytes]:
+    if isinstance(reply, Raw):
+        yield from filter(None, reply.chunks)
+    elif isinstance(reply, Answer):
+        yield from map(encode_event, events_of(reply, prompt_tokens=tokens, number=number, model=model))
+    elif isinstance(reply, CutPrompt):
+        read = min(tokens, reply.limit)
+        yield from map(encode_event, events_of(reply.answer, prompt_tokens=read, number=number, model=model))
+    elif isinstance(reply, Cut):
+        yield stream_bytes(reply.answer, prompt_tokens=tokens, number=number, model=model)[: reply.after_bytes]
+    elif isinstance(reply, Stall | ErrorEvent):
+        whole = events_of(reply.answer, prompt_tokens=tokens, number=number, model=model)
+        yield from map(encode_event, islice(whole, reply.after_events))
+        if isinstance(reply, ErrorEvent):
+            error = {"type": reply.type, "message": reply.message}
+            yield encode_event({"type": "error", "error": error, "request_id": _request_id(number)})
+
+
+async def _stall(writer: asyncio.StreamWriter, stall: Stall) -> None:
+    """Signs of life and nothing else, until the client leaves."""
+    while stall.pings:
+        ping = encode_event({"type": "ping"})
+        writer.write(b"%x\r\n%s\r\n" % (len(ping), ping))
+        await writer.drain()
+        await asyncio.sleep(stall.every_s)
+    await asyncio.Event().wait()
+
+
+def _request_id(number: int) -> str:
+    return f"req_test_{number}"
+
+
+def _write_head(writer: asyncio.StreamWriter, status: int, headers: dict[str, str], number: int) -> None:
+    lines = [f"HTTP/1.1 {status} scripted", f"request-id: {_request_id(number)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+
+def _write_whole(writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    fields = {"content-type": "application/json", **(headers or {}), "content-length": str(len(body))}
+    _write_head(writer, status, fields, 0)
+    writer.write(body)
+
+
+def _write_status(writer: asyncio.StreamWriter, reply: Status, number: int) -> None:
+    error = {"type": reply.type or ERROR_TYPES.get(reply.status, "api_error"), "message": reply.message}
+    body = json.dumps({"type": "error", "error": error, "request_id": _request_id(number)}).encode()
+    headers = {"content-type": "application/json", **reply.headers}
+    if reply.retry_after is not None:
+        headers["retry-after"] = str(reply.retry_after)
+    body = body if reply.body is None else reply.body
+    _write_head(writer, reply.status, {**headers, "content-length": str(len(body))}, number)
+    writer.write(body)

@@ -1,0 +1,164 @@
+"""What the loopback model server may answer: whole answers, and every way in which an answer goes wrong.
+
+Plain values, without a socket. Event shapes: https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Event: TypeAlias = dict[str, Any]
+ToolUse: TypeAlias = tuple[str, Mapping[str, Any]]
+
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer: thinking, then text, then calls.
+
+    `tools` are (name, input) pairs. `stop_reason` is `tool_use` with calls and `end_turn` without, unless given.
+    `usage` overrides the counts, which else are bytes / 4. `blocks` are further content blocks, sent verbatim in
+    their `content_block_start`. Before it answers the server waits `delay_s` seconds.
+    """
+
+    text: str = ""
+    tools: Sequence[ToolUse] = ()
+    stop_reason: str | None = None
+    usage: Mapping[str, int] | None = None
+    thinking: str = ""
+    blocks: Sequence[Event] = ()
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An HTTP error. `retry_after` is sent as it is; `type` is the usual one of the status unless given."""
+
+    status: int
+    message: str = "scripted"
+    retry_after: str | float | None = None
+    type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The stream of `answer` up to a byte; then the connection is closed without its end."""
+
+    after_bytes: int
+    answer: Answer = Answer("This answer is cut off before it is whole.")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The first `after_events` events of `answer`, then nothing but pings, or with `pings=False` nothing at all."""
+
+    after_events: int = 1
+    answer: Answer = Answer("This answer never comes.")
+    pings: bool = True
+    every_s: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """The first `after_events` events of `answer`, then an `error` event in the stream."""
+
+    type: str = "overloaded_error"
+    message: str = "Overloaded"
+    after_events: int = 2
+    answer: Answer = Answer("This answer breaks.")
+
+
+@dataclass(frozen=True, slots=True)
+class CutPrompt:
+    """An answer of a server whose window is `limit` tokens and that cuts what is longer without a word."""
+
+    limit: int
+    answer: Answer = Answer("Yes.")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Bytes of a stream, sent as they are, each chunk on its own; `close=False` leaves the stream open."""
+
+    chunks: Sequence[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    content_type: str = "text/event-stream; charset=utf-8"
+    close: bool = True
+
+
+Scripted: TypeAlias = Answer | Status | Cut | Stall | ErrorEvent | CutPrompt | Raw
+"""What a script may answer with; a plain text is an `Answer`."""
+
+
+def encode_event(event: Event) -> bytes:
+    """One event as it is on the wire, named by its type."""
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+
+
+def stream_bytes(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> bytes:
+    """The whole stream of an answer."""
+    return b"".join(map(encode_event, events_of(answer, prompt_tokens=prompt_tokens, number=number, model=model)))
+
+
+def events_of(answer: Answer, *, prompt_tokens: int = 10, number: int = 1, model: str = "test") -> Iterator[Event]:
+    """The events of an answer in order."""
+    written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
+    usage = {"input_tokens": prompt_tokens, "output_tokens": written, **(answer.usage or {})}
+    message: Event = {
+        "id": f"msg_test_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
+    yield {"type": "message_start", "message": message}
+    yield {"type": "ping"}
+    for index, (start, deltas) in enumerate(_blocks(answer, number)):
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    reason = answer.stop_reason or ("tool_use" if answer.tools else "end_turn")
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage["output_tokens"]}}
+    yield {"type": "message_stop"}
+
+
+def _blocks(answer: Answer, number: int) -> Iterator[tuple[Event, list[Event]]]:
+    """Each block: how it starts, and the deltas that fill it."""
+    if answer.thinking:
+        start: Event = {"type": "thinking", "thinking": "", "signature": ""}
+        pieces: list[Event] = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(answer.thinking)]
+        yield start, [*pieces, {"type": "signature_delta", "signature": f"sig-{number}"}]
+    if answer.text:
+        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": p} for p in _pieces(answer.text)]
+    for place, (name, given) in enumerate(answer.tools):
+        text = json.dumps(dict(given), ensure_ascii=False) if given else ""
+        use: Event = {"type": "tool_use", "id": f"toolu_test_{number}_{place}", "name": name, "input": {}}
+        yield use, [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *_pieces(text))]
+    for block in answer.blocks:
+        yield dict(block), []
+
+
+def _pieces(text: str, size: int = 24) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]

@@ -1,0 +1,266 @@
+"""Bash: a shell command, fresh shell each call, the directory kept from call to call.
+
+Long commands go to the background; what a command leaves running becomes a background job. Knows the shell's
+manners; whether the command may run is decided elsewhere from `access`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field, PrivateAttr
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.workplace import Workplace
+from teamwright.permissions.verdict import Access
+from teamwright.storage.output import Output
+from teamwright.storage.paths import make_private
+from teamwright.storage.process import Command, Process, finish
+
+MANNERS: Mapping[str, str] = {
+    "TEAMWRIGHT": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "TERM": "dumb",
+}
+"""Set for every command: nothing pages, prompts or opens an editor, because nobody could answer."""
+
+LONGEST_COMMAND = 100_000
+"""Bytes; Linux takes at most 128 KiB in one argument."""
+
+HIDDEN = (
+    "ANTHROPIC_*",
+    "OPENROUTER_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "MISTRAL_API_KEY",
+    "GROQ_API_KEY",
+    "DEEPSEEK_API_KEY",
+)
+"""Credentials of model services: commands do not get them. A `*` at the end stands for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class BashSettings:
+    """Limits of commands, and the variables that they do not see."""
+
+    timeout_s: float = 120.0
+    max_timeout_s: float = 600.0
+    max_output: int = 30_000
+    """Characters of output in the result; the rest is in a file."""
+    grace_s: float = 2.0
+    hidden: tuple[str, ...] = HIDDEN
+
+
+class BashInput(ToolInput):
+    """Parameters of Bash."""
+
+    command: str = Field(description="The command.")
+    timeout: int | None = Field(None, gt=0, description="Milliseconds, at most 600000.")
+    description: str = Field("", description="What it does, in 5 to 10 words.")
+    run_in_background: bool = Field(False, description="Return at once; you are told when it ends.")
+    _cwd: Path = PrivateAttr(default=Path(os.sep))
+
+    @property
+    def seen_from(self) -> Path:
+        """The directory that `access` saw; the root before that."""
+        return self._cwd
+
+    def see_from(self, cwd: Path) -> None:
+        """Note the directory in which the command would run."""
+        self._cwd = cwd
+
+
+def nothing_is_proved(command: str, cwd: Path) -> bool:
+    """The default proof: no command is known to be read-only."""
+    return False
+
+
+@cache
+def shell() -> str:
+    """The shell that commands run in: bash if there is one, else sh."""
+    return shutil.which("bash") or "/bin/sh"
+
+
+class Bash(Tool[BashInput]):
+    """Runs shell commands. `proves_read_only` says of a command and its directory that it changes nothing."""
+
+    name = "Bash"
+    input_type = BashInput
+
+    def __init__(
+        self,
+        jobs: BackgroundJobs,
+        settings: BashSettings | None = None,
+        proves_read_only: Callable[[str, Path], bool] = nothing_is_proved,
+    ) -> None:
+        self._jobs = jobs
+        self._settings = settings or BashSettings()
+        self._proves_read_only = proves_read_only
+
+    def read_only(self, call: BashInput) -> bool:
+        """Only what the parser proves; the directory is the one that `access` saw."""
+        return not call.run_in_background and self._proves_read_only(call.command, call.seen_from)
+
+    def summary(self, call: BashInput) -> str:
+        """The first line of the command."""
+        return call.command.strip().split("\n", 1)[0][:200]
+
+    def access(self, call: BashInput, ctx: ToolContext) -> Access:
+        """The command and where it would run."""
+        call.see_from(ctx.workplace.cwd)
+        return Access(command=call.command, cwd=ctx.workplace.cwd)
+
+    async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
+        """Run it in the foreground to its end or its timeout, or start it in the background."""
+        if len(os.fsencode(call.command)) > LONGEST_COMMAND:
+            return ToolResult.error("The command is longer than 100 kB.", "Write a script to a file and run that.")
+        if "\0" in call.command:
+            return ToolResult.error("The command holds a NUL character.")
+        place = ctx.workplace
+        make_private(place.scratch)
+        note = _back_to_an_existing_directory(place)
+        try:
+            if call.run_in_background:
+                return self._start(call, ctx)
+            return await self._run(call, ctx, note)
+        except OSError as problem:
+            return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
+
+    def environment(self, place: Workplace) -> dict[str, str]:
+        """The environment of a command: ours without credentials, then the workplace's own, then our manners."""
+        hidden = tuple(name[:-1] for name in self._settings.hidden if name.endswith("*"))
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in self._settings.hidden and not (hidden and name.startswith(hidden))
+        }
+        return {**kept, **place.env, **MANNERS, "PWD": str(place.cwd)}
+
+    def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
+        place = ctx.workplace
+        command = Command((shell(), "-c", call.command), place.cwd, self.environment(place))
+        job = self._jobs.start(
+            command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
+        )
+        return ToolResult(
+            f"Started in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
+            f"You are told when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
+            brief=f"background {job.id}",
+            facts={"job": job.id, "output_file": str(job.file)},
+        )
+
+    async def _run(self, call: BashInput, ctx: ToolContext, note: str) -> ToolResult:
+        place = ctx.workplace
+        before = place.cwd
+        timeout_s = _seconds(call.timeout, self._settings)
+        stem = f"{ctx.call or 'bash'}-{secrets.token_hex(4)}"
+        output = Output(self._settings.max_output, place.scratch / f"{stem}.output")
+        ended_in = place.scratch / f"{stem}.cwd"
+        process = Process.start(
+            Command((shell(), "-c", _script(call.command, ended_in)), before, self.environment(place)), output
+        )
+        try:
+            in_time = await finish(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
+            moved = _moved(place, before, ended_in)
+        finally:
+            with contextlib.suppress(OSError):
+                ended_in.unlink(missing_ok=True)
+            if not process.exited.is_set() or not process.left_running():
+                process.close()
+                output.close()
+        left = self._left(process, output, call, ctx) if in_time else ""
+        late = "" if in_time else _late(timeout_s)
+        code = process.exit_code
+        status = f"exit code {_exit_code(code)}" if code and in_time else ""
+        body = output.text().rstrip("\n")
+        parts = [body, status, late, left, moved, note]
+        return ToolResult(
+            "\n".join(part for part in parts if part),
+            is_error=bool(status or late),
+            brief=status or ("timed out" if late else _lines(body)),
+            facts={
+                "exit_code": code,
+                "cwd": str(place.cwd),
+                **({"output_file": str(output.file)} if output.file else {}),
+            },
+        )
+
+    def _left(self, process: Process, output: Output, call: BashInput, ctx: ToolContext) -> str:
+        if not process.left_running():
+            return ""
+        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
+        stop = f"To stop it: kill -- -{process.pid}"
+        if job is None:
+            return f"[What the command started in the background goes on, until the session ends. {stop}]"
+        return f"[What the command started goes on as {job.id}. Its output: {job.file}. {stop}]"
+
+
+def _script(command: str, ended_in: Path) -> str:
+    # A trap tells where the shell was at its end, in a file: no output can be taken for it, and `exit` in the
+    # command passes it too. `eval` keeps a broken command from swallowing what stands around it.
+    told = f"pwd -P >| {shlex.quote(str(ended_in))} 2>/dev/null"
+    return f"trap {shlex.quote(told)} EXIT\neval {shlex.quote(command)}"
+
+
+def _moved(place: Workplace, before: Path, ended_in: Path) -> str:
+    """Follow the shell to where it ended, inside the allowed directories; the sentence about it."""
+    try:
+        after = Path(ended_in.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
+    except OSError:  # the shell was ended, replaced by `exec`, or its directory is gone
+        return ""
+    if not after.is_absolute() or after == Path(os.path.realpath(before)):
+        return ""
+    if not place.inside(after):
+        return f"[{after} is outside the allowed directories: the next command starts in {place.cwd} again]"
+    place.cwd = after
+    return f"[directory is now {after}]"
+
+
+def _back_to_an_existing_directory(place: Workplace) -> str:
+    if place.cwd.is_dir():
+        return ""
+    gone = place.cwd
+    place.cwd = next((root for root in place.roots if root.is_dir()), Path(os.sep))
+    return f"[{gone} is gone: the command ran in {place.cwd}]"
+
+
+def _seconds(timeout: int | None, settings: BashSettings) -> float:
+    if timeout is None:
+        return settings.timeout_s
+    # A command that may take under a second is asked for by nobody: such numbers are meant in seconds.
+    seconds = timeout if timeout <= settings.max_timeout_s else timeout / 1000
+    return min(seconds, settings.max_timeout_s)
+
+
+def _late(timeout_s: float) -> str:
+    return (
+        f"[ended after {timeout_s:g} s: that was its limit. Above is what it wrote until then.]\n"
+        "Give a longer timeout, or use run_in_background."
+    )
+
+
+def _exit_code(code: int) -> str:
+    if code >= 0:
+        return str(code)
+    with contextlib.suppress(ValueError):
+        return f"{128 - code} ({signal.Signals(-code).name})"
+    return str(128 - code)
+
+
+def _lines(body: str) -> str:
+    count = body.count("\n") + 1 if body else 0
+    return f"{count} line{'' if count == 1 else 's'}"

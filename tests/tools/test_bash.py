@@ -1,0 +1,221 @@
+"""Bash with real shells: what comes back, where it ends up, what is left behind."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from teamwright.agent.background import BackgroundJobs, Job
+from teamwright.protocol.errors import LimitReached, UsageError
+from teamwright.storage.family import processes
+from teamwright.tools.shell.bash import Bash, BashInput, BashSettings
+
+
+@pytest.fixture
+async def jobs():
+    made = BackgroundJobs(grace_s=0.5)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def bash(jobs):
+    return Bash(jobs, BashSettings(grace_s=0.3))
+
+
+def call(command: str, **more) -> BashInput:
+    return BashInput(command=command, **more)
+
+
+def lives(pid: int) -> bool:
+    return any(row.pid == pid for row in processes())
+
+
+@pytest.mark.promise("H2")
+async def test_output_comes_back_and_a_failure_is_an_error_with_its_code(bash, ctx):
+    good = await bash.run(call("echo hi; echo warn >&2"), ctx)
+    assert (good.content, good.is_error) == ("hi\nwarn", False)
+    bad = await bash.run(call("echo hi; exit 7"), ctx)
+    assert bad.is_error and bad.content == "hi\nexit code 7"
+    killed = await bash.run(call("kill -SEGV $$"), ctx)
+    assert "139 (SIGSEGV)" in killed.content
+
+
+async def test_a_broken_command_is_a_result_and_does_not_reach_the_wrapping(bash, ctx):
+    for broken in ("echo 'unclosed", "if true; then", "cat <<X\nbody", ")", "echo a \\"):
+        result = await bash.run(call(broken), ctx)
+        assert "pwd" not in result.content and "eval" not in result.content.replace("eval: line", ""), result.content
+
+
+async def test_the_directory_stays_inside_the_allowed_directories_and_is_told(bash, ctx, work):
+    (work / "sub dir" / "deep").mkdir(parents=True)
+    moved = await bash.run(call("cd 'sub dir' && cd deep"), ctx)
+    assert ctx.workplace.cwd == work / "sub dir" / "deep" and str(work / "sub dir" / "deep") in moved.content
+    assert (await bash.run(call("pwd"), ctx)).content == str(work / "sub dir" / "deep")
+    out = await bash.run(call("cd / && exit 0"), ctx)
+    assert ctx.workplace.cwd == work / "sub dir" / "deep" and "outside the allowed directories" in out.content
+    await bash.run(call("cd ../..; (cd /tmp); exit 3"), ctx)
+    assert ctx.workplace.cwd == work
+    assert not [f for f in os.listdir(ctx.workplace.scratch) if f.endswith(".cwd")]
+
+
+async def test_no_output_can_pass_for_a_directory(bash, ctx, work):
+    await bash.run(call("pwd() { echo /tmp; }; echo 'pwd -P >| /tmp'; printf '/tmp\\n'"), ctx)
+    assert ctx.workplace.cwd == work
+
+
+@pytest.mark.promise("F64")
+async def test_a_link_out_of_the_allowed_directories_is_no_way_out(bash, ctx, work, tmp_path):
+    (work / "way").symlink_to(tmp_path)
+    result = await bash.run(call("cd way"), ctx)
+    assert ctx.workplace.cwd == work and "outside" in result.content
+
+
+async def test_a_directory_that_is_gone_is_left_for_an_allowed_one(bash, ctx, work):
+    ctx.workplace.cwd = work / "gone"
+    result = await bash.run(call("pwd"), ctx)
+    assert result.content.startswith(str(work)) and "is gone" in result.content
+
+
+@pytest.mark.promise("H2", "F40")
+async def test_a_timeout_keeps_the_output_says_its_limit_and_ends_everything(bash, ctx):
+    result = await bash.run(call("echo $$; sleep 600 & sleep 600", timeout=700), ctx)
+    pid = int(result.content.split("\n")[0])
+    assert result.is_error and "0.7 s" in result.content and "run_in_background" in result.content
+    assert not [row for row in processes() if row.group == pid]
+
+
+async def test_small_timeouts_are_meant_in_seconds_and_large_ones_are_bounded(bash, ctx):
+    assert (await bash.run(call("sleep 0.3; echo done", timeout=60), ctx)).content == "done"
+    assert (await bash.run(call("echo done", timeout=99_000_000), ctx)).content == "done"
+
+
+@pytest.mark.promise("F66")
+async def test_credentials_of_model_services_are_not_in_the_environment_of_commands(bash, ctx, monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENROUTER_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "sk-hush-1234")
+    monkeypatch.setenv("STRIPE_API_KEY", "theirs")
+    ctx.workplace.env["MINE"] = "1"
+    out = (await bash.run(call("env"), ctx)).content
+    assert "hush" not in out and "STRIPE_API_KEY=theirs" in out and "MINE=1" in out
+    assert {"TEAMWRIGHT=1", "GIT_TERMINAL_PROMPT=0", "PAGER=cat", "TERM=dumb"} <= set(out.split("\n"))
+
+
+@pytest.mark.promise("K9")
+async def test_git_neither_pages_nor_opens_an_editor(bash, ctx):
+    script = (
+        "git init -q . && git config user.email a@b.c && git config user.name a && git commit -q --allow-empty -m one "
+        "&& git commit --amend --allow-empty && git log"
+    )
+    result = await bash.run(call(script, timeout=30_000), ctx)
+    assert not result.is_error and "one" in result.content
+
+
+@pytest.mark.promise("H2", "P6")
+async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bash, ctx):
+    result = await bash.run(call("seq 1 20000"), ctx)
+    assert result.content.startswith("1\n2\n") and result.content.endswith("19999\n20000")
+    assert len(result.content) < 30_500
+    whole = Path(result.facts["output_file"])
+    assert str(whole) in result.content and whole.read_text().split() == [str(n) for n in range(1, 20001)]
+
+
+async def test_what_a_command_leaves_running_becomes_a_job_and_the_call_returns(bash, jobs, ctx):
+    result = await bash.run(call("(echo late; exec sleep 600) & echo now"), ctx)
+    [job] = jobs.list()
+    assert "now" in result.content and job.id in result.content and not result.is_error
+    assert "late" in jobs.output(job.id)
+    await jobs.stop(job.id)
+    assert job.state == "stopped" and not [row for row in processes() if row.group == job.pid]
+
+
+@pytest.mark.promise("F62")
+async def test_what_a_command_left_without_our_pipe_ends_with_the_session(bash, jobs, ctx):
+    result = await bash.run(call("sleep 600 >/dev/null 2>&1 & echo $!"), ctx)
+    pid = int(result.content.split("\n")[0])
+    assert jobs.list() == [] and "until the session ends" in result.content and lives(pid)
+    await jobs.close()
+    assert not lives(pid)
+
+
+@pytest.mark.promise("P5", "F62")
+async def test_interrupting_the_foreground_ends_it_and_leaves_the_background(bash, jobs, ctx, work):
+    await bash.run(call("exec sleep 600", run_in_background=True), ctx)
+    [job] = jobs.list()
+    os.mkfifo(work / "fifo")
+    running = asyncio.create_task(bash.run(call("echo $$ > fifo; sleep 600"), ctx))
+    async with asyncio.timeout(10):
+        pid = int(await asyncio.to_thread((work / "fifo").read_text))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not lives(pid) and lives(job.pid) and job.state == "running"
+
+
+async def test_a_background_job_can_be_read_while_it_runs_and_its_end_is_told_once(ctx, work):
+    told: asyncio.Queue[Job] = asyncio.Queue()
+    jobs = BackgroundJobs(told.put_nowait)
+    os.mkfifo(work / "go")
+    os.mkfifo(work / "ready")
+    script = "echo first; echo x > ready; read x < go; echo second; exit 4"
+    result = await Bash(jobs).run(call(script, run_in_background=True), ctx)
+    [job] = jobs.list("ada")
+    assert job.id in result.content and str(job.file) in result.content and jobs.list("bob") == []
+    async with asyncio.timeout(10):
+        await asyncio.to_thread((work / "ready").read_text)
+        while "first" not in job.file.read_text():
+            await asyncio.to_thread(os.sched_yield)
+        await asyncio.to_thread((work / "go").write_text, "on\n")
+        ended = await told.get()
+    assert ended is job and (job.state, job.exit_code) == ("failed", 4)
+    assert jobs.output(job.id) == "first\nsecond\n" and oct(job.file.stat().st_mode)[-3:] == "600"
+    assert told.empty()
+    await jobs.close()
+
+
+async def test_closing_ends_all_jobs_and_tells_nobody(ctx):
+    told: list[Job] = []
+    jobs = BackgroundJobs(told.append, grace_s=0.2)
+    for _ in range(3):
+        await Bash(jobs).run(call("trap '' TERM; sleep 600", run_in_background=True), ctx)
+    pids = [job.pid for job in jobs.list()]
+    await jobs.close()
+    await jobs.close()
+    assert told == [] and not [row for row in processes() if row.group in pids]
+    with pytest.raises(LimitReached):
+        await Bash(jobs).run(call("true", run_in_background=True), ctx)
+
+
+@pytest.mark.promise("P6")
+async def test_the_number_of_running_jobs_is_bounded(ctx):
+    jobs = BackgroundJobs(most=2, grace_s=0.2)
+    for _ in range(2):
+        await Bash(jobs).run(call("exec sleep 600", run_in_background=True), ctx)
+    with pytest.raises(LimitReached):
+        await Bash(jobs).run(call("exec sleep 600", run_in_background=True), ctx)
+    await jobs.close()
+
+
+async def test_an_unknown_job_is_named_with_the_nearest(jobs):
+    with pytest.raises(UsageError):
+        jobs.get("b000000")
+
+
+async def test_access_and_read_only_come_from_the_command_and_the_directory(jobs, ctx, work):
+    seen = []
+    tool = Bash(jobs, proves_read_only=lambda command, cwd: seen.append((command, cwd)) or command == "ls")
+    one = call("ls")
+    access = tool.access(one, ctx)
+    assert (access.command, access.cwd) == ("ls", work)
+    assert tool.read_only(one) and seen == [("ls", work)]
+    assert not tool.read_only(call("ls", run_in_background=True)) and not Bash(jobs).read_only(one)
+
+
+async def test_it_works_with_a_plain_posix_shell(bash, ctx, work, monkeypatch):
+    plain = shutil.which("dash") or "/bin/sh"
+    monkeypatch.setattr("teamwright.tools.shell.bash.shell", lambda: plain)
+    (work / "a b").mkdir()
+    result = await bash.run(call("cd 'a b'; exit 5"), ctx)
+    assert "exit code 5" in result.content and ctx.workplace.cwd == work / "a b"

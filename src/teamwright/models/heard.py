@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
 
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.envelope import PEER_NOTE
@@ -52,7 +51,7 @@ def heard(content: str | Iterable[Block]) -> tuple[list[Note], list[Outcome]]:
             notes += _notes(block["text"])
         elif kind == "tool_result":
             body = block.get("content") or ""
-            text = body if isinstance(body, str) else text_of(cast("Any", body))
+            text = body if isinstance(body, str) else text_of(body)
             outcomes.append(Outcome(block["tool_use_id"], text, bool(block.get("is_error"))))
     return notes, outcomes
 

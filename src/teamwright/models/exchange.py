@@ -167,6 +167,31 @@ class Exchange:
         return Trouble("strange", "the answer is not an event stream", Answered(status, request_id=self.request_id))
 
 
+async def get_json(endpoint: Endpoint, path: str, clocks: Clocks) -> dict[str, Any]:
+    """A JSON object of the service, e.g. its list of models. Raises `Trouble`; not tried again."""
+    import httpx2
+
+    headers = [(name, value) for name, value in endpoint.headers() if name != "content-type"]
+    try:
+        async with new_client(endpoint, clocks) as client, asyncio.timeout(clocks.connect_s * 2):
+            response = await client.get(endpoint.url(path), headers=headers)
+    except TimeoutError:
+        raise Trouble("stalled", "no answer in time") from None
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+        raise Trouble("connect", _words(error)) from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+        raise Trouble("strange", "the request cannot be written, or its answer not read") from None
+    if response.status_code != 200:
+        raise http_trouble(response.status_code, response.headers, response.content[:ERROR_BODY_MOST])
+    try:
+        parsed: object = response.json()
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise Trouble("strange", "the answer is not a JSON object")
+    return cast("dict[str, Any]", parsed)
+
+
 async def _payloads(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[tuple[str, bytes], None]:
     reader = SseReader()
     async with aclosing(chunks):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -79,7 +79,7 @@ class MessagesApi:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
 
-    async def stream(self, request: Request) -> AsyncIterator[Part]:
+    async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """The answer in parts; see `Model.stream`. A paused answer is continued and comes out as one."""
         items: Sequence[bytes] = request.items
         whole: Reply | None = None

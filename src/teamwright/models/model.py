@@ -7,7 +7,7 @@ over encoded, so that a request costs one join and nothing grows with the conver
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -32,9 +32,13 @@ class Prefix:
     @classmethod
     def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
         """A prefix from the request's fields in order (`model`, `max_tokens`, `system`, `tools`, `thinking`, …)."""
-        head = encode(dict(fields))[1:-1]
+        return cls.sealed(str(fields["model"]), encode(dict(fields))[1:-1], betas)
+
+    @classmethod
+    def sealed(cls, model: str, head: bytes, betas: Sequence[str] = ()) -> Prefix:
+        """A prefix from bytes that were serialised before; the digest is computed."""
         digest = hashlib.sha256(head + b"\0" + ",".join(betas).encode()).hexdigest()
-        return cls(str(fields["model"]), head, tuple(betas), digest)
+        return cls(model, head, tuple(betas), digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,17 @@ Part: TypeAlias = TextPart | ThinkingPart | Retrying | Reply | Failure
 
 
 @dataclass(frozen=True, slots=True)
+class LongPrompt:
+    """Prices of a request whose prompt passes `over_tokens`: they hold for all tokens of that request."""
+
+    over_tokens: int
+    usd_in: float
+    usd_out: float
+    usd_cache_read: float | None = None
+    usd_cache_write: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCard:
     """What is known of a model. Prices are USD per million tokens; None is unknown, 0.0 is free.
 
@@ -124,6 +139,7 @@ class ModelCard:
     usd_out: float | None = None
     usd_cache_read: float | None = None
     usd_cache_write: float | None = None
+    long_prompt: LongPrompt | None = None
     images: bool = True
     thinking: bool = False
     caching: bool = True
@@ -137,7 +153,7 @@ class Model(Protocol):
         """What is known of the model."""
         ...
 
-    def stream(self, request: Request) -> AsyncIterator[Part]:
+    def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """The answer in parts; the last part is a Reply or a Failure. Cancelling closes the connection.
 
         Contract: does not raise but `CancelledError`; every failure is the last part.
@@ -162,15 +178,17 @@ class Meter(Protocol):
 
 
 def price(card: ModelCard, usage: Usage) -> Usage:
-    """The usage with its money filled in from the card; unknown prices give `usd=None`."""
-    if card.usd_in is None or card.usd_out is None:
+    """The usage of one request with its money filled in from the card; unknown prices give `usd=None`."""
+    long = card.long_prompt
+    rates = long if long is not None and usage.prompt_tokens > long.over_tokens else card
+    if rates.usd_in is None or rates.usd_out is None:
         usd = None
     else:
-        read = card.usd_in if card.usd_cache_read is None else card.usd_cache_read
-        write = card.usd_in if card.usd_cache_write is None else card.usd_cache_write
+        read = rates.usd_in if rates.usd_cache_read is None else rates.usd_cache_read
+        write = rates.usd_in if rates.usd_cache_write is None else rates.usd_cache_write
         usd = (
-            usage.input_tokens * card.usd_in
-            + usage.output_tokens * card.usd_out
+            usage.input_tokens * rates.usd_in
+            + usage.output_tokens * rates.usd_out
             + usage.cache_read * read
             + usage.cache_write * write
         ) / 1_000_000

@@ -1,0 +1,80 @@
+"""What is known of models by public documentation: one data file, `catalog.json`, with its date and its sources.
+
+An id that is not in it works all the same, with an unknown price and a careful window. Prices of the user's own
+win; local servers cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.models.model import LongPrompt, ModelCard
+from teamwright.models.providers import Provider
+from teamwright.models.settings import ModelSettings, Thinking
+
+DEFAULT_MODEL = "sonnet"
+DEFAULT_OUTPUT = 8_192
+"""Output tokens of one answer where the limit is unknown."""
+
+
+@cache
+def catalog() -> dict[str, Any]:
+    """The data file, read once a process."""
+    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("catalog.json").read_text("utf-8")))
+
+
+def aliases() -> dict[str, str]:
+    """Short names and the ids that they stand for."""
+    return dict(catalog()["aliases"])
+
+
+def seen() -> str:
+    """The day on which the prices were looked up, `YYYY-MM-DD`."""
+    return str(catalog()["seen"])
+
+
+def known_ids() -> list[str]:
+    """The ids in the catalogue, the current ones first."""
+    return list(catalog()["models"])
+
+
+def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
+    """The card of a model at a provider. Never fails: what is unknown is unknown."""
+    wire = str(catalog()["aliases"].get(wire, wire)) if provider.id == "anthropic" else wire
+    name = f"{provider.id}/{wire}"
+    known = _row(wire) if provider.id == "anthropic" else {}
+    own = settings.prices.get(name)
+    free = 0.0 if provider.local else None
+    rates = {
+        key: getattr(own, key) if own is not None else known.get(key, free)
+        for key in ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
+    }
+    long = known.get("long_prompt") if own is None else None
+    return ModelCard(
+        name=name,
+        wire=wire,
+        provider=provider.id,
+        context_tokens=settings.context_tokens or int(known.get("context_tokens", provider.window)),
+        max_output_tokens=int(known.get("max_output_tokens", DEFAULT_OUTPUT)),
+        long_prompt=LongPrompt(**long) if long else None,
+        images=provider.images,
+        thinking=bool(known.get("thinking_on")),
+        caching=provider.caching,
+        **rates,
+    )
+
+
+def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | None:
+    """The `thinking` field of a request, or None where the model documents none."""
+    row = _row(model.wire) if model.provider == "anthropic" else {}
+    field = row.get("thinking_on" if thinking == "adaptive" else "thinking_off")
+    return dict(field) if field else None
+
+
+def _row(wire: str) -> dict[str, Any]:
+    data = catalog()
+    found: dict[str, Any] = data["models"].get(data["same_as"].get(wire, wire), {})
+    return found

@@ -1,0 +1,94 @@
+"""Open models of a process: one adapter a (provider, model, credential), one governor a credential.
+
+Also the list of what a provider serves, for people. The room's front for the assembly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.exchange import Clocks, get_json
+from teamwright.models.failure import failure_of
+from teamwright.models.governor import governor_for
+from teamwright.models.local import ask_window
+from teamwright.models.messages_api import MessagesApi
+from teamwright.models.model import Model, ModelCard
+from teamwright.models.providers import Provider, endpoint_of
+from teamwright.models.resolve import no_model, providers, resolve
+from teamwright.models.settings import ModelSettings
+from teamwright.models.trouble import Trouble
+from teamwright.protocol.errors import CannotStart, ModelFailed
+
+PAGES_MOST = 20
+"""Pages of a list of models that are read."""
+
+
+class ModelPool:
+    """Gives out models and closes them. An async context manager; `aclose` may be called twice."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str, str], MessagesApi] = {}
+
+    async def __aenter__(self) -> ModelPool:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def open_model(self, name: str | None, env: Mapping[str, str], settings: ModelSettings) -> Model:
+        """The model of a name, the same object for the same one. Raises `CannotStart` as `resolve` does.
+
+        A local server is asked for its window, unless the settings give it.
+        """
+        card, endpoint = resolve(name, env, settings)
+        key = (card.provider, card.wire, endpoint.fingerprint)
+        if key not in self._open and endpoint.local and settings.context_tokens is None:
+            window = await asyncio.to_thread(ask_window, endpoint, card.wire)
+            card = replace(card, context_tokens=window or card.context_tokens)
+        if key not in self._open:
+            governor = governor_for(endpoint.fingerprint)
+            self._open[key] = MessagesApi(card, endpoint, governor=governor, settings=settings)
+        return self._open[key]
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        models, self._open = list(self._open.values()), {}
+        for model in models:
+            await model.aclose()
+
+
+async def list_models(provider: str, env: Mapping[str, str], settings: ModelSettings | None = None) -> list[str]:
+    """The ids that a provider lists, in its order. Raises `CannotStart` or `ModelFailed`."""
+    settings = settings or ModelSettings()
+    row = providers(settings).get(provider)
+    if row is None:
+        known = ", ".join(providers(settings))
+        raise CannotStart("unknown-model", f'"{provider}" is not a provider', looked_at=[("providers", known)])
+    endpoint = endpoint_of(row, env)
+    if row.key_needed and not endpoint.credential:
+        raise no_model(row, provider, env)
+    try:
+        return await _pages(row, endpoint, Clocks.of(settings, endpoint))
+    except Trouble as trouble:
+        card = ModelCard(f"{provider}{row.models_path}", row.models_path, provider)
+        failure = failure_of(trouble, card, endpoint, 1, answered=False)
+        kind = ModelFailed if failure.slug == "model-failed" else CannotStart
+        raise kind(failure.slug, failure.what, looked_at=failure.looked_at, do=failure.do) from None
+
+
+async def _pages(row: Provider, endpoint: Endpoint, clocks: Clocks) -> list[str]:
+    ids: list[str] = []
+    query = "?limit=1000" if row.id == "anthropic" else ""
+    for _ in range(PAGES_MOST):
+        page = await get_json(endpoint, row.models_path + query, clocks)
+        rows = cast("list[Any]", page.get("data") or [])
+        listed = [cast("dict[str, Any]", model) for model in rows if isinstance(model, dict)]
+        ids += [str(model["id"]) for model in listed if "id" in model]
+        if not page.get("has_more") or not page.get("last_id"):
+            break
+        query = f"?limit=1000&after_id={page['last_id']}"
+    return ids

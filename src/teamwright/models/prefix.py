@@ -1,0 +1,63 @@
+"""The one place where the fields of a request are put in order: what a `Prefix` is built from.
+
+Cache breakpoints of the prefix are set here (the last system block, the last tool), those of the conversation in
+`wire`. Knows what a model documents; does not know what the texts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from teamwright.models.catalog import thinking_field
+from teamwright.models.model import ModelCard, Prefix
+from teamwright.models.settings import ModelSettings
+from teamwright.protocol.blocks import Block
+
+OUTPUT_MOST = 32_000
+"""Output tokens that we ask for at most, unless the user's settings say otherwise."""
+_MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def request_fields(
+    card: ModelCard,
+    settings: ModelSettings,
+    system: Sequence[Block],
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    tool_choice: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The fields of a request but its messages, in the order in which they are sent."""
+    most = settings.max_output_tokens or min(card.max_output_tokens, OUTPUT_MOST)
+    fields: dict[str, Any] = {"model": card.wire, "max_tokens": min(most, card.max_output_tokens)}
+    if system:
+        fields["system"] = _marked(system, caching=card.caching)
+    if tools:
+        fields["tools"] = _marked(tools, caching=card.caching)
+        if tool_choice is not None:
+            fields["tool_choice"] = dict(tool_choice)
+    thinking = thinking_field(card, settings.thinking)
+    if thinking is not None:
+        fields["thinking"] = thinking
+    return fields
+
+
+def prefix_for(
+    card: ModelCard,
+    settings: ModelSettings,
+    system: Sequence[Block],
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    tool_choice: Mapping[str, Any] | None = None,
+) -> Prefix:
+    """A new prefix for a model: fields and betas, serialised once."""
+    fields = request_fields(card, settings, system, tools, tool_choice=tool_choice)
+    return Prefix.build(fields, settings.betas)
+
+
+def _marked(parts: Sequence[Mapping[str, Any]], *, caching: bool) -> list[dict[str, Any]]:
+    """Copies of the parts, the last one with a cache breakpoint."""
+    copies = [dict(part) for part in parts]
+    if caching:
+        copies[-1] = {**copies[-1], **_MARK}
+    return copies

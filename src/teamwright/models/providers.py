@@ -1,0 +1,184 @@
+"""Who serves models: one table of data. A row is a service that speaks the Messages API.
+
+Nobody is chosen because a port answers: a provider is used when its name is given. `tried` says how sure we are
+that it works: by somebody's hand, or by its own documentation only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from teamwright.models.endpoint import Auth, Endpoint, clean_base_url, is_loopback
+from teamwright.models.settings import CustomProvider
+
+Proof: TypeAlias = Literal["tried", "by its documentation"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVariable:
+    """A variable that may hold the key, and how that key is shown to the service."""
+
+    name: str
+    auth: Auth
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One row. `keys` are looked at in order, the first one that is set wins.
+
+    `window` is what is assumed of a model whose window nobody tells, in tokens. `source` is where its Messages
+    API is described, `seen` when we read it.
+    """
+
+    id: str
+    title: str
+    base_url: str
+    keys: tuple[KeyVariable, ...] = ()
+    base_url_variable: str = ""
+    local: bool = False
+    key_needed: bool = True
+    models_path: str = "/v1/models"
+    version: str = "2023-06-01"
+    caching: bool = False
+    thinking: bool = False
+    images: bool = False
+    window: int = 128_000
+    proof: Proof = "by its documentation"
+    source: str = ""
+    seen: str = "2026-11-20"
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What it does not offer through this API, as far as we use it."""
+        offers = {"caching": self.caching, "thinking": self.thinking, "images": self.images}
+        return tuple(name for name, offered in offers.items() if not offered)
+
+
+def _local(
+    name: str, title: str, port: int, source: str, keys: tuple[KeyVariable, ...] = (), base_url_variable: str = ""
+) -> Provider:
+    return Provider(
+        name,
+        title,
+        f"http://127.0.0.1:{port}",
+        keys,
+        base_url_variable,
+        local=True,
+        key_needed=False,
+        window=32_768,
+        source=source,
+    )
+
+
+_ROWS = (
+    Provider(
+        "anthropic",
+        "Anthropic",
+        "https://api.anthropic.com",
+        (KeyVariable("ANTHROPIC_AUTH_TOKEN", "bearer"), KeyVariable("ANTHROPIC_API_KEY", "x-api-key")),
+        base_url_variable="ANTHROPIC_BASE_URL",
+        version="2026-10-21",
+        caching=True,
+        thinking=True,
+        images=True,
+        window=200_000,
+        source="https://platform.claude.com/docs/en/api/versioning",
+    ),
+    Provider(
+        "openrouter",
+        "OpenRouter",
+        "https://openrouter.ai/api",
+        (KeyVariable("OPENROUTER_API_KEY", "bearer"),),
+        caching=True,
+        images=True,
+        source="https://openrouter.ai/docs/guides/coding-agents/claude-code-integration",
+    ),
+    _local(
+        "ollama",
+        "Ollama",
+        11434,
+        "https://docs.ollama.com/api/anthropic-compatibility",
+        (KeyVariable("OLLAMA_API_KEY", "bearer"),),
+        "OLLAMA_HOST",
+    ),
+    _local(
+        "lmstudio",
+        "LM Studio",
+        1234,
+        "https://lmstudio.ai/docs/developer/anthropic-compat",
+        (KeyVariable("LM_API_TOKEN", "bearer"),),
+    ),
+    _local("llamacpp", "llama.cpp", 8080, "https://huggingface.co/blog/ggml-org/anthropic-messages-api-in-llamacpp"),
+    _local(
+        "vllm",
+        "vLLM",
+        8000,
+        "https://docs.vllm.ai/en/stable/serving/integrations/claude_code/",
+        (KeyVariable("VLLM_API_KEY", "bearer"),),
+    ),
+    _local("sglang", "SGLang", 30000, "https://docs.sglang.io/docs/basic_usage/anthropic_api"),
+)
+
+PROVIDERS: dict[str, Provider] = {row.id: row for row in _ROWS}
+"""The presets by name."""
+
+OFFICIAL_HOST = "api.anthropic.com"
+
+
+def custom_provider(name: str, own: CustomProvider) -> Provider:
+    """The row of a provider of the user's own."""
+    auth: Auth = "bearer" if own.bearer else "x-api-key"
+    return Provider(
+        name,
+        name,
+        clean_base_url(own.base_url),
+        (KeyVariable(own.key_env, auth),) if own.key_env else (),
+        key_needed=bool(own.key_env),
+        caching=own.caching,
+        images=own.images,
+    )
+
+
+def base_url_of(provider: Provider, env: Mapping[str, str]) -> str:
+    """Where the provider is: its variable, if set, wins over the preset."""
+    given = env.get(provider.base_url_variable, "").strip() if provider.base_url_variable else ""
+    if not given:
+        return clean_base_url(provider.base_url)
+    if provider.id == "ollama":
+        return clean_base_url(_ollama_url(given))
+    return clean_base_url(given)
+
+
+def _ollama_url(host: str) -> str:
+    """`OLLAMA_HOST` as an address: it may lack scheme and port, and 0.0.0.0 is where a server listens."""
+    scheme, _, rest = host.rpartition("://")
+    where, slash, path = rest.partition("/")
+    if ":" not in where.rpartition("]")[2]:
+        where += ":11434"
+    where = where.replace("0.0.0.0", "127.0.0.1", 1)
+    return f"{scheme or 'http'}://{where}{slash}{path}"
+
+
+def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
+    """The endpoint with its key from the environment; without one the credential is empty."""
+    base_url = base_url_of(provider, env)
+    # A gateway behind ANTHROPIC_BASE_URL may know only the version that everybody knows.
+    official = provider.id != "anthropic" or Endpoint("", base_url).where.startswith(OFFICIAL_HOST)
+    key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
+    return Endpoint(
+        provider=provider.id,
+        base_url=base_url,
+        credential=env[key.name].strip() if key else "",
+        auth=key.auth if key else "bearer",
+        key_name=key.name if key else (provider.keys[-1].name if provider.keys else ""),
+        version=provider.version if official else "2023-06-01",
+        local=provider.local and is_loopback(_host(base_url)),
+    )
+
+
+def _host(base_url: str) -> str:
+    from urllib.parse import urlsplit
+
+    return urlsplit(base_url).hostname or ""

@@ -1,0 +1,91 @@
+"""From a name to a model: which provider, which key, what is known. Nothing is chosen by chance.
+
+A name is an alias (`sonnet`), a vendor's id (`claude-…`) or `provider/model`. Keys come from the environment
+that is handed in. Raises `CannotStart` in the form that a person can act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.models.catalog import DEFAULT_MODEL, card
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.local import FoundServer, probe_local
+from teamwright.models.model import ModelCard
+from teamwright.models.providers import PROVIDERS, Provider, custom_provider, endpoint_of
+from teamwright.models.settings import ModelSettings
+from teamwright.protocol.errors import CannotStart
+
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
+"""What is looked at when no model is named."""
+
+
+def resolve(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> tuple[ModelCard, Endpoint]:
+    """The card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
+    wanted = (name or settings.model or "").strip()
+    provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
+    endpoint = endpoint_of(provider, env)
+    if provider.key_needed and not endpoint.credential:
+        raise no_model(provider, wanted, env)
+    return card(provider, wire, settings), endpoint
+
+
+def providers(settings: ModelSettings) -> dict[str, Provider]:
+    """The presets and the user's own, by name. A preset cannot be replaced."""
+    own = {name: custom_provider(name, row) for name, row in settings.custom.items()}
+    return {**own, **PROVIDERS}
+
+
+def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
+    """The provider and its own id of the model. Without a provider it is Anthropic's."""
+    first, slash, rest = name.partition("/")
+    known = providers(settings)
+    if not slash:
+        return known["anthropic"], first
+    if first in known and rest:
+        return known[first], rest
+    raise CannotStart(
+        "unknown-model",
+        f'"{first}" is not a provider' if rest else f'"{name}" names no model',
+        looked_at=[("providers", ", ".join(known))],
+        do=["teamwright models", "write provider/model, or an alias such as sonnet"],
+    )
+
+
+def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotStart:
+    """The error for a model without a key: what was looked at, what is there, what to do."""
+    servers = probe_local(env)
+    openrouter = bool(env.get("OPENROUTER_API_KEY", "").strip()) and not wanted
+    looked = KEY_VARIABLES[:2] if openrouter else KEY_VARIABLES
+    names = looked if not wanted else tuple(key.name for key in reversed(provider.keys))
+    looked_at = [("looked at", ", ".join(names) + ("" if wanted else ', "model" in the settings') + ": none set")]
+    found = [str(server) for server in servers[:3]] + _others(env, openrouter=openrouter)
+    looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
+    what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
+    return CannotStart("no-model", what, looked_at=looked_at, do=_ways(provider, servers, openrouter=openrouter))
+
+
+def _others(env: Mapping[str, str], *, openrouter: bool) -> list[str]:
+    """What else is there that people expect to be used."""
+    found: list[str] = []
+    if openrouter:
+        found.append("OPENROUTER_API_KEY: name a model to use it")
+    if env.get("HOME") and (Path(env["HOME"]) / ".claude").is_dir():
+        found.append("a Claude Code login, perhaps: it works in Claude Code only, other programs may not use it")
+    if env.get("OPENAI_API_KEY", "").strip() and not openrouter:
+        found.append(
+            "OPENAI_API_KEY: it cannot be used directly; three ways work today: OpenRouter with a key of its own, "
+            "a gateway that speaks the Messages API as a custom provider, or an open model with Ollama"
+        )
+    return found
+
+
+def _ways(provider: Provider, servers: list[FoundServer], *, openrouter: bool) -> list[str]:
+    ways = ["teamwright --model openrouter/MODEL   (teamwright models openrouter lists them)"] if openrouter else []
+    if provider.keys:
+        ways.append(f"export {provider.keys[-1].name}=…")
+    usable = [server for server in servers if server.models]
+    ways += [f"teamwright --model {server.provider}/{server.models[0].id}" for server in usable[:2]]
+    ways.append("teamwright demo                                   (needs no model)")
+    return ways

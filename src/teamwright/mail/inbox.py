@@ -1,0 +1,138 @@
+"""Inboxes: how one agent's words reach another.
+
+An inbox is a file that holds one JSON array, shared with strangers; writing takes its lock, looking does not.
+Knows `storage` and `protocol.mail`. Does not know who may write to whom, nor what a message means.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from teamwright.mail.box import RETRIES, RETRY_S, Box, OnDamage
+from teamwright.mail.layout import Item, split
+from teamwright.mail.post import Letter, Post
+from teamwright.mail.upkeep import flag, stamp_strangers
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.ids import message_id
+from teamwright.protocol.mail import Entry, parse_entry
+from teamwright.storage.array import NotAnArray, Stamp, read_stamped, stamp_of
+from teamwright.storage.perloop import PerLoop
+
+R = TypeVar("R")
+
+LONGEST_TEXT = 256_000
+"""Bytes of UTF-8 that one message may have; longer text belongs in a file."""
+
+
+class Inbox:
+    """One inbox in one event loop; get it from `inbox_for`, so that the sends of a process commit together.
+
+    Every call raises LockTimeout when somebody holds the lock past 5 s, and StorageError when the disk refuses.
+    """
+
+    def __init__(self, path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> None:
+        self.path = path
+        self.archive = archive
+        self._box = Box(path, guard, on_damage)
+        self._post = Post(self._box, self._took)
+        self._stamp: Stamp | None = None
+        self._unread: list[Entry] = []  # of the state `_stamp`, with ids
+
+    def tell_damage(self, on_damage: OnDamage) -> None:
+        """Whom to tell after a repair: the inbox, the copy of its damaged bytes, how many entries were saved."""
+        self._box.on_damage = on_damage
+
+    async def send(self, entry: Entry, *, runtime: bool = False) -> str:
+        """Put an entry into the inbox and return its id once it is there; a missing id or time is filled in.
+
+        `runtime` opens the room that is kept for the runtime's own notices. Raises UsageError for a text over
+        256 kB, InboxFull when too much lies unread, LockLost when it stays unknown whether the entry arrived.
+        """
+        if len(entry.text) > LONGEST_TEXT // 4 and len(entry.text.encode("utf-8", "replace")) > LONGEST_TEXT:
+            raise UsageError(
+                "usage",
+                f"the message is longer than {LONGEST_TEXT // 1000} kB",
+                do=["write it to a file and send the file's path"],
+                note="nothing was sent",
+            )
+        msg_id = entry.msg_id or message_id()
+        whole = entry.with_(msg_id=msg_id, timestamp=entry.timestamp or iso(), read=False)
+        await self._post.send(Letter(whole, whole.encode(), runtime=runtime))
+        return msg_id
+
+    async def unread(self) -> list[Entry]:
+        """What waits for the owner, in order, each with an id; strangers' entries are given theirs on the disk first.
+
+        Costs one look at the file's state when nothing changed. For the inbox's owner only.
+        """
+        now = stamp_of(self.path)
+        if now is None:
+            return []
+        if now != self._stamp:
+            stamp, items = await self._box.look()
+            if not all(item.msg_id for item in items if item.unread):
+                stamp, items = await self._box.change_surely(stamp_strangers)
+            self._remember(stamp, items)
+        return list(self._unread)
+
+    async def mark_read(self, ids: Collection[str]) -> None:
+        """Flag entries as read, after they were seen; entries that vanished meanwhile are fine.
+
+        Past 100 consumed entries the older ones go to the archive. For the inbox's owner only.
+        """
+        if not ids:
+            return
+        stamp, items = await self._box.change_surely(partial(flag, ids=frozenset(ids), archive=self.archive))
+        if all(item.msg_id for item in items if item.unread):
+            self._remember(stamp, items)
+
+    def _remember(self, stamp: Stamp | None, items: Sequence[Item]) -> None:
+        self._stamp = stamp
+        self._unread = [parse_entry(item.fields) for item in items if item.unread]
+
+    def _took(self, before: Stamp | None, after: Stamp, letters: Sequence[Letter]) -> None:
+        """Letters of this process were appended: what is known of the file stays right without reading it."""
+        if self._stamp is not None and self._stamp == before:
+            self._stamp = after
+            self._unread += [parse_entry(json.loads(letter.raw)) for letter in letters]
+
+
+_INBOXES: PerLoop[Inbox] = PerLoop(256)
+
+
+def inbox_for(path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> Inbox:
+    """The one inbox of this path in the running loop. Raises RuntimeError when no loop runs."""
+    found = _INBOXES.get(str(path), lambda: Inbox(path, guard, archive))
+    if on_damage is not None:
+        found.tell_damage(on_damage)
+    return found
+
+
+def peek(path: Path) -> list[Entry]:
+    """All entries in the file, read and unread, for onlookers: no lock is taken and nothing is changed.
+
+    Raises StorageError (`damaged-file`) when what is there is no array, also 6 ms later.
+    """
+    return _look(path, lambda items: [parse_entry(item.fields) for item in items])
+
+
+def counts(path: Path) -> tuple[int, int]:
+    """How many entries are unread, and how many there are. As `peek`."""
+    return _look(path, lambda items: (sum(item.unread for item in items), len(items)))
+
+
+def _look(path: Path, view: Callable[[list[Item]], R]) -> R:
+    for left in range(RETRIES, -1, -1):
+        found = read_stamped(path)
+        try:
+            items = split(found[1]) if found is not None else []
+            return view([item for item in items if item.unread or item.consumed])
+        except NotAnArray:
+            time.sleep(RETRY_S if left else 0)
+    raise StorageError("damaged-file", f"{path} is not an inbox now", note="its owner will repair it")

@@ -1,0 +1,190 @@
+"""The sending side of one inbox: what several senders of a process give in together is committed together.
+
+Each letter has its own outcome. A send that cannot know whether it reached the file looks for its id there before
+it writes again. Knows the limits of an inbox; does not know who may write to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from teamwright.mail.box import RETRIES, Box
+from teamwright.mail.layout import Item, split
+from teamwright.mail.tally import Tally, survey
+from teamwright.protocol.errors import LockLost, StorageError
+from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.storage.array import ArrayFile, Stamp, joined
+
+OnCommit = Callable[[Stamp | None, Stamp, Sequence["Letter"]], None]
+"""Told after letters were appended: the file's state before and after."""
+
+
+class Letter:
+    """An entry on its way. `runtime` marks the runtime's own notices, for which some room is kept."""
+
+    __slots__ = ("_waiter", "entry", "idle", "problem", "raw", "runtime", "settled")
+
+    def __init__(self, entry: Entry, raw: bytes, *, runtime: bool) -> None:
+        self.entry = entry
+        self.raw = raw
+        self.runtime = runtime
+        self.idle = _says_only_idle(entry.text)
+        self.settled = False
+        self.problem: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its sender was cancelled while it waited."""
+        return self._waiter is not None and self._waiter.cancelled()
+
+    async def wait(self) -> None:
+        """Until another sender's commit took it along."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def settle(self, problem: Exception | None) -> None:
+        """Its outcome: in the file, or not and why."""
+        self.settled = True
+        self.problem = problem
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Post:
+    """All sends of this process to one inbox."""
+
+    __slots__ = ("_box", "_busy", "_drain_task", "_on_commit", "_queue", "_tally", "_warm")
+
+    def __init__(self, box: Box, on_commit: OnCommit) -> None:
+        self._box = box
+        self._on_commit = on_commit
+        self._queue: list[Letter] = []
+        self._busy = False
+        self._warm = False
+        self._tally: Tally | None = None
+        self._drain_task: asyncio.Task[None] | None = None
+
+    async def send(self, letter: Letter) -> None:
+        """Return when the letter is in the file. Raises InboxFull, LockTimeout, LockLost, StorageError."""
+        self._queue.append(letter)
+        if self._busy:
+            await letter.wait()
+        else:
+            self._busy = True
+            try:
+                await self._lead()
+            finally:
+                self._hand_over(letter)
+        if letter.problem is not None:
+            raise letter.problem
+
+    async def _lead(self) -> None:
+        """Commit for all that wait. A second commit in one tick of the loop lets the others of the tick join."""
+        if self._warm:
+            await asyncio.sleep(0)
+        else:
+            self._warm = True
+            asyncio.get_running_loop().call_soon(self._cool)
+        await self._commit_waiting()
+
+    def _cool(self) -> None:
+        self._warm = False
+
+    def _hand_over(self, letter: Letter) -> None:
+        """End leading: a cancelled leader takes its letter along, and somebody serves those who came meanwhile."""
+        if not letter.settled and letter in self._queue:
+            self._queue.remove(letter)
+        if self._queue:
+            self._drain_task = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            self._busy = False
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                await self._commit_waiting()
+        except Exception as problem:  # whatever it is, those who wait must hear of it
+            for letter in self._queue:
+                letter.settle(problem)
+            self._forget_settled()
+        finally:
+            self._busy = False
+
+    async def _commit_waiting(self) -> None:
+        """One commit of all that wait; a failure is the outcome of those who waited from its beginning."""
+        first = tuple(self._queue)
+        in_doubt = False
+        problem: StorageError | None = None
+        for _ in range(1 + RETRIES):
+            try:
+                await self._box.change(partial(self._commit, in_doubt=in_doubt))
+                return
+            except LockLost as lost:
+                problem, in_doubt = lost, True
+            except StorageError as refused:
+                problem = refused
+                break
+        for letter in first:
+            if not letter.settled:
+                letter.settle(problem)
+        self._forget_settled()
+
+    def _commit(self, file: ArrayFile, *, in_doubt: bool) -> None:
+        batch = [letter for letter in self._queue if not letter.abandoned]
+        if in_doubt:
+            batch = _missing(file, batch)
+        before = file.stamp
+        tally = survey(file, self._tally, sum(len(letter.raw) for letter in batch), len(batch))
+        refused = {letter: problem for letter in batch if (problem := tally.add(letter.raw, runtime=letter.runtime))}
+        accepted = [letter for letter in batch if letter not in refused] if refused else batch
+        if accepted:
+            appended = self._write(file, accepted)
+            after = file.settle()
+            self._tally = tally.after(after, accepted[-1].raw, exact=appended)
+            if appended:
+                self._on_commit(before, after, accepted)
+        for letter in batch:
+            letter.settle(refused.get(letter))
+        self._forget_settled()
+
+    def _forget_settled(self) -> None:
+        self._queue = [letter for letter in self._queue if not (letter.settled or letter.abandoned)]
+
+    def _write(self, file: ArrayFile, letters: Sequence[Letter]) -> bool:
+        """Put the letters into the file; False when older notices made room for them."""
+        idle = {letter.entry.sender for letter in letters if letter.idle}
+        if idle and file.stamp is not None:
+            items = split(file.read())
+            kept = [item for item in items if not _replaced(item, idle)]
+            if len(kept) != len(items):
+                file.replace(joined([*(item.raw for item in kept), *(letter.raw for letter in letters)]))
+                return False
+        file.append([letter.raw for letter in letters])
+        return True
+
+
+def _missing(file: ArrayFile, letters: Sequence[Letter]) -> list[Letter]:
+    """Those whose id is not in the file; the others arrived, and are told so."""
+    content = file.read()
+    for letter in letters:
+        if (letter.entry.msg_id or "").encode() in content:
+            letter.settle(None)
+    return [letter for letter in letters if not letter.settled]
+
+
+def _says_only_idle(text: str) -> bool:
+    if "idle_notification" not in text:
+        return False
+    message = parse_protocol(text)
+    return isinstance(message, IdleNotification) and message.contentless
+
+
+def _replaced(item: Item, senders: set[str]) -> bool:
+    """An unread notice that says nothing but idle, of a member that says so again."""
+    if not item.unread or item.fields.get("from") not in senders:
+        return False
+    text = item.fields.get("text")
+    return isinstance(text, str) and _says_only_idle(text)

@@ -1,0 +1,108 @@
+"""How much lies unread in an inbox, known without reading it whole at each send.
+
+What others appended is read from where our last write ended. The count may be too high, when others flagged
+entries since, never too low; at the limit the file is counted anew. Does not know why an entry is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from teamwright.mail.layout import split
+from teamwright.protocol.errors import InboxFull
+from teamwright.storage.array import TAIL, ArrayFile, NotAnArray, Stamp
+
+MOST_UNREAD = 1_000
+MOST_BYTES = 1_000_000
+RUNTIME_UNREAD = 64
+RUNTIME_BYTES = 256_000
+"""Limits of what may lie unread, and the room beyond them that is kept for the runtime's own notices."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Unread entries of one state of the file and their bytes; `tail` are the state's last bytes."""
+
+    reader: str
+    stamp: Stamp | None
+    tail: bytes
+    unread: int = 0
+    size: int = 0
+    exact: bool = True
+
+    def add(self, raw: bytes, *, runtime: bool) -> InboxFull | None:
+        """Count one more entry, or refuse it, naming who does not read."""
+        most = MOST_UNREAD + (RUNTIME_UNREAD if runtime else 0)
+        most_bytes = MOST_BYTES + (RUNTIME_BYTES if runtime else 0)
+        if self.unread + 1 > most or self.size + len(raw) > most_bytes:
+            return InboxFull(
+                "inbox-full",
+                f"{self.reader} is not reading its mail: {self.unread} messages ({self.size // 1000} kB) wait",
+                looked_at=[("most", f"{MOST_UNREAD} messages or {MOST_BYTES // 1000} kB unread")],
+                do=[f"wait until {self.reader} has read some", f"ask the lead what {self.reader} is doing"],
+                note="nothing was sent",
+            )
+        self.unread += 1
+        self.size += len(raw)
+        return None
+
+    def fits(self, size: int, count: int) -> bool:
+        """Whether that much more may lie unread."""
+        return self.unread + count <= MOST_UNREAD and self.size + size <= MOST_BYTES
+
+    def after(self, stamp: Stamp, last: bytes, *, exact: bool) -> Tally:
+        """The same count for the file as it is after our write, which ends with the element `last`."""
+        return Tally(self.reader, stamp, (last + b"\n]")[-TAIL:], self.unread, self.size, exact=self.exact and exact)
+
+
+def survey(file: ArrayFile, known: Tally | None, size: int, count: int) -> Tally:
+    """A tally of the open file, built on what was known where it still holds. Raises NotAnArray.
+
+    It is exact whenever `count` more entries of `size` bytes would not fit.
+    """
+    if known is not None and file.stamp == known.stamp:
+        found = _copy(known, file.stamp, known.tail)
+    else:
+        found = _grown(file, known)
+    if found is None or not (found.exact or found.fits(size, count)):
+        return _counted(file)
+    return found
+
+
+def _copy(known: Tally, stamp: Stamp | None, tail: bytes) -> Tally:
+    return Tally(known.reader, stamp, tail, known.unread, known.size, known.exact)
+
+
+def _grown(file: ArrayFile, known: Tally | None) -> Tally | None:
+    """The known tally and what was appended since; None when the file is not the known one, only longer."""
+    if known is None or known.stamp is None or file.stamp is None or file.stamp.inode != known.stamp.inode:
+        return None
+    start = known.stamp.size - len(known.tail)
+    grown = file.read(start) if start >= 0 else b""
+    mine = known.tail[:-2]
+    if len(grown) < len(known.tail) or not grown.startswith(mine):
+        return None
+    made = _copy(known, file.stamp, grown[-TAIL:])
+    made.exact = False
+    added = grown[len(mine) :]
+    if added == b"\n]":
+        return made
+    if not added.startswith(b",\n"):
+        return None
+    try:
+        items = split(b"[" + added[1:])
+    except NotAnArray:
+        return None
+    unread = [item for item in items if item.unread]
+    made.unread += len(unread)
+    made.size += sum(len(item.raw) for item in unread)
+    return made
+
+
+def _counted(file: ArrayFile) -> Tally:
+    reader = file.path.stem
+    if file.stamp is None:
+        return Tally(reader, None, b"")
+    content = file.read()
+    unread = [item for item in split(content) if item.unread]
+    return Tally(reader, file.stamp, content[-TAIL:], len(unread), sum(len(item.raw) for item in unread))

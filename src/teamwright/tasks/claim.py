@@ -1,0 +1,65 @@
+"""Claims: one owner for a task, whoever asks at the same moment.
+
+The index names a candidate; the claim itself re-reads the task and its blockers under the task's lock. Below it:
+the store and the rules. Refuses to know members and mail.
+"""
+
+from __future__ import annotations
+
+from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
+from teamwright.protocol.task import Task
+from teamwright.tasks.rules import Actor, claimed, fits, released, same
+from teamwright.tasks.store import TaskStore
+
+
+async def claim(store: TaskStore, id: str, actor: Actor) -> tuple[Task, Task]:
+    """Take this task, or raise TaskRefused with the reason. Returns it before and after."""
+    return await store.rewrite(id, lambda task: claimed(task, actor, lambda: store.open_blockers(task)))
+
+
+async def claim_next(store: TaskStore, actor: Actor) -> tuple[Task, Task] | None:
+    """Take the lowest task that is free, not waiting, and fits the actor; None when there is none now."""
+    store.index.first_look()
+    while True:
+        arrivals = store.index.arrivals
+        taken = await _first_free(store, actor)
+        if taken is not None:
+            return taken
+        store.index.catch_up(store.watermark())
+        if store.index.arrivals == arrivals:
+            return None
+
+
+async def release(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
+    """Hand all open tasks of this owner back. Returns those that changed, before and after."""
+    store.index.list_all()
+    back: list[tuple[Task, Task]] = []
+    for task in store.index.known():
+        if not same(task.owner, owner):
+            continue
+        try:
+            before, after = await store.rewrite(task.id, lambda t: released(t, owner))
+        except TaskRefused:
+            continue  # deleted since
+        if after != before:
+            back.append((before, after))
+    return back
+
+
+async def _first_free(store: TaskStore, actor: Actor) -> tuple[Task, Task] | None:
+    index, at = store.index, 0
+    while (number := index.next_ready(at)) is not None:
+        index.look_in_flight(below=number)
+        number = min(number, index.next_ready(at) or number)
+        at = number
+        task = index.look(number)
+        if task is None or index.next_ready(number - 1) != number or not fits(task, actor):
+            continue
+        try:
+            return await claim(store, str(number), actor)
+        except (TaskRefused, LockTimeout):
+            continue  # somebody was faster, or somebody sits on it: the next one
+        except StorageError as problem:
+            if problem.slug != "damaged-file":
+                raise
+    return None

@@ -1,0 +1,76 @@
+"""Changing edges: both sides of each, under the list's lock, refused before anything is written.
+
+The blocker's `blocks` is written before the other's `blockedBy`, which is what holds a task back: whenever the
+process dies, every edge that counts can be found from its blocker, so no circle goes unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.task import Task
+from teamwright.storage.lock import Held
+from teamwright.tasks.graph import Edge, added, in_order, refuse_cycles, without
+from teamwright.tasks.rules import not_found
+from teamwright.tasks.store import TaskStore
+
+
+def refuse_bad_edges(store: TaskStore, edges: Sequence[Edge]) -> None:
+    """Raise TaskRefused (`self_edge task_not_found cycle`) if one of these edges may not be; reads, writes nothing."""
+    for id in in_order(i for edge in edges for i in edge):
+        store.index.look(int(id))
+        if not store.index.exists(int(id)):
+            raise not_found(id)
+    refuse_cycles(edges, lambda id: _blocks(store, id))
+
+
+async def add_edges(store: TaskStore, edges: Sequence[Edge], held: Held) -> dict[str, Task]:
+    """Write both sides of each edge where they are missing. Returns the tasks that changed, by id."""
+    changed: dict[str, Task] = {}
+    for blocker in in_order(a for a, _ in edges):
+        more = [b for a, b in edges if a == blocker]
+        await _apply(store, blocker, _with_blocks(more), held, changed)
+    for blocked in in_order(b for _, b in edges):
+        more = [a for a, b in edges if b == blocked]
+        await _apply(store, blocked, _with_blocked_by(more), held, changed)
+    return changed
+
+
+async def drop_references(store: TaskStore, gone: Task, held: Held) -> dict[str, Task]:
+    """Take a deleted task out of both sides of its neighbours. Returns those that changed, by id."""
+    changed: dict[str, Task] = {}
+    neighbours = {*gone.blocks, *gone.blocked_by, *map(str, store.index.dependents(gone.number))}
+    for id in in_order(i for i in neighbours if i.isascii() and i.isdigit()):
+        try:
+            await _apply(store, id, lambda t: _without(t, gone.id), held, changed)
+        except TaskRefused:
+            continue  # the neighbour is gone as well
+    return changed
+
+
+async def _apply(
+    store: TaskStore, id: str, change: Callable[[Task], Task], held: Held, changed: dict[str, Task]
+) -> None:
+    held.check()
+    before, after = await store.rewrite(id, change)
+    if after != before:
+        changed[id] = after
+
+
+def _blocks(store: TaskStore, id: str) -> Iterable[str]:
+    task = store.index.look(int(id)) if id.isascii() and id.isdigit() else None
+    known = map(str, store.index.dependents(int(id))) if task else ()
+    return {*(task.blocks if task else ()), *known}
+
+
+def _with_blocks(more: Sequence[str]) -> Callable[[Task], Task]:
+    return lambda task: task.with_(blocks=added(task.blocks, more))
+
+
+def _with_blocked_by(more: Sequence[str]) -> Callable[[Task], Task]:
+    return lambda task: task.with_(blocked_by=added(task.blocked_by, more))
+
+
+def _without(task: Task, gone: str) -> Task:
+    return task.with_(blocks=without(task.blocks, gone), blocked_by=without(task.blocked_by, gone))

@@ -1,0 +1,149 @@
+"""One task file, and the two small files beside it: read with patience, because strangers truncate and write.
+
+Below it: `storage`. Format: as observed, one JSON object `<id>.json`, an empty `.lock`, a decimal
+`.highwatermark`. Refuses to know the graph and who may do what.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.task import Task, parse_task
+from teamwright.storage.atomic import storage_error
+
+LOCK = ".lock"
+WATERMARK = ".highwatermark"
+
+_NAME = re.compile(r"([1-9][0-9]{0,9})\.json")
+_RETRIES = 3
+_RETRY_S = 0.002
+_RACY_NS = 50_000_000
+"""A file younger than this when it was read may change again without a new mtime: such a reading is not kept."""
+
+
+class Signature(NamedTuple):
+    """By what a changed file is known."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A task file as it was read. `lasting`: the same signature later means the same content."""
+
+    task: Task
+    signature: Signature
+    lasting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A file that is there and is not whole JSON, also after waiting: never taken for "no task"."""
+
+    signature: Signature
+
+
+Reading: TypeAlias = Found | Damaged | None
+"""None: there is no such file, or it is whole JSON that is not a task (the other side skips those too)."""
+
+
+def signature(path: str) -> Signature | None:
+    """The file's signature, None when it is not there. Raises StorageError."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    return Signature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def read_task(path: str, id: str) -> Reading:
+    """Read a task file; one that is empty or cut is tried again 3 times, 2 ms apart. Raises StorageError."""
+    patience = _RETRIES
+    while True:
+        read = _read(path)
+        if read is None:
+            return None
+        raw, mark = read
+        task = parse_task(raw, id)
+        if task is not None:
+            return Found(task, mark, lasting=time.time_ns() - mark.mtime_ns > _RACY_NS)
+        if _whole_json(raw):
+            return None
+        if not patience:
+            return Damaged(mark)
+        patience -= 1
+        time.sleep(_RETRY_S)
+
+
+def damaged(path: str) -> StorageError:
+    """What to tell about a file that stays unreadable."""
+    return StorageError(
+        "damaged-file",
+        f"{path} is not a whole task",
+        looked_at=[("tried", f"{_RETRIES + 1} times")],
+        do=["repair or remove the file"],
+        note="nothing was changed",
+    )
+
+
+def numbers_in(directory: Path) -> set[int]:
+    """The numbers of all task files, whole or not. An absent directory has none. Raises StorageError."""
+    try:
+        with os.scandir(directory) as entries:
+            found = [_NAME.fullmatch(entry.name) for entry in entries]
+    except FileNotFoundError:
+        return set()
+    except OSError as problem:
+        raise storage_error(problem, directory) from problem
+    return {int(match[1]) for match in found if match}
+
+
+def read_watermark(*copies: Path) -> int:
+    """The highest number that was ever deleted: the highest of the copies; a missing or damaged one counts 0."""
+    return max(map(_watermark, copies), default=0)
+
+
+def _watermark(path: Path) -> int:
+    try:
+        text = path.read_bytes()[:20].strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdigit() else 0
+
+
+def _read(path: str) -> tuple[bytes, Signature] | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    try:
+        stat = os.fstat(fd)
+        parts: list[bytes] = []
+        while part := os.read(fd, max(stat.st_size + 1, 4096)):
+            parts.append(part)
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    finally:
+        os.close(fd)
+    return b"".join(parts), Signature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _whole_json(raw: bytes) -> bool:
+    try:
+        json.loads(raw)
+    except ValueError:
+        return False
+    return True

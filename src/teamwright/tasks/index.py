@@ -1,0 +1,248 @@
+"""What this process last saw of a task list: a hint where to look, never the truth.
+
+Sorts the known tasks into ready, waiting, in flight (somebody's) and done, so that the next candidate is found
+without listing the directory or looking at every task. Whoever acts on it re-reads the files under a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks.files import Damaged, Found, Signature, numbers_in, read_task, signature
+
+SMALL = 256
+"""Lists up to this many tasks are listed whenever that could show more."""
+
+_LISTING_SHARE = 20
+"""Longer lists are listed for at most this fraction of the time."""
+
+_PROBES = 64
+"""How many numbers behind the highest known one are looked for by name before the directory is listed."""
+
+
+class Kind(Enum):
+    """Where a known task stands."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    FLIGHT = "flight"
+    DONE = "done"
+
+
+class Index:
+    """The last readings of a list's files. Plain code of one event loop; nothing here awaits."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._prefix = f"{directory}{os.sep}"
+        self._found: dict[int, Found] = {}
+        self._damaged: dict[int, Damaged] = {}
+        self._dependents: dict[int, set[int]] = {}
+        self._kinds: dict[int, Kind] = {}
+        self._ready: list[int] = []
+        self._flight: set[int] = set()
+        self._listed_at = 0.0
+        self._listing_took = 0.0
+        self.highest = 0
+        self.arrivals = 0
+        """How often a task became ready."""
+
+    def path(self, number: int) -> str:
+        """The file of this number."""
+        return f"{self._prefix}{number}.json"
+
+    # ── knowledge ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def known(self) -> list[Task]:
+        """All whole tasks as last seen, in numeric order."""
+        return [self._found[number].task for number in sorted(self._found)]
+
+    def look(self, number: int, *, fresh: bool = False) -> Task | None:
+        """The task as its file has it now; a file that has not changed is not read again unless `fresh`.
+
+        A damaged file gives the last whole reading, if there was one; `is_damaged` tells. Raises StorageError.
+        """
+        last = self._found.get(number)
+        if not fresh:
+            mark = signature(self.path(number))
+            if last and last.lasting and last.signature == mark:
+                return last.task
+            hurt = self._damaged.get(number)
+            if hurt and hurt.signature == mark and _settled(hurt.signature):
+                return last.task if last else None
+        read = read_task(self.path(number), str(number))
+        if isinstance(read, Damaged):
+            self._note_damaged(number, read)
+            return last.task if last else None
+        if read is None:
+            self.forget(number)
+            return None
+        self._damaged.pop(number, None)
+        self._note(number, read)
+        return read.task
+
+    def is_damaged(self, number: int) -> bool:
+        """Whether the file could not be read when it was last looked at."""
+        return number in self._damaged
+
+    def exists(self, number: int) -> bool:
+        """Whether there was such a file, whole or not, when it was last looked at."""
+        return number in self._found or number in self._damaged
+
+    def is_open(self, number: int) -> bool:
+        """Whether what waits for this task still has to: it is there and not known to be completed."""
+        found = self._found.get(number)
+        return found.task.status is not TaskStatus.COMPLETED if found else number in self._damaged
+
+    def written(self, task: Task) -> None:
+        """This process just wrote the task; the file is read again when it is next looked at."""
+        self._note(task.number, Found(task, Signature(0, 0, 0), lasting=False))
+
+    def forget(self, number: int) -> None:
+        """The file is gone."""
+        if not self.exists(number):
+            return
+        gone = self._found.pop(number, None)
+        self._damaged.pop(number, None)
+        self._place(number, None)
+        for blocker in _numbers(gone.task.blocked_by if gone else ()):
+            self._dependents.get(blocker, set()).discard(number)
+        self._sort_dependents(number)
+
+    def dependents(self, number: int) -> set[int]:
+        """The tasks that were last seen waiting for this one, whatever its state."""
+        return set(self._dependents.get(number, ()))
+
+    # ── candidates ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def next_ready(self, after: int) -> int | None:
+        """The lowest number above `after` that seems to be free for the taking."""
+        at = bisect_right(self._ready, after)
+        return self._ready[at] if at < len(self._ready) else None
+
+    def look_in_flight(self, below: int | None = None) -> None:
+        """Look again at what others have in hand; with `below`, only where that could free a lower number."""
+        for number in sorted(self._flight):
+            if below is None or number < below or any(d < below for d in self._dependents.get(number, ())):
+                self.look(number)
+
+    def catch_up(self, watermark: int) -> None:
+        """Look where more could have become ready, cheapest first; `arrivals` tells whether something did."""
+        before = self.arrivals
+        self.look_in_flight()
+        for number in [n for n in self._damaged if n not in self._found]:
+            self.look(number)
+        top = max(watermark, self.highest) + 1
+        if top - self.highest <= _PROBES:
+            self._probe(top)
+        if self.arrivals == before:
+            self.list_if_due()
+
+    # ── listing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def first_look(self) -> None:
+        """List the directory if this process never did."""
+        if self._listed_at == 0.0:
+            self.list_all()
+
+    def top(self) -> int:
+        """The highest number in the directory; of a long list the highest that was seen lately."""
+        if len(self._found) > SMALL:
+            self.list_if_due()
+            return self.highest
+        return max(self.highest, *numbers_in(self._directory), 0)
+
+    def list_if_due(self) -> None:
+        """List the directory, unless the list is long and was listed lately."""
+        pause = self._listing_took * _LISTING_SHARE if len(self._found) > SMALL else 0.0
+        if self._listed_at == 0.0 or time.monotonic() - self._listed_at >= pause:
+            self.list_all()
+
+    def list_all(self) -> None:
+        """List the directory and look at every task in it. Raises StorageError."""
+        start = time.monotonic()
+        there = numbers_in(self._directory)
+        for number in (self._found.keys() | self._damaged.keys()) - there:
+            self.forget(number)
+        for number in sorted(there):
+            self.look(number)
+        self.highest = max(self.highest, *there, 0)
+        self._listed_at = time.monotonic()
+        self._listing_took = self._listed_at - start
+
+    def _probe(self, top: int) -> None:
+        number = self.highest + 1
+        while number <= top or self.exists(number - 1):
+            self.look(number)
+            number += 1
+
+    # ── sorting ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _note(self, number: int, found: Found) -> None:
+        old = self._found.get(number)
+        self._found[number] = found
+        self.highest = max(self.highest, number)
+        new_edges = old is None or old.task.blocked_by != found.task.blocked_by
+        if new_edges:
+            for blocker in _numbers(old.task.blocked_by if old else ()):
+                self._dependents.get(blocker, set()).discard(number)
+            for blocker in _numbers(found.task.blocked_by):
+                self._dependents.setdefault(blocker, set()).add(number)
+        if new_edges or old is None or old.task.status != found.task.status or old.task.owner != found.task.owner:
+            self._sort(number)
+        if old is None or (old.task.status is TaskStatus.COMPLETED) != (found.task.status is TaskStatus.COMPLETED):
+            self._sort_dependents(number)
+
+    def _note_damaged(self, number: int, hurt: Damaged) -> None:
+        first = not self.exists(number)
+        self._damaged[number] = hurt
+        self.highest = max(self.highest, number)
+        if first:
+            self._sort_dependents(number)
+
+    def _sort(self, number: int) -> None:
+        found = self._found.get(number)
+        self._place(number, self._kind_of(found.task) if found else None)
+
+    def _sort_dependents(self, number: int) -> None:
+        for dependent in self._dependents.get(number, ()):
+            self._sort(dependent)
+
+    def _kind_of(self, task: Task) -> Kind:
+        if task.status is TaskStatus.COMPLETED or task.internal:
+            return Kind.DONE
+        if any(self.is_open(blocker) for blocker in _numbers(task.blocked_by)):
+            return Kind.WAITING
+        return Kind.READY if task.status is TaskStatus.PENDING and task.owner is None else Kind.FLIGHT
+
+    def _place(self, number: int, kind: Kind | None) -> None:
+        old = self._kinds.get(number)
+        if old is kind:
+            return
+        if old is Kind.READY:
+            del self._ready[bisect_left(self._ready, number)]
+        elif old is Kind.FLIGHT:
+            self._flight.discard(number)
+        if kind is Kind.READY:
+            insort(self._ready, number)
+            self.arrivals += 1
+        elif kind is Kind.FLIGHT:
+            self._flight.add(number)
+        if kind is None:
+            self._kinds.pop(number, None)
+        else:
+            self._kinds[number] = kind
+
+
+def _numbers(ids: Iterable[str]) -> list[int]:
+    return [int(i) for i in ids if i.isascii() and i.isdigit()]
+
+
+def _settled(mark: Signature) -> bool:
+    return time.time_ns() - mark.mtime_ns > 1_000_000_000

@@ -1,0 +1,232 @@
+"""Who may change what of a task: pure decisions on one task and its open blockers.
+
+Below it: the words. The claim rules are the same on every path (idle member, `owner=`, `status=in_progress`).
+Refuses to know files and locks; callers ask again under the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict
+
+from teamwright.protocol.errors import TaskRefused, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
+from teamwright.protocol.task import Task, TaskStatus
+
+DELETED = "deleted"
+"""The status that is only ever a wish: the file goes."""
+
+Waiting: TypeAlias = Callable[[], Sequence[str]]
+"""Gives the ids of the open blockers; called only when they matter."""
+
+
+class Wish(TypedDict, total=False):
+    """What an update asks for; what is left out stays. `owner` may be empty: nobody. None in `metadata` deletes."""
+
+    subject: str
+    description: str
+    active_form: str
+    owner: str
+    status: str
+    add_blocks: Sequence[str]
+    add_blocked_by: Sequence[str]
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts. The lead may reassign; `tools` None means that what the actor can use is not known."""
+
+    name: str
+    lead: bool = False
+    tools: frozenset[str] | None = None
+
+
+def same(owner: str | None, name: str) -> bool:
+    """Whether an owner as written on disk is this member: `name`, `name@team` or the lead's alias, in any case."""
+    return owner is not None and _bare(owner) == _bare(name)
+
+
+def not_found(id: str) -> TaskRefused:
+    """There is no such task."""
+    return TaskRefused("task_not_found", f"there is no task #{id}", do=["TaskList shows the numbers"])
+
+
+def blocked(task: Task, waiting: Sequence[str]) -> TaskRefused:
+    """The task waits for others."""
+    ids = ", ".join(f"#{i}" for i in waiting)
+    return TaskRefused("blocked", f"#{task.id} waits for {ids}", do=["complete what it waits for", "take another task"])
+
+
+def already_claimed(task: Task) -> TaskRefused:
+    """Somebody else has the task."""
+    return TaskRefused(
+        "already_claimed", f"#{task.id} belongs to {task.owner}", do=["take another task", f"write to {task.owner}"]
+    )
+
+
+def fits(task: Task, actor: Actor) -> bool:
+    """Whether the actor may have this task: it is not reserved for others and needs no tool that is missing."""
+    reserved = task.reserved_for
+    if reserved and not any(same(name, actor.name) for name in reserved):
+        return False
+    return actor.tools is None or actor.tools.issuperset(task.needs)
+
+
+def claimed(task: Task, actor: Actor, waiting: Waiting) -> Task:
+    """The task in the actor's hands and in progress; unchanged when it is so already.
+
+    Raises TaskRefused: `already_resolved already_claimed reserved blocked`.
+    """
+    if task.status is TaskStatus.COMPLETED:
+        raise TaskRefused("already_resolved", f"#{task.id} is completed already", do=["take another task"])
+    if task.owner is not None and not same(task.owner, actor.name):
+        raise already_claimed(task)
+    if task.owner is not None and task.status is TaskStatus.IN_PROGRESS:
+        return task
+    if task.owner is None:
+        _refuse_unfit(task, actor)
+    if ids := waiting():
+        raise blocked(task, ids)
+    return task.with_(owner=actor.name, status=TaskStatus.IN_PROGRESS)
+
+
+def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
+    """The task with owner, status and texts as wished; edges are not touched here. Raises TaskRefused, UsageError."""
+    status = _status(wish, task)
+    owner = _owner(wish, task)
+    takes = _takes(task, actor, owner, status)
+    if takes and "owner" not in wish:
+        owner = actor.name
+    _refuse_strangers_hand(task, actor, owner, status)
+    if takes and task.status is TaskStatus.COMPLETED:
+        raise TaskRefused("already_resolved", f"#{task.id} is completed already", do=["take another task"])
+    if not actor.lead and owner and not same(task.owner, owner):
+        _refuse_unfit(task, actor if same(owner, actor.name) else Actor(owner))
+    moves_on = status is not TaskStatus.PENDING and status is not task.status
+    if (takes or moves_on) and (ids := waiting()):
+        raise blocked(task, ids)
+    if owner is None and "owner" in wish and "status" not in wish and status is TaskStatus.IN_PROGRESS:
+        status = TaskStatus.PENDING  # nobody works on what nobody has
+    return _texts(task, wish).with_(owner=owner, status=status)
+
+
+def may_delete(task: Task, actor: Actor) -> None:
+    """Raise TaskRefused when another's open task would be deleted by somebody who is not the lead."""
+    if task.status is not TaskStatus.COMPLETED and _anothers(task, actor):
+        raise already_claimed(task)
+
+
+def released(task: Task, owner: str) -> Task:
+    """The task handed back, if it is open and this owner's; else unchanged."""
+    if task.internal or task.status is TaskStatus.COMPLETED or not same(task.owner, owner):
+        return task
+    return task.with_(owner=None, status=TaskStatus.PENDING)
+
+
+def fields_changed(before: Task, after: Task) -> tuple[str, ...]:
+    """The names of what differs, as on disk, in the order that results show them."""
+    pairs = (
+        ("subject", before.subject, after.subject),
+        ("description", before.description, after.description),
+        ("activeForm", before.active_form, after.active_form),
+        ("owner", before.owner, after.owner),
+        ("metadata", before.metadata, after.metadata),
+        ("status", before.status, after.status),
+        ("blocks", before.blocks, after.blocks),
+        ("blockedBy", before.blocked_by, after.blocked_by),
+    )
+    return tuple(name for name, old, new in pairs if old != new)
+
+
+def kind_of_change(before: Task, after: Task, by: str) -> str:
+    """The one word for a change: completed, claimed, assigned, released or updated."""
+    if after.status is TaskStatus.COMPLETED and before.status is not TaskStatus.COMPLETED:
+        return "completed"
+    if after.owner != before.owner:
+        if after.owner is None:
+            return "released"
+        return "claimed" if same(after.owner, by) else "assigned"
+    return "updated"
+
+
+def one_line(subject: str) -> str:
+    """A subject on one line. Raises UsageError when nothing is left."""
+    line = " ".join(subject.split())
+    if not line:
+        raise UsageError("usage", "a task needs a subject", note="nothing was changed")
+    return line
+
+
+def merged(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The metadata with more of it; a None deletes its key; nothing left is None."""
+    both = {**(metadata or {}), **more}
+    return {key: value for key, value in both.items() if key not in more or value is not None} or None
+
+
+def _bare(name: str) -> str:
+    bare = name.split("@", 1)[0].lower()
+    return LEAD if bare == LEAD_ALIAS else bare
+
+
+def _anothers(task: Task, actor: Actor) -> bool:
+    return task.owner is not None and not actor.lead and not same(task.owner, actor.name)
+
+
+def _status(wish: Wish, task: Task) -> TaskStatus:
+    word = wish.get("status")
+    if word is None:
+        return task.status
+    try:
+        return TaskStatus(word)
+    except ValueError:
+        raise UsageError(
+            "usage",
+            f"{word!r} is not a task's status",
+            do=["use pending, in_progress, completed or deleted"],
+            note="nothing was changed",
+        ) from None
+
+
+def _owner(wish: Wish, task: Task) -> str | None:
+    if "owner" not in wish:
+        return task.owner
+    if not wish["owner"].strip():
+        return None
+    owner = addressee(wish["owner"])
+    return task.owner if same(task.owner, owner) else owner
+
+
+def _takes(task: Task, actor: Actor, owner: str | None, status: TaskStatus) -> bool:
+    """A member takes a task by naming itself, or by starting one that nobody has; the lead's start takes nothing."""
+    if actor.lead or task.owner is not None:
+        return False
+    return (owner is not None and same(owner, actor.name)) or (owner is None and status is TaskStatus.IN_PROGRESS)
+
+
+def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus) -> None:
+    if not _anothers(task, actor) or (owner == task.owner and status is task.status):
+        return
+    if task.status is not TaskStatus.COMPLETED:
+        raise already_claimed(task)
+    if owner != task.owner or status is not TaskStatus.PENDING:  # anybody may reopen what was found wanting
+        raise TaskRefused("already_resolved", f"#{task.id} was completed by {task.owner}", do=["take another task"])
+
+
+def _refuse_unfit(task: Task, actor: Actor) -> None:
+    if fits(task, actor):
+        return
+    names = ", ".join(task.reserved_for)
+    what = f"is reserved for {names}" if names else f"needs {', '.join(task.needs)}, which {actor.name} does not have"
+    raise TaskRefused("reserved", f"#{task.id} {what}", do=["take another task"])
+
+
+def _texts(task: Task, wish: Wish) -> Task:
+    more = wish.get("metadata")
+    return task.with_(
+        subject=one_line(wish["subject"]) if "subject" in wish else task.subject,
+        description=wish.get("description", task.description),
+        active_form=wish.get("active_form", task.active_form),
+        metadata=merged(task.metadata, more) if more else task.metadata,
+    )

@@ -1,0 +1,268 @@
+"""The task list: what members, tools and surfaces do with tasks.
+
+Every change is safe among processes that take the locks, and careful with strangers that do not. Below it: store,
+edges, claims, rules. Sends no mail: `on_change` tells what happened, the caller decides who hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from teamwright.protocol.ids import task_id
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tasks import claim, moves
+from teamwright.tasks.edges import add_edges, drop_references, refuse_bad_edges
+from teamwright.tasks.graph import Edge, in_order
+from teamwright.tasks.rules import (
+    DELETED,
+    Actor,
+    Wish,
+    fields_changed,
+    kind_of_change,
+    may_delete,
+    not_found,
+    one_line,
+    same,
+    wished,
+)
+from teamwright.tasks.store import TaskStore
+
+OnChange = Callable[[Task, str, str], None]
+"""Told after each change: the task, what happened (created claimed assigned completed released deleted updated), by
+whom. Must neither block nor raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an update did. `changed` names the fields as on disk, or is `("deleted",)`.
+
+    `assigned` is a new owner other than the actor, who is to be told; `unblocked` are the tasks that wait no longer.
+    """
+
+    task: Task
+    changed: tuple[str, ...]
+    assigned: str | None = None
+    unblocked: tuple[Task, ...] = ()
+
+
+class NewTask(TypedDict, total=False):
+    """What a new task may have beside its texts."""
+
+    active_form: str | None
+    metadata: Mapping[str, Any] | None
+    blocked_by: Sequence[str]
+
+
+class TaskList:
+    """One shared list of tasks in one directory, which is made with the first task."""
+
+    def __init__(
+        self,
+        directory: Path,
+        guard_of: Callable[[Path], Path],
+        *,
+        on_change: OnChange | None = None,
+        fsync: bool = False,
+    ) -> None:
+        self.store = TaskStore(directory, guard_of, fsync=fsync)
+        self._on_change = on_change
+
+    @property
+    def directory(self) -> Path:
+        """Where the files lie."""
+        return self.store.directory
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, id: str) -> Task | None:
+        """The task as it is on disk now. Raises InvalidName, StorageError (`damaged-file`)."""
+        return self.store.read(task_id(id))
+
+    async def all(self, *, internal: bool = False) -> list[Task]:
+        """All tasks in numeric order; strangers' book-keeping only with `internal`.
+
+        A file that cannot be read just now shows as it was last seen. Raises StorageError.
+        """
+        self.store.index.list_all()
+        return [task for task in self.store.index.known() if internal or not task.internal]
+
+    async def refresh(self) -> list[Task]:
+        """Look at every file and return the tasks that are not as this process last saw them."""
+        before = {task.id: task for task in self.store.index.known()}
+        return [task for task in await self.all() if before.get(task.id) != task]
+
+    def waits_for(self, task: Task) -> list[str]:
+        """The ids of the open blockers, as last seen: what lists show."""
+        index = self.store.index
+        return in_order(i for i in task.blocked_by if i.isascii() and i.isdigit() and index.is_open(int(i)))
+
+    async def counts(self) -> dict[str, int]:
+        """How many tasks are `pending`, `in_progress`, `completed`; `blocked`: how many of the open ones wait."""
+        counts = dict.fromkeys((*map(str, TaskStatus), "blocked"), 0)
+        for task in await self.all():
+            counts[str(task.status)] += 1
+            counts["blocked"] += task.status is not TaskStatus.COMPLETED and bool(self.waits_for(task))
+        return counts
+
+    async def still_mine(self, id: str, by: str) -> bool:
+        """Whether the task is open and this member's, read now: asked at the start and before completion."""
+        task = self.store.read(task_id(id))
+        return task is not None and task.status is not TaskStatus.COMPLETED and same(task.owner, by)
+
+    async def wait_hint(self) -> str:
+        """Why nothing may be free: one line about what is open, for a status line or a model; empty when nothing is."""
+        words: list[str] = []
+        for task in await self.all():
+            if task.status is TaskStatus.COMPLETED:
+                continue
+            if waiting := self.waits_for(task):
+                words.append(f"#{task.id} waits for {', '.join(f'#{i}' for i in waiting)}")
+            elif task.owner:
+                words.append(f"#{task.id} is with {task.owner}")
+            elif task.reserved_for:
+                words.append(f"#{task.id} is kept for {', '.join(task.reserved_for)}")
+        more = f"; {len(words) - 8} more" if len(words) > 8 else ""
+        return "; ".join(words[:8]) + more
+
+    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, subject: str, description: str, *, by: str, **more: Unpack[NewTask]) -> Task:
+        """Add a task under the next number. `blocked_by` names tasks that must be completed before it.
+
+        Raises UsageError (no subject), TaskRefused (`task_not_found`), StorageError; then nothing was added.
+        """
+        subject = one_line(subject)
+        blockers = in_order(task_id(i) for i in more.get("blocked_by", ()))
+        metadata = more.get("metadata")
+
+        def made(id: str) -> Task:
+            return Task(
+                id=id,
+                subject=subject,
+                description=description,
+                active_form=more.get("active_form") or None,
+                blocked_by=tuple(blockers),
+                metadata=dict(metadata) if metadata else None,
+            )
+
+        self.store.prepare()
+        async with self.store.list_lock().hold() as held:
+            for id in blockers:
+                if self.store.read(id) is None:
+                    raise not_found(id)
+            task = self.store.make(made, held)
+            await add_edges(self.store, [(blocker, task.id) for blocker in blockers], held)
+        self._tell(task, "created", by)
+        return task
+
+    async def update(self, id: str, *, by: str, lead: bool = False, **wish: Unpack[Wish]) -> Change:
+        """Change a task; see Wish for what can be asked. All of it happens, or nothing does.
+
+        A member that names itself as owner, or starts what nobody has, claims the task. Raises TaskRefused
+        (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge`), UsageError,
+        InvalidName, StorageError.
+        """
+        number, actor = task_id(id), Actor(by, lead)
+        if wish.get("status") == DELETED:
+            return await self._delete(number, actor)
+        edges = _edges(number, wish)
+        if not edges:
+            before, after = await self._rewrite(number, wish, actor)
+            return await self._told(before, after, actor)
+        async with self.store.list_lock().hold() as held:
+            refuse_bad_edges(self.store, edges)
+            before, after = await self._rewrite(number, wish, actor)
+            touched = await add_edges(self.store, edges, held)
+        for other in touched.values():
+            if other.id != number:
+                self._tell(other, "updated", by)
+        return await self._told(before, touched.get(number, after), actor)
+
+    async def claim(self, id: str, by: str, tools: frozenset[str] | None = None) -> Task:
+        """Take this task and start it; taking one's own again succeeds. `tools` are those the claimer can use.
+
+        Raises TaskRefused (`task_not_found already_claimed already_resolved blocked reserved`), StorageError.
+        """
+        return self._claimed(await claim.claim(self.store, task_id(id), Actor(by, tools=tools)), by)
+
+    async def claim_next(self, by: str, tools: frozenset[str] | None = None) -> Task | None:
+        """Take and start the lowest task that is free, does not wait, and is meant for this member; None if none is."""
+        taken = await claim.claim_next(self.store, Actor(by, tools=tools))
+        return None if taken is None else self._claimed(taken, by)
+
+    async def release(self, owner: str, *, by: str = "system") -> list[Task]:
+        """Hand the open tasks of a member that is gone back to the list: pending, without owner. Returns them."""
+        back = [after for _, after in await claim.release(self.store, owner)]
+        for task in back:
+            self._tell(task, "released", by)
+        return back
+
+    # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def reset_into_archive(self, target: Path) -> int:
+        """Move all tasks into `target`; numbers go on where they were. Returns how many were moved."""
+        return await moves.set_aside(self.store, target)
+
+    async def remove_into_archive(self, target: Path) -> int:
+        """Move all tasks into `target` and remove the directory; a new list of the name begins at 1."""
+        return await moves.move_away(self.store, target)
+
+    async def take_over(self, other: TaskList) -> list[Task]:
+        """Move the open tasks of another list here under their numbers. Returns them."""
+        return await moves.take_over(self.store, other.store)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _rewrite(self, id: str, wish: Wish, actor: Actor) -> tuple[Task, Task]:
+        more = [task_id(i) for i in wish.get("add_blocked_by", ())]
+        return await self.store.rewrite(
+            id, lambda task: wished(task, wish, actor, lambda: self.store.open_blockers(task, more))
+        )
+
+    async def _told(self, before: Task, after: Task, actor: Actor) -> Change:
+        changed = fields_changed(before, after)
+        if not changed:
+            return Change(after, ())
+        kind = kind_of_change(before, after, actor.name)
+        self._tell(after, kind, actor.name)
+        new_owner = after.owner if after.owner != before.owner else None
+        assigned = None if new_owner is None or same(new_owner, actor.name) else new_owner
+        unblocked = self._unblocked(after) if kind == "completed" else ()
+        return Change(after, changed, assigned, unblocked)
+
+    async def _delete(self, id: str, actor: Actor) -> Change:
+        async with self.store.list_lock().hold() as held:
+            dependents = self.store.index.dependents(int(id))
+            gone = await self.store.remove(id, lambda task: may_delete(task, actor), held)
+            touched = await drop_references(self.store, gone, held)
+        self._tell(gone, "deleted", actor.name)
+        for other in touched.values():
+            self._tell(other, "updated", actor.name)
+        was_open = gone.status is not TaskStatus.COMPLETED
+        waited = gone.with_(blocks=(*gone.blocks, *map(str, dependents)))
+        return Change(gone, (DELETED,), None, self._unblocked(waited) if was_open else ())
+
+    def _unblocked(self, task: Task) -> tuple[Task, ...]:
+        ids = in_order((*task.blocks, *map(str, self.store.index.dependents(task.number))))
+        near = [self.store.index.look(int(i)) for i in ids if i.isascii() and i.isdigit()]
+        pending = [t for t in near if t and t.status is TaskStatus.PENDING and not t.internal]
+        return tuple(t for t in pending if not self.store.open_blockers(t))
+
+    def _claimed(self, taken: tuple[Task, Task], by: str) -> Task:
+        before, after = taken
+        if after != before:
+            self._tell(after, "claimed", by)
+        return after
+
+    def _tell(self, task: Task, change: str, by: str) -> None:
+        if self._on_change is not None:
+            self._on_change(task, change, by)
+
+
+def _edges(id: str, wish: Wish) -> list[Edge]:
+    after = [(id, task_id(i)) for i in wish.get("add_blocks", ())]
+    before = [(task_id(i), id) for i in wish.get("add_blocked_by", ())]
+    return [*before, *after]

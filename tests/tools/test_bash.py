@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.background import BackgroundJobs, Job
-from teamwright.protocol.errors import LimitReached, UsageError
+from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.storage.family import processes
 from teamwright.tools.shell.bash import Bash, BashInput, BashSettings
 
@@ -184,7 +184,7 @@ async def test_closing_ends_all_jobs_and_tells_nobody(ctx):
     await jobs.close()
     await jobs.close()
     assert told == [] and not [row for row in processes() if row.group in pids]
-    with pytest.raises(LimitReached):
+    with pytest.raises(LimitExceeded):
         await Bash(jobs).run(call("true", run_in_background=True), ctx)
 
 
@@ -193,7 +193,7 @@ async def test_the_number_of_running_jobs_is_bounded(ctx):
     jobs = BackgroundJobs(most=2, grace_s=0.2)
     for _ in range(2):
         await Bash(jobs).run(call("exec sleep 600", run_in_background=True), ctx)
-    with pytest.raises(LimitReached):
+    with pytest.raises(LimitExceeded):
         await Bash(jobs).run(call("exec sleep 600", run_in_background=True), ctx)
     await jobs.close()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from teamwright.protocol.clock import now_ms
-from teamwright.protocol.errors import LimitReached, UsageError
+from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id, nearest
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, Process
@@ -64,7 +64,7 @@ class BackgroundJobs:
     def start(self, command: Command, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
         """Start a job. `text` is the command as people read it; its output goes to `<scratch>/<id>.output`.
 
-        Raises LimitReached when too many run, OSError when it cannot be started.
+        Raises LimitExceeded when too many run, OSError when it cannot be started.
         """
         self._check_room()
         name = job_id()
@@ -136,7 +136,7 @@ class BackgroundJobs:
     def _check_room(self) -> None:
         running = [job for job in self.list() if job.state == "running"]
         if self._closed or len(running) >= self._most:
-            raise LimitReached(
+            raise LimitExceeded(
                 "limit",
                 f"{len(running)} background commands are running, {self._most} are allowed",
                 do=[f"stop one: kill -- -{running[0].pid}"] if running else (),

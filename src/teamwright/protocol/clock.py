@@ -14,4 +14,4 @@ def now_ms() -> int:
 def iso(ms: int | None = None) -> str:
     """`2026-11-20T12:34:56.789Z` for a time in milliseconds (default: now)."""
     moment = datetime.fromtimestamp((now_ms() if ms is None else ms) / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"

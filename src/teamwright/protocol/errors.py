@@ -5,7 +5,7 @@ TeamwrightError                 every error of ours; carries a slug of the table
 │   ├── InvalidName             a name that cannot be a name                              exit 2
 │   └── UnknownMember           you wrote to somebody who is not in the team              exit 2
 ├── CannotStart                 something that is needed is missing or unreadable         exit 3
-├── LimitReached                a cap that was set is spent                               exit 4
+├── LimitExceeded                a cap that was set is spent                               exit 4
 ├── StorageError                the disk, a lock or a file would not do it                exit 1
 │   ├── LockTimeout             somebody else held the lock past the deadline
 │   ├── LockLost                our lock was taken from us: nothing was committed
@@ -138,7 +138,7 @@ class CannotStart(TeamwrightError, RuntimeError):
     """Something that is needed before the first model call is missing or unreadable."""
 
 
-class LimitReached(TeamwrightError, RuntimeError):
+class LimitExceeded(TeamwrightError, RuntimeError):
     """A cap that was set is spent."""
 
 

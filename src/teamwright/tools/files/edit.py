@@ -1,0 +1,140 @@
+"""Edit: one piece of text in a file replaced by another, found exactly or not at all."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import Access
+from teamwright.tools.files.change import Made, change
+from teamwright.tools.files.text import Text, decode, is_binary, shown
+
+_NUMBERED = re.compile(r"^ *\d+\t")
+_LONGEST_LOOK = 20_000
+
+
+class EditInput(ToolInput):
+    """Parameters of Edit."""
+
+    file_path: str = Field(description="The file.")
+    old_string: str = Field(description="The text to replace, exactly as in the file.")
+    new_string: str = Field(description="The text to put there.")
+    replace_all: bool = Field(False, description="Replace every occurrence.")
+
+
+class Edit(Tool[EditInput]):
+    """Replaces text in a file; everything else in the file keeps its bytes."""
+
+    name = "Edit"
+    input_type = EditInput
+
+    def summary(self, call: EditInput) -> str:
+        """The path."""
+        return call.file_path
+
+    def access(self, call: EditInput, ctx: ToolContext) -> Access:
+        """One file is written."""
+        return Access(writes=(ctx.workplace.resolve(call.file_path),))
+
+    async def run(self, call: EditInput, ctx: ToolContext) -> ToolResult:
+        """Replace it."""
+        path = ctx.workplace.resolve(call.file_path)
+        if path.is_dir():
+            return ToolResult.error(f"{path} is a directory.", "Give the path of a file.")
+        return await change(ctx, path, lambda before: _made(path, call, before))
+
+
+def _made(path: Path, call: EditInput, before: bytes | None) -> Made | ToolResult:
+    if call.old_string == call.new_string:
+        return ToolResult.error("old_string and new_string are the same.", "Nothing was written.")
+    if before is None:
+        return _new(path, call)
+    text = decode(before)
+    if is_binary(before) or text.encode() != before:
+        return ToolResult.error(f"{path} is not a text file; nothing was written.")
+    if not call.old_string:
+        return ToolResult.error("old_string is empty, and the file exists.", "Give the text to replace, or use Write.")
+    old, new = _as_in_the_file(text.text, call.old_string, call.new_string)
+    count = text.text.count(old)
+    if count == 0:
+        return _not_found(path, text.text, call.old_string)
+    if count > 1 and not call.replace_all:
+        lines = _lines_of(text.text, old)
+        where = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
+        return ToolResult.error(
+            f"old_string is there {count} times (lines {where}); nothing was written.",
+            "Give more of the text around it, or set replace_all.",
+        )
+    return _written(path, text, text.text.replace(old, new), _place(text.text, old, count))
+
+
+def _new(path: Path, call: EditInput) -> Made | ToolResult:
+    if call.old_string:
+        return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
+    return _written(path, Text(""), call.new_string, "created")
+
+
+def _written(path: Path, text: Text, after: str, place: str) -> Made | ToolResult:
+    try:
+        return Made(text.with_text(after).encode(), f"Changed {path}, {place}")
+    except UnicodeEncodeError:
+        return ToolResult.error("new_string holds characters that cannot be written (lone surrogates).")
+
+
+def _as_in_the_file(text: str, old: str, new: str) -> tuple[str, str]:
+    """The two strings with line ends, or without line numbers of Read, when only so the old one is found."""
+    if old in text:
+        return old, new
+    lines = old.split("\n")
+    bare = "\n".join(_NUMBERED.sub("", line) for line in lines)
+    numbered = all(_NUMBERED.match(line) for line in lines if line)
+    pairs = [
+        (old.replace("\r\n", "\n"), new.replace("\r\n", "\n")),
+        (old.replace("\n", "\r\n"), new.replace("\n", "\r\n")),
+    ]
+    if numbered:
+        pairs.append((bare, "\n".join(_NUMBERED.sub("", line) for line in new.split("\n"))))
+    return next(((one, other) for one, other in pairs if one in text), (old, new))
+
+
+def _lines_of(text: str, old: str) -> list[int]:
+    found: list[int] = []
+    at = text.find(old)
+    while at >= 0:
+        found.append(text.count("\n", 0, at) + 1)
+        at = text.find(old, at + len(old))
+    return found
+
+
+def _place(text: str, old: str, count: int) -> str:
+    return f"{count} places" if count > 1 else f"line {text.count(chr(10), 0, text.find(old)) + 1}"
+
+
+def _not_found(path: Path, text: str, old: str) -> ToolResult:
+    said = f"old_string is not in {path}; nothing was written."
+    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
+    at = _nearest_line(lines, wanted)
+    if at is None:
+        return ToolResult.error(said, "Read the file again and copy the text exactly.")
+    there = "\n".join(f"{at + n + 1:6}\t{line}" for n, line in enumerate(lines[at : at + min(len(wanted), 12)]))
+    return ToolResult.error(
+        f"{said}\nThe nearest text is this; look at blanks, tabs and every character:\n{shown(there)}",
+        "Copy it exactly, without the line numbers.",
+    )
+
+
+def _nearest_line(lines: list[str], wanted: list[str]) -> int | None:
+    """Where the text that was meant most likely begins."""
+    key = max(wanted, key=lambda line: len(line.strip()))
+    offset = wanted.index(key)
+    stripped = [line.strip() for line in lines[:_LONGEST_LOOK]]
+    if not key.strip():
+        return None
+    if key.strip() in stripped:
+        return max(0, stripped.index(key.strip()) - offset)
+    close = difflib.get_close_matches(key.strip(), set(stripped[:2_000]), n=1, cutoff=0.7)
+    return max(0, stripped.index(close[0]) - offset) if close else None

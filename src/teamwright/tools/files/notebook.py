@@ -1,0 +1,84 @@
+"""Notebooks (nbformat 4, nbformat.readthedocs.io) as text for a model, and their bytes as a document and back.
+
+Knows the format; opens no file and changes no cell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeAlias, cast
+
+Notebook: TypeAlias = dict[str, Any]
+Cell: TypeAlias = dict[str, Any]
+
+_OUTPUT = 2_000
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def parse(content: bytes) -> Notebook:
+    """The document. Raises ValueError when it is no notebook of format 4."""
+    made: Any = json.loads(content.decode("utf-8-sig"))
+    if not isinstance(made, dict) or not isinstance(cast("Notebook", made).get("cells"), list):
+        raise ValueError("there is no list of cells in it")
+    return cast("Notebook", made)
+
+
+def serialise(book: Notebook, former: bytes) -> bytes:
+    """The bytes, indented and ended as the former ones were."""
+    indent = re.match(rb"\{\r?\n( *)\"", former)
+    text = json.dumps(book, ensure_ascii=False, indent=len(indent.group(1)) if indent else None)
+    return text.encode("utf-8", "surrogatepass") + (b"\n" if former.endswith(b"\n") else b"")
+
+
+def cells(book: Notebook) -> list[Cell]:
+    """The cells in order."""
+    return cast("list[Cell]", book["cells"])
+
+
+def joined(source: str | list[str] | None) -> str:
+    """A multi-line string of the format as text."""
+    return source if isinstance(source, str) else "".join(source or ())
+
+
+def split(text: str) -> list[str]:
+    """Text as a multi-line string of the format."""
+    return text.splitlines(keepends=True)
+
+
+def find(book: Notebook, wanted: str) -> int | None:
+    """The index of the cell with this id, or of this number (`3`, `cell-3`, from 0), or None."""
+    listed = cells(book)
+    by_id = [n for n, cell in enumerate(listed) if cell.get("id") == wanted]
+    if by_id:
+        return by_id[0]
+    number = wanted.strip().removeprefix("cell-")
+    return int(number) if number.isdecimal() and int(number) < len(listed) else None
+
+
+def render(book: Notebook) -> str:
+    """All cells with their ids, and their outputs, cut."""
+    parts: list[str] = []
+    for n, cell in enumerate(cells(book)):
+        kind = cell.get("cell_type", "raw")
+        parts.append(
+            f'<cell {n} id="{cell.get("id", f"cell-{n}")}" type="{kind}">\n{joined(cell.get("source"))}\n</cell>'
+        )
+        outputs = [text for one in cast("list[Cell]", cell.get("outputs") or []) if (text := _output(one))]
+        if outputs:
+            parts.append(f"<output {n}>\n" + "\n".join(outputs) + "\n</output>")
+    return "\n".join(parts)
+
+
+def _output(output: Cell) -> str:
+    match output.get("output_type"):
+        case "stream":
+            text = joined(output.get("text"))
+        case "error":
+            text = joined([f"{line}\n" for line in output.get("traceback") or [str(output.get("evalue", ""))]])
+        case _:
+            shown = cast("dict[str, Any]", output.get("data") or {})
+            others = [f"[{kind}]" for kind in shown if not kind.startswith("text/")]
+            text = joined(shown.get("text/plain")) + ("\n" + " ".join(others) if others else "")
+    text = _ANSI.sub("", text).strip("\n")
+    return text if len(text) <= _OUTPUT else f"{text[:_OUTPUT]}\n[… {len(text) - _OUTPUT:,} characters more]"

@@ -1,0 +1,106 @@
+"""NotebookEdit: one cell of a notebook replaced, inserted or deleted."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import Access
+from teamwright.tools.files import notebook
+from teamwright.tools.files.change import Made, change
+from teamwright.tools.files.notebook import Cell, Notebook
+
+
+class NotebookEditInput(ToolInput):
+    """Parameters of NotebookEdit."""
+
+    notebook_path: str = Field(description="The notebook.")
+    new_source: str = Field("", description="The cell's new text.")
+    cell_id: str | None = Field(None, description="Its id or number from 0. For insert: the cell before; none: first.")
+    cell_type: Literal["code", "markdown"] | None = None
+    edit_mode: Literal["replace", "insert", "delete"] = "replace"
+
+
+class NotebookEdit(Tool[NotebookEditInput]):
+    """Changes one cell; the others keep their outputs."""
+
+    name = "NotebookEdit"
+    input_type = NotebookEditInput
+
+    def summary(self, call: NotebookEditInput) -> str:
+        """What, and where."""
+        return f"{call.edit_mode} in {call.notebook_path}"
+
+    def access(self, call: NotebookEditInput, ctx: ToolContext) -> Access:
+        """One file is written."""
+        return Access(writes=(ctx.workplace.resolve(call.notebook_path),))
+
+    async def run(self, call: NotebookEditInput, ctx: ToolContext) -> ToolResult:
+        """Change it."""
+        path = ctx.workplace.resolve(call.notebook_path)
+        if path.suffix != ".ipynb":
+            return ToolResult.error(f"{path} is not a notebook (.ipynb).", "Use Edit.")
+        return await change(ctx, path, lambda before: _made(path, call, before))
+
+
+def _made(path: Path, call: NotebookEditInput, before: bytes | None) -> Made | ToolResult:
+    if before is None:
+        return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
+    try:
+        book = notebook.parse(before)
+    except ValueError as problem:
+        return ToolResult.error(f"{path} is no notebook that can be read: {problem}.", "Nothing was written.")
+    at = None if call.cell_id is None else notebook.find(book, call.cell_id)
+    if at is None and not (call.edit_mode == "insert" and call.cell_id is None):
+        count = len(notebook.cells(book))
+        return ToolResult.error(
+            f"There is no cell {call.cell_id!r}; nothing was written." if call.cell_id else "cell_id is missing.",
+            f"Cells have the numbers 0 to {count - 1}; Read shows their ids."
+            if count
+            else "The notebook has no cells.",
+        )
+    said = _CHANGES[call.edit_mode](book, -1 if at is None else at, call)
+    return Made(notebook.serialise(book, before), f"{said} in {path}")
+
+
+def _replace(book: Notebook, at: int, call: NotebookEditInput) -> str:
+    cell = notebook.cells(book)[at]
+    cell["cell_type"] = call.cell_type or cell.get("cell_type", "code")
+    cell["source"] = notebook.split(call.new_source)
+    if cell["cell_type"] == "code":  # what the old code printed says nothing of the new
+        cell["outputs"], cell["execution_count"] = [], None
+    else:
+        cell.pop("outputs", None)
+        cell.pop("execution_count", None)
+    return f"Replaced cell {at}"
+
+
+def _insert(book: Notebook, at: int, call: NotebookEditInput) -> str:
+    kind = call.cell_type or "code"
+    cell: Cell = {"cell_type": kind}
+    name = ""
+    if (int(book.get("nbformat", 4)), int(book.get("nbformat_minor", 5))) >= (4, 5):
+        cell["id"] = name = secrets.token_hex(4)
+    cell["metadata"] = dict[str, Any]()
+    cell["source"] = notebook.split(call.new_source)
+    if kind == "code":
+        cell |= {"execution_count": None, "outputs": list[Any]()}
+    notebook.cells(book).insert(at + 1, cell)
+    return f"Inserted cell {at + 1}" + (f" (id {name})" if name else "")
+
+
+def _delete(book: Notebook, at: int, call: NotebookEditInput) -> str:
+    del notebook.cells(book)[at]
+    return f"Deleted cell {at}"
+
+
+_CHANGES: dict[str, Callable[[Notebook, int, NotebookEditInput], str]] = {
+    "replace": _replace,
+    "insert": _insert,
+    "delete": _delete,
+}

@@ -1,0 +1,180 @@
+"""Read: a text file with line numbers, an image as an image, a notebook as its cells.
+
+What was read is remembered: a later change is refused when the file is no longer that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import difflib
+import os
+import stat
+from pathlib import Path
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.workplace import Workplace
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.blocks import image_block, text_block
+from teamwright.tools.files import notebook
+from teamwright.tools.files.change import HOP_FROM, MOST, open_regular, read_all
+from teamwright.tools.files.text import decode, is_binary, shown
+
+LINES = 2_000
+"""Lines of a file that are given when no number is asked for."""
+
+LINE_CUT = 2_000
+"""Characters of one line."""
+
+TEXT_CUT = 60_000
+"""Characters of one answer: some 15,000 tokens."""
+
+IMAGE_MOST = 5 * 1024 * 1024
+"""Bytes of an image; model services refuse larger ones."""
+
+
+class ReadInput(ToolInput):
+    """Parameters of Read."""
+
+    file_path: str = Field(description="The file.")
+    offset: int | None = Field(None, ge=0, description="First line, from 1.")
+    limit: int | None = Field(None, ge=1, description="Number of lines.")
+
+
+class Read(Tool[ReadInput]):
+    """Reads a file of the disk."""
+
+    name = "Read"
+    input_type = ReadInput
+
+    def read_only(self, call: ReadInput) -> bool:
+        """Always."""
+        return True
+
+    def summary(self, call: ReadInput) -> str:
+        """The path, and from which line on."""
+        return call.file_path + (f":{call.offset}" if call.offset else "")
+
+    def access(self, call: ReadInput, ctx: ToolContext) -> Access:
+        """One file is read."""
+        return Access(reads=(ctx.workplace.resolve(call.file_path),))
+
+    async def run(self, call: ReadInput, ctx: ToolContext) -> ToolResult:
+        """Read it."""
+        path = ctx.workplace.resolve(call.file_path)
+        try:
+            found = os.stat(path)
+            if stat.S_ISDIR(found.st_mode):
+                return ToolResult.error(f"{path} is a directory.", f'List it with Glob: pattern "*", path "{path}".')
+            if found.st_size > MOST:
+                return ToolResult.error(
+                    f"{path} has {found.st_size:,} bytes; 64 MB is the most.",
+                    "Search it with Grep, or take a part with head, tail or sed.",
+                )
+            content = _content(path) if found.st_size < HOP_FROM else await asyncio.to_thread(_content, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return await asyncio.to_thread(_missing, path, ctx.workplace)
+        except OSError as problem:
+            return ToolResult.error(f"{path} cannot be read: {problem.strerror or problem}.")
+        result = _shown(path, content, call, ctx.workplace)
+        if not result.is_error:
+            ctx.workplace.noted(path, content)
+        return result
+
+
+def media_type(content: bytes) -> str | None:
+    """The type of an image that models can see, by its first bytes, or None."""
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None
+
+
+def _content(path: Path) -> bytes:
+    fd = open_regular(path)
+    try:
+        return read_all(fd)
+    finally:
+        os.close(fd)
+
+
+def _shown(path: Path, content: bytes, call: ReadInput, place: Workplace) -> ToolResult:
+    kind = media_type(content)
+    if kind is not None:
+        return _image(path, content, kind, place)
+    if is_binary(content):
+        return ToolResult.error(
+            f"{path} is not a text file ({len(content):,} bytes).", "Look at it with `file` or `xxd` in Bash."
+        )
+    if path.suffix == ".ipynb":
+        try:
+            rendered = notebook.render(notebook.parse(content))
+        except (ValueError, TypeError, AttributeError):
+            rendered = ""  # no notebook after all: shown as the text that it is
+        if rendered:
+            return _text(path, rendered, call, numbered=False)
+    return _text(path, decode(content).text, call, numbered=True)
+
+
+def _image(path: Path, content: bytes, kind: str, place: Workplace) -> ToolResult:
+    if not place.images:
+        return ToolResult.error(
+            f"{path} is an image, and this model cannot see images.",
+            "Work without it, or tell the user; `file` in Bash gives its size.",
+        )
+    if len(content) > IMAGE_MOST:
+        return ToolResult.error(
+            f"{path} has {len(content):,} bytes; an image may have 5 MB.", "Make a smaller copy and read that."
+        )
+    blocks = [text_block(f"{path} ({kind})"), image_block(kind, base64.b64encode(content).decode())]
+    return ToolResult(blocks, brief=f"image, {len(content):,} bytes", facts={"path": str(path), "media_type": kind})
+
+
+def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResult:
+    lines = shown(text).split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        return ToolResult(f"{path} is empty.", brief="empty", facts={"path": str(path)})
+    first = max(1, call.offset or 1)
+    if first > len(lines):
+        return ToolResult.error(f"{path} has only {len(lines)} lines.", "Give a smaller offset.")
+    given: list[str] = []
+    room = TEXT_CUT
+    for number, line in enumerate(lines[first - 1 : first - 1 + (call.limit or LINES)], first):
+        cut = line.removesuffix("\r")
+        if len(cut) > LINE_CUT:
+            cut = f"{cut[:LINE_CUT]} [… {len(cut) - LINE_CUT:,} characters more]"
+        room -= len(cut) + 8
+        if room < 0 and given:
+            break
+        given.append(f"{number:6}\t{cut}" if numbered else cut)
+    last = first + len(given) - 1
+    note = f"\n[lines {first} to {last} of {len(lines)}]" if (first, last) != (1, len(lines)) else ""
+    more = f" Go on with offset {last + 1}." if last < len(lines) else ""
+    brief = f"{len(given)} line{'' if len(given) == 1 else 's'}"
+    facts = {"path": str(path), "first": first, "last": last, "lines": len(lines)}
+    return ToolResult("\n".join(given) + note + more, brief=brief, facts=facts)
+
+
+def _missing(path: Path, place: Workplace) -> ToolResult:
+    """What could have been meant: like names beside it, else the same name elsewhere below the working directory."""
+    near: list[Path] = []
+    if path.parent.is_dir():
+        names = sorted(os.listdir(path.parent))[:5_000]
+        lower = {name.lower(): name for name in names}
+        close = difflib.get_close_matches(path.name.lower(), lower, n=3, cutoff=0.6)
+        near = [path.parent / lower[name] for name in close]
+    if not near and len(path.parts) > 1:
+        tail = [place.cwd.joinpath(*path.parts[n:]) for n in range(1, len(path.parts))]
+        near = [one for one in tail if one.exists()][:1]
+    meant = " or ".join(str(one) for one in near)
+    return ToolResult.error(
+        f"There is no file {path}.",
+        f"Did you mean {meant}?" if meant else f"Look for it with Glob. You are in {place.cwd}.",
+    )

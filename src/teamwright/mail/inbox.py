@@ -62,7 +62,8 @@ class Inbox:
                 note="nothing was sent",
             )
         msg_id = entry.msg_id or message_id()
-        whole = entry.with_(msg_id=msg_id, timestamp=entry.timestamp or iso(), read=False)
+        time_ = entry.timestamp or iso()
+        whole = Entry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
         await self._post.send(Letter(whole, whole.encode(), runtime=runtime))
         return msg_id
 
@@ -100,7 +101,14 @@ class Inbox:
         """Letters of this process were appended: what is known of the file stays right without reading it."""
         if self._stamp is not None and self._stamp == before:
             self._stamp = after
-            self._unread += [parse_entry(json.loads(letter.raw)) for letter in letters]
+            self._unread += [_as_stored(letter) for letter in letters]
+
+
+def _as_stored(letter: Letter) -> Entry:
+    """The entry as it will be read: what JSON or UTF-8 cannot hold was changed on the way."""
+    entry = letter.entry
+    plain = entry.text.isascii() and not entry.extra and (entry.summary or "").isascii()
+    return entry if plain else parse_entry(json.loads(letter.raw))
 
 
 _INBOXES: PerLoop[Inbox] = PerLoop(256)

@@ -73,10 +73,11 @@ class ArrayFile:
     Raises StorageError for the disk's refusals.
     """
 
-    __slots__ = ("_expected", "_fd", "_held", "path", "stamp")
+    __slots__ = ("_expected", "_fd", "_held", "_name", "path", "stamp")
 
     def __init__(self, path: Path, held: Held) -> None:
         self.path = path
+        self._name = str(path)
         self._held = held
         self._fd = -1
         self._expected = 0
@@ -85,7 +86,7 @@ class ArrayFile:
 
     def __enter__(self) -> ArrayFile:
         try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._fd = os.open(self._name, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return self
         except OSError as problem:
@@ -156,7 +157,7 @@ class ArrayFile:
     def settle(self) -> Stamp:
         """The state after the changes. Raises LockLost when it is unknown whether they reached the path."""
         self._held.check()
-        now = stamp_of(self.path)
+        now = stamp_of(self._name)
         if now is None or self.stamp is None or (now.inode, now.size) != (self.stamp.inode, self._expected):
             raise LockLost("lock-lost", f"{self.path} was changed from outside while it was being written")
         return now

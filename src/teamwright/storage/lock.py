@@ -27,6 +27,7 @@ MAX_HOLD_S = 5.0
 
 _FIRST_DELAY_S = 0.0005
 _LAST_DELAY_S = 0.02
+_MOMENT_S = 0.001
 _KEPT_LOCKS = 256
 
 
@@ -95,13 +96,14 @@ def lock_for(target: Path, guard: Path) -> FileLock:
 class Held:
     """One hold. `recovered` says that its last owner was killed inside: check what the lock protects."""
 
-    __slots__ = ("_fd", "_lock", "_mark", "_since", "recovered")
+    __slots__ = ("_checked", "_fd", "_lock", "_mark", "_since", "recovered")
 
     def __init__(self, lock: FileLock) -> None:
         self._lock = lock
         self._fd = -1
         self._mark: lockdir.Mark | None = None
         self._since = 0.0
+        self._checked = 0.0
         self.recovered = False
 
     async def __aenter__(self) -> Held:
@@ -124,14 +126,15 @@ class Held:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._mark is not None and lockdir.mark_of(self._lock.directory) == self._mark:
+            if self._mark is not None and self._surely_ours(self._mark):
                 lockdir.remove_ours(self._lock.directory, self._mark)
         finally:
             self._let_go()
 
     def check(self) -> None:
         """Prove, right before a commit, that the lock is still ours and young. Raises LockLost."""
-        age = time.monotonic() - self._since
+        self._checked = time.monotonic()
+        age = self._checked - self._since
         if age > MAX_HOLD_S:
             raise LockLost(
                 "lock-lost",
@@ -139,12 +142,19 @@ class Held:
                 note="nothing was written",
             )
         if lockdir.mark_of(self._lock.directory) != self._mark:
+            self._checked = 0.0
             raise LockLost(
                 "lock-lost",
                 f"the lock of {self._lock.target} was taken over by another program",
                 looked_at=[("lock", self._lock.directory)],
                 note="nothing was written",
             )
+
+    def _surely_ours(self, mark: lockdir.Mark) -> bool:
+        """Release only what is ours; a look from a moment ago is as good as a new one."""
+        if time.monotonic() - self._checked < _MOMENT_S:
+            return True
+        return lockdir.mark_of(self._lock.directory) == mark
 
     def _enter(self) -> bool:
         """With the guard held: make the directory, or remove a dead one. False: somebody is inside."""

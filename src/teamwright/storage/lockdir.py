@@ -21,6 +21,9 @@ STALE_S = 10.0
 """Age from which a stranger's lock directory counts as left behind (the convention of proper-lockfile)."""
 
 _RECORD = 64
+"""The guard file holds two records of that many bytes: the last directory made, and an intent while one is made."""
+
+_NO_INTENT = b" " * _RECORD
 _INTENT_WINDOW_NS = (-20_000_000, 50_000_000)
 """A directory made by the process of an intent is that much younger; file clocks may lag by a tick."""
 _INTENT_STOOD_S = 1.0
@@ -57,22 +60,21 @@ def age_s(directory: str) -> float | None:
 
 
 def make(guard: int, directory: str) -> Mark | None:
-    """Make the directory and record it; None when something stands there already (the record stays as it was)."""
-    before = os.pread(guard, _RECORD, 0)
+    """Make the directory and record it; None when something stands there already."""
     now = time.time_ns()
-    _record(guard, b"intent %d" % now)
+    os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
     try:
         _mkdir(directory)
     except FileExistsError:
-        os.pwrite(guard, before.ljust(_RECORD), 0)
+        os.pwrite(guard, _NO_INTENT, _RECORD)
         return None
     # Random digits below the millisecond, which is all that strangers compare, make the mtime unique.
-    touched = now - now % 1_000_000 + random.randrange(1, 1_000_000)
+    touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1
     os.utime(directory, ns=(touched, touched))
     mark = mark_of(directory)
     if mark is None:
         return None
-    _record(guard, b"made %d %d by %d" % (mark.inode, mark.mtime_ns, os.getpid()))
+    os.pwrite(guard, (b"made %d %d by %d" % (*mark, os.getpid())).ljust(_RECORD) + _NO_INTENT, 0)
     return mark
 
 
@@ -82,7 +84,7 @@ def judge(guard: int, directory: str) -> Verdict:
     if mark is None:
         return Verdict.GONE
     age = time.time() - mark.mtime_ns / 1e9
-    if age > STALE_S or _made_by_the_dead(os.pread(guard, _RECORD, 0), mark, age):
+    if age > STALE_S or _made_by_the_dead(os.pread(guard, 2 * _RECORD, 0), mark, age):
         return Verdict.TAKEN_AWAY if _take_away(directory, mark) else Verdict.LIVE
     return Verdict.LIVE
 
@@ -97,24 +99,15 @@ def remove_ours(directory: str, mark: Mark) -> None:
         _take_away(directory, mark)
 
 
-def _record(guard: int, text: bytes) -> None:
-    os.pwrite(guard, text.ljust(_RECORD), 0)
-
-
 def _made_by_the_dead(record: bytes, mark: Mark, age: float) -> bool:
     """Whoever reads this has the guard, so the process that wrote the record is no longer inside."""
-    words = record.split()
-    try:
-        match words:
-            case [b"made", inode, mtime_ns, *_]:
-                return mark == (int(inode), int(mtime_ns))
-            case [b"intent", moment]:
-                first, last = _INTENT_WINDOW_NS
-                return first <= mark.mtime_ns - int(moment) <= last and age >= _INTENT_STOOD_S
-            case _:
-                return False
-    except ValueError:
-        return False
+    made, intent = record[:_RECORD].split(), record[_RECORD:].split()
+    with contextlib.suppress(ValueError, IndexError):
+        if made and mark == (int(made[1]), int(made[2])):
+            return True
+        first, last = _INTENT_WINDOW_NS
+        return bool(intent) and first <= mark.mtime_ns - int(intent[1]) <= last and age >= _INTENT_STOOD_S
+    return False
 
 
 def _take_away(directory: str, mark: Mark) -> bool:

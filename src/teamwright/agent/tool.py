@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -68,9 +68,9 @@ class Tool(Generic[Input]):
     Class attributes: `name` as the model calls it; `input_type`; `aliases`; `stem` when the `.md` has another name.
     """
 
-    name: ClassVar[str]
-    input_type: ClassVar[type[ToolInput]] = NoInput
-    aliases: ClassVar[tuple[str, ...]] = ()
+    name: str
+    input_type: type[ToolInput] = NoInput
+    aliases: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:
@@ -84,6 +84,10 @@ class Tool(Generic[Input]):
     def summary(self, call: Input) -> str:
         """One line for people: what is about to happen."""
         return self.name
+
+    def preview(self, call: Input, ctx: ToolContext) -> str:
+        """What a person is shown before saying yes: the whole command or diff. Default: the summary."""
+        return self.summary(call)
 
     def access(self, call: Input, ctx: ToolContext) -> Access:
         """What the call would touch: the facts that permission is decided on. Default: only our own files."""

@@ -1,0 +1,170 @@
+"""One agent's conversation: a transcript on disk that is the ledger of what was seen, and its encoded history.
+
+Written before anything depends on it: a line is in the file first and in memory after. Knows `storage.jsonl`,
+the prefix as a value, and blocks; knows no model, no tool and no inbox. Format: docs/transcript.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.models.model import Prefix, Reply
+from teamwright.protocol.blocks import Block, encode, tool_calls, tool_result_block
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.jsonl import Journal, read_backward, read_lines
+
+SCHEMA = 1
+"""Version of the transcript's lines."""
+
+_MESSAGE = b',"message":'
+INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an agent is told in one user line: tool results first, then texts; and the ids that it carries."""
+
+    blocks: tuple[Block, ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The history of one agent. Make one with `start` or `load`.
+
+    `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
+    the last thing told has no complete answer behind it.
+    """
+
+    path: Path
+    prefix: Prefix
+    header: Mapping[str, Any]
+    items: list[bytes] = field(default_factory=list[bytes])
+    owes_round: bool = False
+    _journal: Journal | None = None
+
+    @classmethod
+    def start(cls, path: Path, prefix: Prefix, about: Mapping[str, Any]) -> Conversation:
+        """A new conversation. `about` goes into the first line: session, member, agent id, team, cwd, model.
+
+        Raises StorageError when there is one already, or the disk will not take it.
+        """
+        if path.exists():
+            raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
+        header = {"type": "header", "v": SCHEMA, "at": iso(), "prefix": prefix.digest, **about}
+        made = cls(path, prefix, header)
+        made._append(encode(header))
+        return made
+
+    @classmethod
+    def load(cls, path: Path, prefix: Prefix) -> Conversation:
+        """A conversation from its file: a torn end is cut, calls without results get one saying so.
+
+        Raises StorageError (`damaged-file`) when the first line is not a header that we can read.
+        """
+        journal = Journal.open(path)
+        header: Mapping[str, Any] = {}
+        items: list[bytes] = []
+        for number, line in enumerate(read_lines(path)):
+            if number == 0:
+                header = parse_header(line, path)
+                continue
+            at = line.find(_MESSAGE)
+            if at > 0:
+                items.append(line[at + len(_MESSAGE) : -1])
+        made = cls(path, prefix, header, items, _journal=journal)
+        made.owes_round = bool(items) and items[-1].startswith(b'{"role":"user"')
+        made._repair()
+        return made
+
+    def tell(self, told: Told) -> None:
+        """Append what the agent is told; memory only after the file has it. Raises StorageError."""
+        item = encode({"role": "user", "content": list(told.blocks)})
+        ids = b',"injected":' + encode(told.ids) if told.ids else b""
+        self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + _MESSAGE + item + b"}")
+        self.items.append(item)
+        self.owes_round = True
+
+    def reply(self, reply: Reply) -> None:
+        """Append a whole answer. Raises StorageError."""
+        item = encode({"role": "assistant", "content": reply.content})
+        about = encode(
+            {
+                "type": "assistant",
+                "at": iso(),
+                "model": reply.model,
+                "stop_reason": reply.stop_reason,
+                "request_id": reply.request_id,
+                "usage": reply.usage.as_json() | {"usd": reply.usage.usd},
+            }
+        )
+        self._append(about[:-1] + _MESSAGE + item + b"}")
+        self.items.append(item)
+        self.owes_round = False
+
+    def holds(self, ids: Collection[str]) -> set[str]:
+        """Which of these ids the transcript has; looked up backward, and only as far as needed."""
+        wanted = set(ids)
+        found: set[str] = set()
+        if not wanted:
+            return found
+        for line in read_backward(self.path):
+            if b'"injected":' not in line[: line.find(_MESSAGE)]:
+                continue
+            found |= wanted.intersection(cast("list[str]", json.loads(line).get("injected", ())))
+            if found == wanted:
+                break
+        return found
+
+    def last_content(self) -> list[Block]:
+        """The blocks of the newest message, or none."""
+        return cast("list[Block]", json.loads(self.items[-1])["content"]) if self.items else []
+
+    def close(self) -> None:
+        """Close the file; the conversation can be loaded again."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _append(self, line: bytes) -> None:
+        if self._journal is None:
+            self._journal = Journal.open(self.path)
+        self._journal.append(line)
+
+    def _repair(self) -> None:
+        """Answer calls that were running when the process died: the next request needs a result for each."""
+        if not self.items or self.items[-1].startswith(b'{"role":"user"'):
+            return
+        calls = tool_calls(self.last_content())
+        if calls:
+            self.tell(Told(tuple(tool_result_block(call.id, INTERRUPTED, is_error=True) for call in calls)))
+
+
+def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
+    """The first line of a transcript. Raises StorageError for a file that is none, or from a newer version."""
+    try:
+        header = cast("dict[str, Any]", json.loads(line))
+        version = int(header["v"])
+        if header["type"] != "header":
+            raise KeyError("type")
+    except (ValueError, KeyError, TypeError) as problem:
+        raise StorageError("damaged-file", f"{path} does not begin like a transcript") from problem
+    if version > SCHEMA:
+        raise StorageError("damaged-file", f"{path} was written by a newer version (format {version})")
+    return header
+
+
+def read_header(path: Path) -> Mapping[str, Any] | None:
+    """The header of a transcript file, or None when there is none to read."""
+    first = next(iter(read_lines(path)), None)
+    return None if first is None else parse_header(first, path)
+
+
+def results_then_texts(results: Iterable[Block], texts: Sequence[Block], ids: Sequence[str]) -> Told:
+    """One user line of a round: all tool results, then all texts."""
+    return Told((*results, *texts), tuple(ids))

@@ -1,0 +1,69 @@
+"""Limits on starting agents: depth, live count, total, rate; one object for all routes of a run.
+
+Enforced where an agent is started, whoever asks: a tool, a program, the runtime itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from teamwright.protocol.errors import LimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnSettings:
+    """Caps on starting agents; all are settings."""
+
+    members: int = 8
+    """Teammates alive at once."""
+
+    spawns: int = 32
+    """Agents started in one run, teammates and sub-agents together."""
+
+    per_minute: int = 12
+    """Agents started within any 60 seconds."""
+
+    depth: int = 1
+    """Lead and teammates are 0, their sub-agents 1."""
+
+
+@dataclass(slots=True)
+class SpawnLimits:
+    """Counts what was started. `admit` before a start; `undo` when the start failed."""
+
+    settings: SpawnSettings = field(default_factory=SpawnSettings)
+    started: int = 0
+    _recent: deque[float] = field(default_factory=deque[float])
+
+    def admit(self, *, depth: int, live_members: int | None = None) -> None:
+        """Count one start, or raise LimitExceeded naming the cap and the setting that moves it.
+
+        `live_members` is given for teammates only: how many are alive now.
+        """
+        now = time.monotonic()
+        while self._recent and now - self._recent[0] > 60:
+            self._recent.popleft()
+        caps = self.settings
+        if depth > caps.depth:
+            raise _reached("depth", f"a sub-agent cannot start agents (depth {caps.depth})", "limits.depth")
+        if live_members is not None and live_members >= caps.members:
+            raise _reached("members", f"{caps.members} teammates are alive already", "limits.members")
+        if self.started >= caps.spawns:
+            raise _reached("spawns", f"{caps.spawns} agents were started in this run", "limits.spawns")
+        if len(self._recent) >= caps.per_minute:
+            raise _reached("rate", f"{caps.per_minute} agents were started within a minute", "limits.spawns_per_minute")
+        self._recent.append(now)
+        self.started += 1
+
+    def undo(self) -> None:
+        """The start that was admitted last failed: it does not count."""
+        self.started -= 1
+        if self._recent:
+            self._recent.pop()
+
+
+def _reached(name: str, what: str, setting: str) -> LimitExceeded:
+    do = ["Give the work to an agent that is there, or do it yourself.", f"The user can raise the setting {setting}."]
+    return LimitExceeded("limit", what, looked_at=[("limit", name)], do=do, note="nothing was started")

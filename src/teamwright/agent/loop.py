@@ -1,0 +1,180 @@
+"""The loop: one turn of one agent, from what it is told to its final answer.
+
+A function that is handed everything and decides order, nothing else: tell, listen, run the calls, tell again
+with whatever arrived in between. Tool failures are values, a model's failure is how a turn ends. Knows the
+contracts of this room and of `models`; knows no tool, no team, no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
+from teamwright.agent.tool import ToolResult
+from teamwright.agent.toolbox import Toolbox
+from teamwright.models.model import Failure, Meter, Model, Reply, Request, Retrying, TextPart
+from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
+from teamwright.protocol.events import Emit, Notice, RoundEnded, Spoken, TextDelta
+from teamwright.protocol.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """What arrived between rounds: texts and the ids they carry; `seen` is called once the transcript has them."""
+
+    texts: tuple[Block, ...]
+    ids: tuple[str, ...]
+    seen: Callable[[], Awaitable[None]] | None = None
+
+
+class Steering(Protocol):
+    """The port through which mail and notices reach a busy agent."""
+
+    async def between_rounds(self) -> Steered | None:
+        """What to tell before the next model call, or None. Cheap when there is nothing."""
+        ...
+
+
+class NoSteering:
+    """For agents that nobody writes to."""
+
+    async def between_rounds(self) -> Steered | None:
+        """Nothing, ever."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended: `done`, `failed`, `limit`. `text` is the final text; `failure` says why it failed.
+
+    `limit` names the cap that was hit (`turns`, or what the meter said).
+    """
+
+    stop: str
+    text: str = ""
+    usage: Usage = field(default_factory=Usage)
+    rounds: int = 0
+    failure: Failure | None = None
+    limit: str = ""
+    tools: int = 0
+
+
+@dataclass(slots=True)
+class Agent:
+    """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own."""
+
+    name: str
+    agent_id: str
+    model: Model
+    conversation: Conversation
+    toolbox: Toolbox
+    meter: Meter
+    emit: Emit
+    steering: Steering = field(default_factory=NoSteering)
+    rounds_left: int | None = None
+    parent_call: str | None = None
+
+    def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
+        """Tell surfaces of a line that was stored."""
+        self.emit(
+            Spoken(
+                member=self.name,
+                agent_id=self.agent_id,
+                message={"role": role, "content": content},
+                parent_call=self.parent_call,
+                usage=usage,
+                model=self.model.card.wire,
+            )
+        )
+
+
+async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
+    """One turn. `opening` None answers what is still owed.
+
+    Cancelling stores a result for every call that was running, so that the next request is accepted, and is
+    re-raised. Raises StorageError when the transcript cannot be written: nothing was lost, nothing is pretended.
+    """
+    if opening is not None:
+        tell(agent, opening)
+    usage, rounds, tools, text = Usage(), 0, 0, ""
+    while True:
+        refusal = agent.meter.refuse()
+        if refusal or agent.rounds_left == 0:
+            return TurnEnd("limit", text, usage, rounds, limit=refusal or "turns", tools=tools)
+        answer = await listen(agent)
+        if isinstance(answer, Failure):
+            return TurnEnd("failed", text, usage, rounds, failure=answer, tools=tools)
+        agent.conversation.reply(answer)
+        agent.say("assistant", answer.content, answer.usage)
+        rounds += 1
+        usage += answer.usage
+        if agent.rounds_left is not None:
+            agent.rounds_left -= 1
+        text = text_of(answer.content) or text
+        calls = tool_calls(answer.content)
+        agent.emit(RoundEnded(member=agent.name, usage=answer.usage, model=answer.model, tools=len(calls)))
+        tools += len(calls)
+        if calls:
+            if await answer_calls(agent, calls):
+                return TurnEnd("done", text, usage, rounds, tools=tools)
+        elif answer.stop_reason != "pause_turn":
+            return TurnEnd("done", text, usage, rounds, tools=tools)
+
+
+async def listen(agent: Agent) -> Reply | Failure:
+    """One model call: text goes to surfaces as it comes, usage to the meter, the last part is the answer."""
+    request = Request(agent.conversation.prefix, agent.conversation.items, agent.name)
+    async with aclosing(agent.model.stream(request)) as parts:
+        async for part in parts:
+            match part:
+                case TextPart():
+                    agent.emit(TextDelta(member=agent.name, text=part.text))
+                case Reply():
+                    agent.meter.spent(part.usage)
+                    return part
+                case Failure():
+                    return part
+                case Retrying():
+                    wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
+                    agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
+                case _:
+                    pass
+    return Failure("model-failed", "the answer ended without an end")
+
+
+async def answer_calls(agent: Agent, calls: Sequence[ToolCall]) -> bool:
+    """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over."""
+    done: dict[str, tuple[Block, ToolResult]] = {}
+    try:
+        await agent.toolbox.run_all(calls, done)
+        over = any(result.ends_turn for _, result in done.values())
+        steered = None if over else await agent.steering.between_rounds()
+    except asyncio.CancelledError:
+        tell(agent, Told(_results(calls, done)))
+        raise
+    results = _results(calls, done)
+    if steered is None:
+        tell(agent, Told(results))
+    else:
+        tell(agent, Told((*results, *steered.texts), steered.ids))
+        if steered.seen is not None:
+            await steered.seen()
+    return over
+
+
+def tell(agent: Agent, told: Told) -> None:
+    """Store what the agent is told, then show it."""
+    agent.conversation.tell(told)
+    agent.say("user", told.blocks)
+
+
+def _results(calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> tuple[Block, ...]:
+    """A result for every call, in their order."""
+    lost = ToolResult.error(INTERRUPTED).content
+    return tuple(
+        done[call.id][0] if call.id in done else tool_result_block(call.id, lost, is_error=True) for call in calls
+    )

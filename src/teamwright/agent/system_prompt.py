@@ -1,0 +1,88 @@
+"""What an agent is told before anything else: base, its part, where it is, the project's instructions.
+
+Composed once, at birth, and kept in the prefix; what changes later arrives at the end of a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from teamwright.agent.definition import AgentDefinition, prompt
+from teamwright.agent.instructions import Instruction
+from teamwright.protocol.blocks import Block, text_block
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an agent is told of the place: directory, allowed directories, branch (None outside git), platform."""
+
+    cwd: Path
+    roots: tuple[Path, ...]
+    branch: str | None
+    platform: str
+    headless: bool = False
+
+    def text(self) -> str:
+        """The part as text."""
+        others = ", ".join(str(root) for root in self.roots if root != self.cwd)
+        git = f"a git repository, branch {self.branch}" if self.branch is not None else "not a git repository"
+        lines = [
+            "# Where you are",
+            f"Directory: {self.cwd} ({git})",
+            *([f"You may also use: {others}"] if others else []),
+            f"Platform: {self.platform}. Date: {date.today().isoformat()}.",
+        ]
+        if self.headless:
+            lines.append("Nobody is here to answer questions: decide, and state what you assumed.")
+        return "\n".join(lines)
+
+
+def lead_part(teams: bool) -> str:
+    """The lead's own part; empty when teams are switched off."""
+    return prompt("lead") if teams else ""
+
+
+def member_part(name: str, team: str) -> str:
+    """The part of a teammate."""
+    return prompt("member").replace("{name}", name).replace("{team}", team)
+
+
+def instructions_part(instructions: Sequence[Instruction]) -> str:
+    """The project's and the user's instructions, each with its file."""
+    if not instructions:
+        return ""
+    parts = ["# Instructions of the user and the project", "Follow them where they concern your job."]
+    parts += [f"From {one.path}:\n{one.text.strip()}" for one in instructions]
+    return "\n\n".join(parts)
+
+
+def compose(parts: Sequence[str], extra: str = "") -> list[Block]:
+    """The system prompt as blocks: the non-empty parts in order, then what the user appended."""
+    text = "\n\n".join(part.strip() for part in (*parts, extra) if part.strip())
+    return [text_block(text)]
+
+
+def teammate_prompt(
+    name: str, team: str, definition: AgentDefinition, place: Surroundings, instructions: Sequence[Instruction]
+) -> list[Block]:
+    """Base, the team part, the definition's body under its own heading, the place, the instructions."""
+    body = f"# Your role: {definition.name}\n{definition.prompt}" if definition.prompt else ""
+    return compose((prompt("base"), member_part(name, team), body, place.text(), instructions_part(instructions)))
+
+
+def subagent_prompt(
+    definition: AgentDefinition, place: Surroundings, instructions: Sequence[Instruction]
+) -> list[Block]:
+    """The definition's body (or base), the sub-agent's part, the place, the instructions."""
+    body = definition.prompt or prompt("base")
+    return compose((body, prompt("subagent"), place.text(), instructions_part(instructions)))
+
+
+def lead_prompt(
+    teams: bool, place: Surroundings, instructions: Sequence[Instruction], appended: str = ""
+) -> list[Block]:
+    """Base, the lead's part, the place, the instructions, what the user appended."""
+    return compose((prompt("base"), lead_part(teams), place.text(), instructions_part(instructions)), appended)

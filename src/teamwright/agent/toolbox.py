@@ -1,0 +1,207 @@
+"""An agent's tools as one thing: find, validate, decide, run; a refusal is a result like any other.
+
+Composed by wrapping: `run` is the innermost step, and whoever adds a step wraps it. Calls of one round run
+together when they cannot disturb each other; one that fails never cancels its siblings. Knows the contract of a
+tool and the verdict of a policy; knows no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from teamwright.agent.schema import tool_schema, validate
+from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.workplace import Workplace
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_result_block
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit, ToolCalled, ToolStarted
+from teamwright.protocol.ids import nearest
+
+OUTPUT_IN_LOG = 4_000
+"""Characters of a result that the event log keeps; the transcript has the whole."""
+
+
+@dataclass(slots=True)
+class CallNumbers:
+    """`cN` for the N-th tool call of a run, and which call of a model it was; shared by all agents of a run."""
+
+    count: int = 0
+    by_use: dict[str, str] = field(default_factory=dict[str, str])
+
+    def number(self, tool_use_id: str) -> str:
+        """The next number, remembered for this call."""
+        self.count += 1
+        self.by_use[tool_use_id] = made = f"c{self.count}"
+        return made
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A call that was found and validated, on its way through the steps."""
+
+    tool: AnyTool
+    input: ToolInput
+    access: Access
+    ctx: ToolContext
+    summary: str
+    denied: bool = False
+
+
+Step: TypeAlias = Callable[[Prepared], Awaitable[ToolResult]]
+Gate: TypeAlias = Callable[[Prepared], Awaitable[ToolResult | None]]
+"""Decides on a prepared call: None lets it run, a result is the refusal."""
+
+
+async def run_tool(call: Prepared) -> ToolResult:
+    """The innermost step: the tool itself. Errors of ours become results."""
+    try:
+        return await call.tool.run(call.input, call.ctx)
+    except TeamwrightError as problem:
+        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+
+
+def gated(gate: Gate, inner: Step) -> Step:
+    """A step that asks the gate first."""
+
+    async def step(call: Prepared) -> ToolResult:
+        refusal = await gate(call)
+        if refusal is not None:
+            call.denied = True
+            return refusal
+        return await inner(call)
+
+    return step
+
+
+class Toolbox:
+    """The tools of one agent. `schemas` is what goes into the prefix: fixed at birth."""
+
+    def __init__(
+        self,
+        member: str,
+        tools: Sequence[AnyTool],
+        workplace: Workplace,
+        *,
+        gate: Gate,
+        numbers: CallNumbers,
+        emit: Emit,
+    ) -> None:
+        self.member = member
+        self.tools = tuple(tools)
+        self.workplace = workplace
+        self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
+        self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
+        self._numbers = numbers
+        self._emit = emit
+        self._step = gated(gate, run_tool)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the tools, without aliases."""
+        return frozenset(tool.name for tool in self.tools)
+
+    @property
+    def schemas(self) -> list[Mapping[str, Any]]:
+        """What the model is told of the tools, in order."""
+        return [tool_schema(tool) for tool in self.tools]
+
+    async def run_all(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
+        """Run the calls of one round; `done` is filled as they end, also when this is cancelled."""
+        if len(calls) == 1:
+            await self._run_into(calls[0], done)
+            return
+        for group in self._groups(calls):
+            if len(group) == 1:
+                await self._run_into(group[0], done)
+                continue
+            async with asyncio.TaskGroup() as together:
+                for call in group:
+                    together.create_task(self._run_into(call, done))
+
+    async def _run_into(self, call: ToolCall, done: dict[str, tuple[Block, ToolResult]]) -> None:
+        result = await self.run_one(call)
+        done[call.id] = (tool_result_block(call.id, result.content, is_error=result.is_error), result)
+
+    async def run_one(self, call: ToolCall) -> ToolResult:
+        """Find, validate, decide, run one call. Raises nothing but `CancelledError`."""
+        number = self._numbers.number(call.id)
+        prepared = self._prepare(call, number)
+        if isinstance(prepared, ToolResult):
+            self._emit_called(number, call, call.name, prepared, "failed", 0.0)
+            return prepared
+        self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
+        started = time.perf_counter()
+        try:
+            result = await self._step(prepared)
+        except Exception as problem:
+            # A mistake of a tool of ours, or of a user's function: the model is told, siblings go on.
+            result = ToolResult.error(f"{call.name} broke: {type(problem).__name__}: {problem}", "Try another way.")
+        outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
+        self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
+        return result
+
+    def _prepare(self, call: ToolCall, number: str) -> Prepared | ToolResult:
+        tool = self._by_name.get(call.name)
+        if tool is None:
+            close = nearest(call.name, self._by_name)
+            hint = f"Did you mean {close}? " if close else ""
+            return ToolResult.error(
+                f"There is no tool {call.name!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
+            )
+        checked = validate(tool, call.input)
+        if isinstance(checked, ToolResult):
+            return checked
+        ctx = ToolContext(self.member, self.workplace, number, call.id)
+        try:
+            return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
+        except TeamwrightError as problem:
+            return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """Neighbouring calls that may run together: all read only, or files that differ."""
+        groups: list[list[ToolCall]] = []
+        taken: set[str] = set()
+        reading = False
+        for call in calls:
+            reads, writes = self._footprint(call)
+            joins = bool(groups) and ((reading and reads) or (writes is not None and taken and not writes & taken))
+            if joins:
+                groups[-1].append(call)
+                reading = reading and reads
+                taken |= writes or set()
+            else:
+                groups.append([call])
+                reading, taken = reads, set(writes or ())
+        return groups
+
+    def _footprint(self, call: ToolCall) -> tuple[bool, set[str] | None]:
+        """Whether the call is read-only, and the paths it writes (None: unknown, so it runs alone)."""
+        prepared = self._prepare(call, "")
+        if isinstance(prepared, ToolResult):
+            return True, None
+        if prepared.tool.read_only(prepared.input):
+            return True, None
+        return False, {str(path) for path in prepared.access.writes} or None
+
+    def _emit_called(
+        self, number: str, call: ToolCall, summary: str, result: ToolResult, outcome: str, seconds: float
+    ) -> None:
+        content = result.content if isinstance(result.content, str) else text_of(result.content)
+        self._emit(
+            ToolCalled(
+                member=self.member,
+                call=number,
+                tool=call.name,
+                summary=summary,
+                outcome=outcome,
+                seconds=round(seconds, 4),
+                input=call.input,
+                output=content[:OUTPUT_IN_LOG],
+                facts=result.facts,
+            )
+        )

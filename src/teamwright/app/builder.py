@@ -1,0 +1,192 @@
+"""Makes agents: the one resolver of every route, from a spec to an agent that is ready for its first turn.
+
+Fills the ports of `teams` and `tools`: whoever starts an agent, by whatever route, comes through here. Knows all
+rooms below; knows no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.definition import (
+    LEAD_ONLY,
+    NOT_FOR_SUBAGENTS,
+    TEAMMATE_TOOLS,
+    find_definition,
+)
+from teamwright.agent.gate import Denial, Gate
+from teamwright.agent.instructions import Instruction
+from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.loop import Agent
+from teamwright.agent.prefix import store_prefix
+from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import CallNumbers, Toolbox
+from teamwright.agent.workplace import Edits, Workplace
+from teamwright.app.budget import Purse
+from teamwright.app.kit import Kit
+from teamwright.app.models_of import ModelSource
+from teamwright.models.model import Model
+from teamwright.models.prefix import prefix_for
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Asker, Mode
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.events import Emit
+from teamwright.protocol.ids import LEAD, SessionId, run_id
+from teamwright.storage.paths import Home
+from teamwright.teams.lifecycle import Event, State
+from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.team import Team
+from teamwright.tools.team.caller import Caller
+
+
+@dataclass(slots=True)
+class Maker:
+    """Everything that all agents of a session share, and how one is made of it."""
+
+    home: Home
+    session: SessionId
+    cwd: Path
+    models: ModelSource
+    kit: Kit
+    policy: Policy
+    asker: Asker
+    purse: Purse
+    emit: Emit
+    limits: SpawnLimits
+    place: Surroundings
+    instructions: Sequence[Instruction]
+    jobs: BackgroundJobs
+    keep_always: Callable[[str], None] | None = None
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    max_rounds: int | None = None
+    appended: str = ""
+    teams: bool = True
+    numbers: CallNumbers = field(default_factory=CallNumbers)
+    edits: Edits = field(default_factory=Edits)
+    denials: list[Denial] = field(default_factory=list[Denial])
+
+    # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def lead(self, team: Team, conversation: Conversation | None = None) -> Agent:
+        """The lead: a new conversation, or the one that is resumed."""
+        model = await self.models.open(None, LEAD)
+        tools = self.kit.tools(Caller(LEAD, team), self)
+        toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: self.policy, None))
+        if conversation is None:
+            system = lead_prompt(self.teams, self.place, self.instructions, self.appended)
+            conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
+        return self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
+
+    async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
+        """A teammate of the team (port of `teams`)."""
+        kind = find_definition(spec.agent_type)
+        model = await self.models.open(spec.model or kind.model, spec.name)
+        caller = Caller(spec.name, team)
+        tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
+        tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
+        gate = self._gate(spec.name, self._policy_of(spec), team, read_only=kind.read_only)
+        toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
+        system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
+        stem = spec.name if incarnation <= 1 else f"{spec.name}-{incarnation}"
+        path = self.home.agent_transcript(self.cwd, self.session, stem)
+        agent_id = f"{spec.name}@{team.name}"
+        conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
+        return self._agent(spec.name, agent_id, model, conversation, toolbox, spec.max_turns or kind.max_turns)
+
+    async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
+        """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
+        kind = find_definition(spec.agent_type)
+        self.limits.admit(depth=1)
+        agent_id = run_id()
+        model = await self.models.open(spec.model or kind.model, caller)
+        tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
+        tools = [t for t in tools if kind.allows(t.name)]
+        gate = self._gate(agent_id, self._policy_of(spec), None, read_only=kind.read_only)
+        toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
+        system = subagent_prompt(kind, self.place, self.instructions)
+        path = self.home.agent_transcript(self.cwd, self.session, agent_id)
+        conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
+        made = self._agent(agent_id, agent_id, model, conversation, toolbox, spec.max_turns or kind.max_turns)
+        made.parent_call = parent_call
+        return made
+
+    async def wire_model(self, spec: SpawnSpec) -> str:
+        """The model that a teammate will really use (port of `teams`)."""
+        kind = find_definition(spec.agent_type)
+        return (await self.models.open(spec.model or kind.model, spec.name)).card.name
+
+    # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _policy_of(self, spec: SpawnSpec) -> Callable[[], Policy]:
+        """The stricter of the lead's policy as it is then, and the mode that was asked for."""
+        mode = Mode(spec.mode) if spec.mode else None
+        return lambda: self.policy if mode is None else self.policy.with_mode(mode).narrow(self.policy)
+
+    def _gate(self, member: str, policy: Callable[[], Policy], team: Team | None, *, read_only: bool = False) -> Gate:
+        gate = Gate(member, policy, self.asker, self.denials, self.keep_always, read_only=read_only)
+        if team is not None:
+            gate.waiting = _blocking(team, member)
+        return gate
+
+    def _toolbox(
+        self, member: str, tools: Sequence[AnyTool], model: Model, gate: Gate, cwd: Path | None = None
+    ) -> Toolbox:
+        base = self.home.session(self.cwd, self.session)
+        workplace = Workplace(
+            cwd or self.cwd,
+            self.policy.directories,
+            base / "output",
+            base / "history",
+            edits=self.edits,
+            env=self.env,
+            images=model.card.images,
+        )
+        hidden = self.policy.hidden_tools
+        shown = [tool for tool in tools if tool.name not in hidden]
+        return Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
+
+    def _begin(
+        self, path: Path, member: str, agent_id: str, system: list[Block], toolbox: Toolbox, model: Model
+    ) -> Conversation:
+        prefix = prefix_for(model.card, self.kit.model_settings, system, toolbox.schemas)
+        store_prefix(self.prefixes, prefix)
+        about = {
+            "session": self.session,
+            "member": member,
+            "agent_id": agent_id,
+            "cwd": str(toolbox.workplace.cwd),
+            "model": model.card.name,
+        }
+        return Conversation.start(path, prefix, about)
+
+    @property
+    def prefixes(self) -> Path:
+        """Where the session's prefixes are kept."""
+        return self.home.session(self.cwd, self.session) / "prefixes"
+
+    def _agent(
+        self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
+    ) -> Agent:
+        return Agent(
+            name, agent_id, model, conversation, toolbox, self.purse.meter(name), self.emit, rounds_left=rounds
+        )
+
+
+def _blocking(team: Team, member: str) -> Callable[[str | None], None]:
+    """A member that waits for an answer is blocked, and everybody can see on what."""
+
+    def waiting(on: str | None) -> None:
+        mate = team.find(member)
+        if mate is None:
+            return
+        if on is not None and mate.state is State.WORKING:
+            mate.move(Event.BLOCK, on)
+        elif on is None and mate.state is State.BLOCKED:
+            mate.move(Event.ANSWERED)
+
+    return waiting

@@ -1,0 +1,104 @@
+"""The tools that agents get, each made for its caller.
+
+The only place that lists tools. What an agent may have of them is decided by its definition and its policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.tool import AnyTool
+from teamwright.models.settings import ModelSettings
+from teamwright.permissions.verdict import Asker
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.task import Task
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.post import assign
+from teamwright.tools.files.edit import Edit
+from teamwright.tools.files.glob import Glob
+from teamwright.tools.files.grep import Grep
+from teamwright.tools.files.notebook_edit import NotebookEdit
+from teamwright.tools.files.read import Read
+from teamwright.tools.files.write import Write
+from teamwright.tools.shell.bash import Bash, BashSettings
+from teamwright.tools.tasks.create import TaskCreate
+from teamwright.tools.tasks.get import TaskGet
+from teamwright.tools.tasks.list import TaskListTool
+from teamwright.tools.tasks.update import TaskUpdate
+from teamwright.tools.team.agent import AgentTool, SubagentBuilder
+from teamwright.tools.team.ask_user import AskUserQuestion
+from teamwright.tools.team.caller import Caller
+from teamwright.tools.team.list_agents import ListAgents
+from teamwright.tools.team.send_message import SendMessage
+from teamwright.tools.team.stopping import Stopping
+from teamwright.tools.team.team_create import TeamCreate
+from teamwright.tools.team.team_delete import TeamDelete
+from teamwright.tools.web.fetch import WebFetch
+
+
+@dataclass(frozen=True, slots=True)
+class CallerTasks:
+    """The task list of a caller's team, as its tools see it."""
+
+    caller: Caller
+
+    @property
+    def tasks(self) -> TaskList:
+        """The list that is shared now."""
+        return self.caller.team.tasks
+
+    def me(self) -> tuple[str, bool]:
+        """The caller's name, and whether it is the lead."""
+        return self.caller.name, self.caller.name == LEAD
+
+    async def assigned(self, task: Task, by: str) -> None:
+        """Tell the new owner."""
+        await assign(self.caller.team, task, by)
+
+
+@dataclass(slots=True)
+class Kit:
+    """Makes the tools of an agent. `extra` are the program's own."""
+
+    jobs: BackgroundJobs
+    asker: Asker
+    stopping: Stopping
+    bash: BashSettings
+    model_settings: ModelSettings
+    proves_read_only: Callable[[str, Path], bool]
+    teams: bool = True
+    allow_private: bool = False
+    extra: Sequence[AnyTool] = ()
+
+    def plain_tools(self, member: str, builder: SubagentBuilder) -> list[AnyTool]:
+        """What every agent may have: files, shell, web, and the program's own tools."""
+        return [
+            Bash(self.jobs, self.bash, self.proves_read_only),
+            Read(),
+            Edit(),
+            Write(),
+            NotebookEdit(),
+            Glob(),
+            Grep(),
+            WebFetch(allow_private=self.allow_private),
+            *self.extra,
+        ]
+
+    def tools(self, caller: Caller, builder: SubagentBuilder) -> list[AnyTool]:
+        """What a member may have: the plain ones, the task list, agents, and with teams on the team's."""
+        port = CallerTasks(caller)
+        tools: list[AnyTool] = [
+            *self.plain_tools(caller.name, builder),
+            AskUserQuestion(caller.name, self.asker),
+            AgentTool(caller, builder),
+            TaskCreate(port),
+            TaskGet(port),
+            TaskListTool(port),
+            TaskUpdate(port),
+        ]
+        if self.teams:
+            tools += [SendMessage(caller, self.stopping), ListAgents(caller), TeamCreate(caller), TeamDelete(caller)]
+        return tools

@@ -1,0 +1,43 @@
+"""What a caller may say about a run: the one value that flags, the Python API and tests fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.asking import OnRequest
+from teamwright.app.budget import Budget
+from teamwright.models.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything a run can be told; None means "as the settings say".
+
+    `resume` is a session id or its beginning, or `latest`. `interactive` says that a person is at a terminal.
+    `trust` trusts the repository's own entries for this run. `given` supplies names to a script.
+    """
+
+    cwd: Path = field(default_factory=Path.cwd)
+    home: str | None = None
+    model: str | Model | None = None
+    permission_mode: str | None = None
+    add_dirs: tuple[Path, ...] = ()
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    settings_file: Path | None = None
+    trust: bool = False
+    budget: Budget = field(default_factory=Budget)
+    session_id: str | None = None
+    resume: str | None = None
+    append_system_prompt: str = ""
+    teams: bool | None = None
+    tools: Sequence[Callable[..., Any]] = ()
+    interactive: bool = False
+    on_request: OnRequest | None = None
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] | None = None
+    team_name: str | None = None
+    pace_s: float | None = None

@@ -1,0 +1,90 @@
+"""What a run gives back: the same five endings as the exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from teamwright.protocol.errors import SLUGS, LimitExceeded, ModelFailed, TeamwrightError
+from teamwright.protocol.usage import Usage
+
+EXIT_CODES = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
+"""Exit code of each ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """A task as a result lists it."""
+
+    id: str
+    subject: str
+    status: str
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLine:
+    """A member as a result lists it: how it ended, its model, its usage, its context in tokens."""
+
+    name: str
+    state: str
+    model: str
+    usage: Usage
+    turns: int = 0
+    context: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended. `stop` is done, failed, limit, cut_off or cancelled; nothing but *cannot start* raises.
+
+    `limit` names the cap (`money tokens turns time`); `error` is what a person should read when it is not done.
+    """
+
+    text: str
+    stop: str
+    usage: Usage
+    by_member: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    tasks: tuple[TaskLine, ...] = ()
+    denials: tuple[dict[str, Any], ...] = ()
+    resume_command: str = ""
+    session_id: str = ""
+    team: str = ""
+    members: tuple[MemberLine, ...] = ()
+    turns: int = 0
+    duration_ms: int = 0
+    api_ms: int = 0
+    limit: str = ""
+    cut_off: tuple[str, ...] = ()
+    messages_sent: int = 0
+    messages_seen: int = 0
+    messages_undelivered: int = 0
+    error: TeamwrightError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run came to its own end."""
+        return self.stop == "done"
+
+    @property
+    def open_tasks(self) -> tuple[TaskLine, ...]:
+        """Tasks that are not completed."""
+        return tuple(task for task in self.tasks if task.status != "completed")
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of this ending; an error that kept the run from starting has its own."""
+        if self.error is not None and self.stop == "failed":
+            return self.error.exit_code
+        return EXIT_CODES[self.stop]
+
+    def raise_for_stop(self) -> None:
+        """Raise what stopped the run, for those who like exceptions: LimitExceeded, ModelFailed, TeamwrightError."""
+        if self.ok:
+            return
+        if self.error is not None:
+            raise self.error
+        if self.stop == "limit":
+            raise LimitExceeded("limit", f"the run reached its limit: {self.limit}", do=[self.resume_command])
+        slug = {"cut_off": "cut-off", "cancelled": "interrupted"}.get(self.stop, "failed")
+        raise ModelFailed(slug if slug in SLUGS else "failed", f"the run ended: {self.stop}")

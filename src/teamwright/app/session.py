@@ -1,0 +1,211 @@
+"""A session while it runs: one lead, its team, its log; prompts in, events and a result out.
+
+Made by `opening`, which fills every port. Leaving the block is the guarantee: no member, job, timer or lock of
+this session is left behind, whatever raised inside. Knows all rooms below; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.loop import TurnEnd
+from teamwright.app.asking import Requests
+from teamwright.app.builder import Maker
+from teamwright.app.models_of import ModelSource
+from teamwright.app.options import Options
+from teamwright.app.result import MemberLine, Result, TaskLine
+from teamwright.app.tally import Tally
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.errors import ModelFailed, TeamwrightError
+from teamwright.protocol.events import LimitReached, Notice, RunEnded
+from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.usage import Usage
+from teamwright.storage.lease import Lease
+from teamwright.storage.log import EventLog
+from teamwright.teams.ending import ask_to_stop, leave_all
+from teamwright.teams.lead import Lead
+from teamwright.teams.team import Team
+
+
+@dataclass(slots=True)
+class Deadlines:
+    """Timers of shutdown requests, owned by the session (the port of the team's tools)."""
+
+    team: Team
+    timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    async def ask(self, to: str, reason: str) -> str:
+        """Ask a member to stop; its deadline runs from now."""
+        return await ask_to_stop(self.team, to, reason, self.timers)
+
+    def cancel(self) -> None:
+        """No deadline outlives the session."""
+        for timer in self.timers:
+            timer.cancel()
+
+
+@dataclass(slots=True)
+class Session:
+    """One session. `run` sees a prompt through; `close` ends everything. Use `opening.open_session`."""
+
+    id: SessionId
+    options: Options
+    lead: Lead
+    team: Team
+    maker: Maker
+    models: ModelSource
+    log: EventLog
+    lease: Lease
+    requests: Requests
+    deadlines: Deadlines
+    jobs: BackgroundJobs
+    warnings: tuple[str, ...] = ()
+    tally: Tally = field(default_factory=Tally)
+    cut_off: list[str] = field(default_factory=list[str])
+    started: float = field(default_factory=time.monotonic)
+
+    async def run(self, prompt: Sequence[Block]) -> Result:
+        """A prompt until the team is done, or a cap is spent. Members are still there afterwards.
+
+        Cancelling is the caller's: `cancelled` makes the result of it.
+        """
+        if prompt:
+            self.lead.prompt(prompt)
+        minutes = self.maker.purse.budget.minutes
+        end: TurnEnd
+        try:
+            async with asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())):
+                end = await self.lead.see_through()
+        except TimeoutError:
+            self.maker.purse.hit = "time"
+            end = TurnEnd("limit", self.lead.last.text, limit="time")
+        except TeamwrightError as problem:
+            return await self.result("failed", self.lead.last.text, error=problem)
+        return await self.end_of(end)
+
+    async def end_of(self, end: TurnEnd) -> Result:
+        """The result of how the lead's last turn ended."""
+        if end.stop == "limit":
+            self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=f"the cap on {end.limit} is spent"))
+            return await self.result("limit", end.text, limit=end.limit)
+        if end.failure is not None:
+            failure = end.failure
+            slug = failure.slug if failure.before_first_reply or failure.slug not in _START_SLUGS else "model-failed"
+            error = ModelFailed(slug, failure.what, looked_at=failure.looked_at, do=[*failure.do, self.resume_command])
+            return await self.result("failed", end.text, error=error)
+        return await self.result("done", end.text)
+
+    async def result(self, stop: str, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
+        """What a run gives back, from the purse, the list and the counts."""
+        purse = self.maker.purse
+        tasks = await self.task_lines()
+        if stop == "done" and self.cut_off:
+            stop = "cut_off"
+        made = Result(
+            text=text,
+            stop=stop,
+            usage=purse.total,
+            by_member=dict(purse.by_member),
+            tasks=tasks,
+            denials=tuple(self._denials()),
+            resume_command=self.resume_command,
+            session_id=self.id,
+            team=self.team.name,
+            members=self._member_lines(),
+            turns=self.lead.rounds,
+            duration_ms=int(self._elapsed() * 1000),
+            limit=limit,
+            cut_off=tuple(self.cut_off),
+            messages_sent=self.tally.sent,
+            messages_seen=self.tally.seen,
+            messages_undelivered=len(self.tally.waiting),
+            error=error,
+        )
+        detail = limit or (error.what if error is not None else "")
+        self.log.emit(RunEnded(member=LEAD, stop=made.stop, text=text, usage=made.usage, detail=detail))
+        return made
+
+    async def task_lines(self) -> tuple[TaskLine, ...]:
+        """The tasks of the list that is shared now."""
+        tasks = await self.team.tasks.all()
+        return tuple(TaskLine(t.id, t.subject, str(t.status), t.owner) for t in tasks)
+
+    async def wind_down(self, cause: str = "the run is over") -> list[str]:
+        """End all members; those that were at work are listed as cut off."""
+        self.deadlines.cancel()
+        cut = await leave_all(self.team, cause)
+        self.cut_off += cut
+        return cut
+
+    async def close(self) -> None:
+        """End everything that this session started. May be called twice."""
+        await self.wind_down("the session is over")
+        await self.jobs.close()
+        if self.team.exists and self.team.implicit:
+            await self._leave_implicit()
+        self.lead.agent.conversation.close()
+        await self.models.aclose()
+        self.log.close()
+        self.lease.release()
+
+    async def _leave_implicit(self) -> None:
+        """The session's own team goes when nothing in it is open."""
+        still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]
+        unread = await self.team.inbox(LEAD).unread()
+        if not still_open and not unread:
+            await self.team.teams.delete(self.team.directory)
+            self.team.forget()
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with this session."""
+        return f"teamwright resume {self.id[:8]}"
+
+    def warn(self, text: str) -> None:
+        """Tell surfaces something that no member did."""
+        self.log.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def _denials(self) -> list[dict[str, object]]:
+        return [
+            {
+                "tool_name": d.tool,
+                "tool_use_id": d.tool_use_id,
+                "tool_input": d.input,
+                "member": d.member,
+                "rule": d.rule,
+            }
+            for d in self.maker.denials
+        ]
+
+    def _member_lines(self) -> tuple[MemberLine, ...]:
+        purse = self.maker.purse
+        lead = MemberLine(
+            LEAD,
+            "lead",
+            self.lead.agent.model.card.name,
+            purse.by_member.get(LEAD, Usage()),
+            self.lead.turns,
+            purse.context.get(LEAD, 0),
+        )
+        others = [
+            MemberLine(
+                name,
+                state,
+                self.tally.models.get(name, ""),
+                purse.by_member.get(name, Usage()),
+                context=purse.context.get(name, 0),
+            )
+            for name, state in self.tally.states.items()
+        ]
+        return (lead, *others)
+
+
+_START_SLUGS = frozenset({"wrong-key", "unknown-model", "no-network"})
+"""Failures that mean *cannot start* as long as nothing was ever answered; later they are failures."""

@@ -1,0 +1,43 @@
+"""Counts of a run that no file holds: messages sent and seen, calls, the last state of each member.
+
+Fed by events; asked once, when the run's result is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from teamwright.protocol.events import MemberChanged, MessageSeen, MessageSent, TeamEvent, ToolCalled
+from teamwright.protocol.ids import LEAD
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has been counted so far. Notices without content are not messages."""
+
+    sent: int = 0
+    seen: int = 0
+    calls: int = 0
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    models: dict[str, str] = field(default_factory=dict[str, str])
+    waiting: set[str] = field(default_factory=set[str])
+
+    def note(self, event: TeamEvent) -> None:
+        """Count an event."""
+        match event:
+            case MessageSent():
+                if not (event.wire == "idle_notification" and event.summary == "idle"):
+                    self.sent += 1
+                    self.waiting.add(event.message_id)
+            case MessageSeen():
+                known = self.waiting.intersection(event.message_ids)
+                self.seen += len(known)
+                self.waiting -= known
+            case ToolCalled():
+                self.calls += 1
+            case MemberChanged():
+                if event.member != LEAD:
+                    self.states[event.member] = event.state
+                    self.models[event.member] = event.model or self.models.get(event.member, "")
+            case _:
+                pass

@@ -1,0 +1,145 @@
+"""A member's desk: its unread mail, in the order in which it wakes, as its model will read it.
+
+The transcript is the ledger: what it holds is never told again, and the read flag follows only after it. Knows
+inboxes, envelopes and the conversation; does not know who may write to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.loop import Steered
+from teamwright.mail.inbox import Inbox
+from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.envelope import render_entry
+from teamwright.protocol.events import Emit, MessageSeen
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
+
+WAKE_ORDER = ("user", "shutdown", "lead", "peer", "task")
+"""Who wakes an idle member first. A shutdown comes alone; all other unread mail comes in one turn, in this order."""
+
+RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
+"""Senders that only the runtime and the user's own surfaces use: shown without the note on peers."""
+
+
+def kind_of(entry: Entry) -> str:
+    """The entry's place in WAKE_ORDER."""
+    if entry.sender == "user":
+        return "user"
+    if isinstance(parse_protocol(entry.text), ShutdownRequest) and entry.sender == LEAD:
+        return "shutdown"
+    if entry.sender in {LEAD, "system"}:
+        return "lead"
+    return "task" if entry.sender == "task-list" else "peer"
+
+
+def wakes(entry: Entry) -> bool:
+    """Whether the entry may start a model call: idle notices do so only with a result or a failure."""
+    message = parse_protocol(entry.text)
+    return message.wakes if isinstance(message, IdleNotification) else entry.extra.get("no_reply") is not True
+
+
+def pick(entries: Sequence[Entry]) -> list[Entry]:
+    """What one turn takes of the unread entries: the highest kind decides whether a shutdown comes alone."""
+    by_kind = {kind: [e for e in entries if kind_of(e) == kind] for kind in WAKE_ORDER}
+    if by_kind["shutdown"] and not by_kind["user"]:
+        return by_kind["shutdown"]
+    return [entry for kind in WAKE_ORDER if kind != "shutdown" for entry in by_kind[kind]]
+
+
+@dataclass(slots=True)
+class Desk:
+    """One member's incoming mail. `held` says of a sender that its mail may not wake us for now."""
+
+    name: str
+    inbox: Inbox
+    conversation: Conversation
+    emit: Emit
+    held: Callable[[str], bool] = field(default=lambda _sender: False)
+    on_seen: Callable[[Sequence[Entry]], None] | None = None
+    busy: bool = False
+    notices: deque[tuple[str, Block]] = field(default_factory=deque[tuple[str, Block]])
+    _rung: asyncio.Event = field(default_factory=asyncio.Event)
+    _told: set[str] = field(default_factory=set[str])
+    _checked: bool = False
+
+    def ring(self) -> None:
+        """Something may be new: wake whoever waits."""
+        self._rung.set()
+
+    @property
+    def rung(self) -> bool:
+        """Whether somebody rang and nobody has looked since."""
+        return self._rung.is_set()
+
+    async def wait(self) -> None:
+        """Wait until somebody rings."""
+        await self._rung.wait()
+
+    async def unread(self) -> list[Entry]:
+        """Unread entries that the conversation does not hold yet; those it holds are flagged on the way."""
+        self._rung.clear()
+        entries = await self.inbox.unread()
+        if not entries:
+            return []
+        ids = {entry.msg_id for entry in entries if entry.msg_id}
+        if not self._checked:
+            # A life before this one may have told them without reaching the flag.
+            held = self.conversation.holds({f"mail:{i}" for i in ids})
+            self._told |= {i.removeprefix("mail:") for i in held}
+            self._checked = True
+        old = ids & self._told
+        if old:
+            await self.inbox.mark_read(old)
+        return [entry for entry in entries if entry.msg_id not in old]
+
+    async def work(self) -> list[Entry]:
+        """What should start a turn now: nothing unless some entry wakes."""
+        entries = await self.unread()
+        if not any(wakes(entry) and not self.held(entry.sender) for entry in entries):
+            return []
+        return pick(entries)
+
+    def notice(self, text: str) -> None:
+        """A note of the runtime for this member alone (a job of its own has ended): told like mail, and it wakes."""
+        self.notices.append((f"notice:{message_id()}", text_block(text)))
+        self.ring()
+
+    def told(self, entries: Sequence[Entry]) -> Told:
+        """The entries as one user line, an envelope each, and the notices that wait."""
+        blocks = [text_block(render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
+        ids = [f"mail:{e.msg_id}" for e in entries]
+        while self.notices:
+            one, block = self.notices.popleft()
+            ids.append(one)
+            blocks.append(block)
+        return Told(tuple(blocks), tuple(ids))
+
+    async def seen(self, entries: Sequence[Entry]) -> None:
+        """The transcript has them: flag them, and say so."""
+        ids = tuple(e.msg_id for e in entries if e.msg_id)
+        self._told.update(ids)
+        if self.on_seen is not None:
+            self.on_seen(entries)
+        self.emit(MessageSeen(member=self.name, message_ids=ids))
+        await self.inbox.mark_read(ids)
+
+    async def between_rounds(self) -> Steered | None:
+        """Mail for a busy member, before its next model call (the loop's steering)."""
+        if not self._rung.is_set():
+            return None
+        entries = pick(await self.unread())
+        if not entries and not self.notices:
+            return None
+        told = self.told(entries)
+
+        async def seen() -> None:
+            if entries:
+                await self.seen(entries)
+
+        return Steered(told.blocks, told.ids, seen)

@@ -1,0 +1,180 @@
+"""The lead: the agent that the user talks to, woken by prompts and by its team's mail.
+
+Works without a terminal: `see_through` runs a prompt until the team is done. Knows the team, the desk and the
+loop; does not know who the user is or where its words go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from teamwright.agent.conversation import Told
+from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn
+from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.clock import iso
+from teamwright.protocol.envelope import reminder
+from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import Entry
+from teamwright.protocol.task import open_blockers
+from teamwright.protocol.usage import Usage
+from teamwright.teams.desk import Desk
+from teamwright.teams.team import Team
+
+
+@dataclass(slots=True)
+class Lead:
+    """The lead of one session. It takes prompts with `prompt`; `turn` runs what is waiting."""
+
+    agent: Agent
+    team: Team
+    usage: Usage = field(default_factory=Usage)
+    rounds: int = 0
+    turns: int = 0
+    busy: bool = False
+    last: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
+    _prompts: deque[tuple[str, tuple[Block, ...]]] = field(default_factory=deque[tuple[str, tuple[Block, ...]]])
+
+    def __post_init__(self) -> None:
+        self.agent.steering = self
+        self.team.on_created = self._take_desk
+        if self.team.exists:
+            self._take_desk()
+
+    def _take_desk(self) -> None:
+        """There is a team now, so there is an inbox of ours."""
+        self.team.lead_desk = Desk(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
+        self.team.lead_desk.busy = self.busy
+
+    def prompt(self, content: Sequence[Block]) -> None:
+        """The user's words: for the next turn, or for the next round of the turn that runs."""
+        self._prompts.append((f"prompt:{message_id()}", tuple(content)))
+        self.team.changed.set()
+
+    def notice(self, text: str) -> None:
+        """A note of the runtime for the lead: a job of its own has ended."""
+        self._prompts.append((f"notice:{message_id()}", (text_block(text),)))
+        self.team.changed.set()
+
+    async def turn(self) -> TurnEnd | None:
+        """Run a turn on what is waiting: the user's words first, then mail. None when nothing is."""
+        mail = await self._mail()
+        if not self._prompts and not mail:
+            return None
+        return await self._run(self._take_prompts(mail), mail)
+
+    async def owed(self) -> TurnEnd | None:
+        """Answer what the last life of this session still owes; None when nothing is."""
+        return await self._run(None, ()) if self.agent.conversation.owes_round else None
+
+    async def remind(self) -> TurnEnd:
+        """One turn that tells the lead who is alive, what is open and what is unread."""
+        note = text_block(reminder(await self._standing()))
+        return await self._run(Told((note,), (f"notice:{message_id()}",)), ())
+
+    async def see_through(self) -> TurnEnd:
+        """Turns until the team is done: nobody works, nothing with content is undelivered.
+
+        When a turn ends with a living team the lead is reminded, once; then it waits and is woken by mail.
+        """
+        end = await self.turn() or self.last
+        reminded = False
+        while end.stop == "done":
+            self.team.changed.clear()
+            if (next_end := await self.turn()) is not None:
+                end = next_end
+            elif not self.team.live:
+                break
+            elif not reminded:
+                reminded = True
+                end = await self.remind()
+            elif self.team.quiet() and not self._rung():
+                break
+            else:
+                await self.team.changed.wait()
+        return end
+
+    async def wait(self) -> None:
+        """Wait until there may be something for the lead."""
+        self.team.changed.clear()
+        if not self._prompts and not self._rung():
+            await self.team.changed.wait()
+
+    async def between_rounds(self) -> Steered | None:
+        """The user's words and mail for a busy lead, before its next model call (the loop's steering)."""
+        desk = self.team.lead_desk
+        steered = await desk.between_rounds() if desk is not None else None
+        if not self._prompts:
+            return steered
+        own = self._take_prompts(())
+        if steered is None:
+            return Steered(own.blocks, own.ids)
+        return Steered((*own.blocks, *steered.texts), (*own.ids, *steered.ids), steered.seen)
+
+    def _rung(self) -> bool:
+        return self.team.lead_desk is not None and self.team.lead_desk.rung
+
+    async def _mail(self) -> list[Entry]:
+        desk = self.team.lead_desk
+        if desk is None:
+            return []
+        # A prompt takes along whatever is unread, notices without content too; without one only mail that wakes.
+        return await desk.unread() if self._prompts else await desk.work()
+
+    def _take_prompts(self, mail: Sequence[Entry]) -> Told:
+        prompts = list(self._prompts)
+        self._prompts.clear()
+        blocks = [block for _, content in prompts for block in content]
+        ids = [one for one, _ in prompts]
+        desk = self.team.lead_desk
+        if desk is not None and mail:
+            told = desk.told(mail)
+            blocks, ids = [*blocks, *told.blocks], [*ids, *told.ids]
+        return Told(tuple(blocks), tuple(ids))
+
+    async def _run(self, told: Told | None, mail: Sequence[Entry]) -> TurnEnd:
+        self._set_busy(True)
+        self.turns += 1
+        try:
+            if told is not None:
+                self.agent.conversation.tell(told)
+                self.agent.say("user", told.blocks)
+                if mail and self.team.lead_desk is not None:
+                    await self.team.lead_desk.seen(mail)
+            self.last = await run_turn(self.agent, None)
+            self.usage += self.last.usage
+            self.rounds += self.last.rounds
+            return self.last
+        finally:
+            self._set_busy(False)
+
+    def _set_busy(self, busy: bool) -> None:
+        self.busy = busy
+        if self.team.lead_desk is not None:
+            self.team.lead_desk.busy = busy
+        state = "working" if busy else "idle"
+        self.agent.emit(MemberChanged(member=LEAD, state=state, model=self.agent.model.card.name))
+
+    async def _standing(self) -> str:
+        """Members, open tasks and unread mail, as the reminder tells them."""
+        lines = [f"Your turn ended ({iso()}), and your team is still there."]
+        lines += [
+            f"- {m.name}: {m.state}" + (f", waits for {m.waiting_on}" if m.waiting_on else "") for m in self.team.live
+        ]
+        tasks = await self.team.tasks.all()
+        statuses = {task.id: task.status for task in tasks}
+        for task in tasks:
+            if task.status != "completed":
+                blockers = ", ".join(f"#{i}" for i in open_blockers(task, statuses))
+                owner = f" ({task.owner})" if task.owner else ""
+                lines.append(
+                    f"- task #{task.id} [{task.status}] {task.subject}{owner}"
+                    + (f", waits for {blockers}" if blockers else "")
+                )
+        lines.append(
+            "If members are at work, end your turn: you are woken when they report. If all is done, ask them to stop, "
+            "call TeamDelete, and give the user the result."
+        )
+        return "\n".join(lines)

@@ -1,0 +1,80 @@
+"""The life of a teammate: states down, events across; every change goes through `advance`.
+
+    pending ──ready──▶ idle ◀──rest── working ──blocked──▶ blocked
+                        │  ──woken──▶    │  ◀──answered──     │
+                        └──────stop_asked┴──────────────────┘
+                                         ▼
+                                      stopping ──left──▶ completed        (objected: back to working)
+    from every living state: ──broke──▶ failed, ──killed──▶ killed
+
+Tests and docs/lifecycle.md read the same table.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a member is. `blocked` waits for a permission; `stopping` was asked to stop and may object."""
+
+    PENDING = "pending"
+    IDLE = "idle"
+    WORKING = "working"
+    BLOCKED = "blocked"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    KILLED = "killed"
+
+
+class Event(StrEnum):
+    """What can happen to a member."""
+
+    READY = "ready"
+    WOKEN = "woken"
+    REST = "rest"
+    BLOCK = "block"
+    ANSWERED = "answered"
+    STOP_ASKED = "stop_asked"
+    OBJECTED = "objected"
+    LEFT = "left"
+    BROKE = "broke"
+    KILLED = "killed"
+
+
+GONE = frozenset({State.COMPLETED, State.FAILED, State.KILLED})
+"""States without a way back: the member's name is free again."""
+
+BUSY = frozenset({State.PENDING, State.WORKING, State.BLOCKED, State.STOPPING})
+"""States in which a headless run waits."""
+
+_ANY = {Event.BROKE: State.FAILED, Event.KILLED: State.KILLED, Event.LEFT: State.COMPLETED}
+
+NEXT: dict[State, dict[Event, State]] = {
+    State.PENDING: {Event.READY: State.IDLE, **_ANY},
+    State.IDLE: {Event.WOKEN: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
+    State.WORKING: {Event.REST: State.IDLE, Event.BLOCK: State.BLOCKED, Event.STOP_ASKED: State.STOPPING, **_ANY},
+    State.BLOCKED: {Event.ANSWERED: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
+    State.STOPPING: {
+        Event.OBJECTED: State.WORKING,
+        Event.BLOCK: State.STOPPING,
+        Event.ANSWERED: State.STOPPING,
+        **_ANY,
+    },
+    State.COMPLETED: {},
+    State.FAILED: {},
+    State.KILLED: {},
+}
+
+
+class NoSuchStep(ValueError):
+    """The table has no such step: a mistake of ours."""
+
+
+def advance(state: State, event: Event) -> State:
+    """The next state. Raises NoSuchStep for what the table does not have."""
+    try:
+        return NEXT[state][event]
+    except KeyError:
+        raise NoSuchStep(f"a member that is {state} cannot be {event}") from None

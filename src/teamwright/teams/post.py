@@ -1,0 +1,197 @@
+"""Sending: who may write to whom, and what became of it.
+
+A send succeeds only when the entry is in the recipient's inbox. The sender's name is set here, by the runtime;
+text that would parse as a protocol message is fenced. Knows the team and its inboxes; does not know a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import TeamRefused, UnknownMember, UsageError
+from teamwright.protocol.events import MessageSent, Notice
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, message_id, nearest
+from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
+from teamwright.protocol.roster import Member
+from teamwright.protocol.task import Task
+from teamwright.teams.lifecycle import State
+from teamwright.teams.team import Team
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a message. `outcome` is `woke`, `queued_next_round`, `accepted` (a stranger) or `no_consumer`."""
+
+    to: str
+    message_id: str
+    outcome: str
+    color: str | None = None
+
+
+def summary_of(text: str) -> str:
+    """A summary for a message without one: its first words, at most 60 characters."""
+    words = " ".join(text.split())
+    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
+
+
+async def send_text(team: Team, sender: str, to: str, text: str, summary: str = "") -> Sent:
+    """Text from one member, or from `user`, to another.
+
+    Raises UnknownMember (nothing is created), TeamRefused for a message to oneself, UsageError for empty text,
+    InboxFull, LockTimeout.
+    """
+    if not text.strip():
+        raise UsageError("usage", "a message needs text", note="nothing was sent")
+    member = await recipient(team, to)
+    if member.name.lower() == sender.lower():
+        raise TeamRefused("team-refused", "a message to yourself would wake nobody", note="nothing was sent")
+    sent = await _deliver(team, sender, member, fenced(text), summary or summary_of(text))
+    _note(team, sender, member.name, sent, summary or summary_of(text))
+    return sent
+
+
+async def broadcast(team: Team, sender: str, text: str, summary: str = "") -> list[Sent]:
+    """Text to every other member. Raises TeamRefused when there is nobody."""
+    if not text.strip():
+        raise UsageError("usage", "a message needs text", note="nothing was sent")
+    config = await team.roster.read()
+    others = [m for m in config.members if m.name.lower() != sender.lower()]
+    if not others:
+        raise TeamRefused("team-refused", "there is nobody else in the team", note="nothing was sent")
+    return [await send_text(team, sender, member.name, text, summary) for member in others]
+
+
+async def send_protocol(team: Team, sender: str, to: str, message: Protocol, *, summary: str | None = None) -> str:
+    """A protocol message of the runtime. Returns its message id."""
+    entry = Entry(
+        sender=sender,
+        text=message.encode(),
+        summary=summary,
+        timestamp=iso(),
+        color=_color(team, sender),
+        msg_id=message_id(),
+    )
+    sent = await team.inbox(to).send(entry, runtime=True)
+    short = (
+        message.result or message.failure_reason or "idle" if isinstance(message, IdleNotification) else message.TYPE
+    )
+    team.emit(MessageSent(member=sender, to=to, message_id=sent, summary=summary_of(short), wire=message.TYPE))
+    team.ring(to)
+    return sent
+
+
+async def assign(team: Team, task: Task, by: str) -> None:
+    """Tell a task's new owner, when it is a live member other than whoever made it so."""
+    owner = task.owner or ""
+    if not team.exists or owner == by or (owner != LEAD and team.find(owner) is None):
+        return
+    await send_protocol(
+        team,
+        by,
+        owner,
+        TaskAssignment(
+            task_id=task.id, subject=task.subject, description=task.description, assigned_by=by, timestamp=iso()
+        ),
+    )
+
+
+async def recipient(team: Team, to: str) -> Member:
+    """The member that a `to` means: a name, an agent id, or the lead's alias.
+
+    Raises UnknownMember listing the members and the nearest name; an agent type names the member that has it.
+    """
+    name: MemberName = addressee(to)
+    config = await team.roster.read()
+    member = config.find(name)
+    if member is None:
+        raise _unknown(team, name, config.members)
+    if member.name != LEAD and member.backend_type == "in-process" and team.find(member.name) is None:
+        raise UnknownMember(
+            "unknown-member",
+            f'"{member.name}" is no longer running',
+            looked_at=[("running", _names(team))],
+            do=["Give the work to somebody who is running, or start a new teammate."],
+            note="nothing was sent",
+        )
+    return member
+
+
+def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
+    same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
+    close = same_type or nearest(name, [m.name for m in members])
+    do = []
+    if same_type:
+        do = [f'"{name}" is an agent type; the member of that type is {same_type}']
+    elif close:
+        do = [f"did you mean {LEAD_ALIAS if close == LEAD else close}?"]
+    return UnknownMember(
+        "unknown-member",
+        f'"{name}" is not in team {team.name}',
+        looked_at=[("members", ", ".join(LEAD_ALIAS if m.is_lead else m.name for m in members))],
+        do=do,
+        note="nothing was sent",
+    )
+
+
+async def _deliver(team: Team, sender: str, member: Member, text: str, summary: str) -> Sent:
+    entry = Entry(
+        sender=sender,
+        text=text,
+        summary=summary,
+        timestamp=iso(),
+        color=_color(team, sender),
+        msg_id=message_id(),
+    )
+    idle = _outcome(team, sender, member)
+    sent = await team.inbox(member.name).send(entry, runtime=False)
+    team.ring(member.name)
+    return Sent(member.name, sent, idle, member.color)
+
+
+def _outcome(team: Team, sender: str, member: Member) -> str:
+    if member.name == LEAD:
+        if team.lead_desk is None:
+            return "no_consumer"
+        return "queued_next_round" if team.lead_desk.busy else "woke"
+    found = team.find(member.name)
+    if found is None:
+        return "accepted"
+    held = found.desk.held(sender)
+    return "woke" if found.state is State.IDLE and not held else "queued_next_round"
+
+
+def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> None:
+    """Book-keeping of the turn, of endless courtesy, and the event."""
+    author = team.find(sender)
+    if author is not None:
+        if to == LEAD:
+            author.notes.wrote_lead = True
+        else:
+            author.notes.peer_mail = f"[to {to}] {summary}"
+    team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary))
+    if LEAD in {sender, to} or sender == "user":
+        # Somebody else acted: the two may talk again.
+        for pair in [p for p in team.talk if to in p]:
+            del team.talk[pair]
+        return
+    pair = frozenset({sender, to})
+    team.talk[pair] = count = team.talk.get(pair, 0) + 1
+    if count == team.settings.ping_pong:
+        text = f"{sender} and {to} exchanged {count} messages and no task changed. They no longer wake each other."
+        team.emit(Notice(member=sender, text=text, level="warning"))
+
+
+def held(team: Team, name: str, sender: str) -> bool:
+    """Whether mail between the two does not wake for now."""
+    return team.talk.get(frozenset({name, sender}), 0) > team.settings.ping_pong
+
+
+def _color(team: Team, sender: str) -> str | None:
+    member = team.find(sender)
+    return member.color if member is not None else None
+
+
+def _names(team: Team) -> str:
+    return ", ".join([LEAD_ALIAS, *(m.name for m in team.live)])

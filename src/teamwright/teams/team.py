@@ -1,0 +1,240 @@
+"""The team of one session: nobody but the lead at first, members as they are spawned.
+
+Holds what is alive; the files are the truth of everything else. Sending is in `post`, starting in `spawning`,
+ending in `ending`: each is handed this object. Knows rosters, task lists, desks; knows no tool and no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from teamwright.agent.limits import SpawnLimits
+from teamwright.mail.inbox import Inbox, inbox_for
+from teamwright.mail.requests import RequestBox
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo
+from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.task import Task
+from teamwright.storage.paths import Home
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.desk import Desk
+from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.roster import Roster, Teams
+from teamwright.teams.spec import Builder
+from teamwright.teams.teammate import Teammate
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSettings:
+    """How a team behaves; all are settings."""
+
+    shutdown_objection_s: float = 60.0
+    """How long a member may take to answer a shutdown request before the runtime ends it."""
+
+    cancel_grace_s: float = 5.0
+    """How long a cancelled turn may take to wind up."""
+
+    goodbye_s: float = 10.0
+    """How long leaving a team waits for members that are winding up."""
+
+    dedupe_names: bool = False
+    """A live name becomes `name-2` instead of being refused."""
+
+    ping_pong: int = 20
+    """Messages between two members without a task change before they no longer wake each other."""
+
+
+@dataclass(slots=True)
+class Team:
+    """One session's team. `directory` is empty until there is one; the session's own task list is there at once."""
+
+    home: Home
+    session: SessionId
+    cwd: Path
+    emit: Emit
+    builder: Builder
+    limits: SpawnLimits
+    settings: TeamSettings = field(default_factory=TeamSettings)
+    lead_model: str = ""
+    name: str = ""
+    directory: str = ""
+    implicit: bool = False
+    members: dict[str, Teammate] = field(default_factory=dict[str, Teammate])
+    lead_desk: Desk | None = None
+    on_created: Callable[[], None] | None = None
+    talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: TaskList | None = None
+    _tasks_of: str = ""
+
+    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a team on disk."""
+        return bool(self.directory)
+
+    @property
+    def session_list(self) -> str:
+        """Directory of the session's own task list, and of the implicit team."""
+        return f"session-{self.session[:8]}"
+
+    @property
+    def teams(self) -> Teams:
+        """All teams of this home."""
+        return Teams(self.home)
+
+    @property
+    def roster(self) -> Roster:
+        """The team's roster. Raises TeamRefused when there is no team."""
+        self.require()
+        return Roster(self.home, self.directory)
+
+    @property
+    def requests(self) -> RequestBox:
+        """The team's requests."""
+        self.require()
+        return RequestBox(self.home.requests(self.directory))
+
+    @property
+    def tasks(self) -> TaskList:
+        """The list that all members share: the team's, or the session's own without a team."""
+        directory = self.directory or self.session_list
+        if self._tasks is None or self._tasks_of != directory:
+            self._tasks = TaskList(self.home.tasks(directory), self.home.guard, on_change=self._task_changed)
+            self._tasks_of = directory
+        return self._tasks
+
+    def require(self) -> None:
+        """Raises TeamRefused when there is no team."""
+        if not self.directory:
+            raise TeamRefused(
+                "team-refused",
+                "there is no team yet",
+                do=["TeamCreate makes one; so does Agent with a name."],
+                note="nothing was done",
+            )
+
+    def inbox(self, name: str) -> Inbox:
+        """The inbox of a member."""
+        path = self.home.inbox(self.directory, name)
+        return inbox_for(path, self.home.guard(path), self.home.inbox_archive(self.directory, name))
+
+    @property
+    def live(self) -> list[Teammate]:
+        """Members that are alive, in the order of joining."""
+        return [m for m in self.members.values() if m.state not in GONE]
+
+    def find(self, name: str) -> Teammate | None:
+        """The live member of that name, without regard to case."""
+        lower = name.lower()
+        return next((m for m in self.live if m.name.lower() == lower), None)
+
+    def quiet(self) -> bool:
+        """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at."""
+        return all(m.resting and not m.desk.rung for m in self.live)
+
+    def busy(self) -> list[Teammate]:
+        """Members that are at work or on their way to it."""
+        return [m for m in self.live if m.state in BUSY or not m.resting or m.desk.rung]
+
+    # ── making one ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
+        """An explicit team of that name, led by this session; the session's open tasks move into it.
+
+        Raises TeamRefused when this session leads a team already, or the name is taken by a live one.
+        """
+        if self.directory and not self.implicit:
+            raise TeamRefused(
+                "team-refused",
+                f'this session leads the team "{self.name}" already',
+                do=["Go on with that team, or end it with TeamDelete first."],
+                note="nothing was created",
+            )
+        if self.live:
+            raise TeamRefused(
+                "team-refused",
+                "the session's own team has members",
+                looked_at=[("members", ", ".join(m.name for m in self.live))],
+                do=["Go on with them, or stop them first."],
+                note="nothing was created",
+            )
+        config = await self.teams.create(
+            name,
+            description=description,
+            agent_type=agent_type or LEAD,
+            session=self.session,
+            cwd=self.cwd,
+            model=self.lead_model,
+            take_over=self.session_list,
+        )
+        self._adopt(config.name, self.teams.directory_of(config), implicit=False)
+        return config
+
+    async def ensure(self) -> None:
+        """The implicit team, if there is none: `session-<8>`, with the session's own list."""
+        if self.directory:
+            return
+        config = await self.teams.create(
+            self.session_list,
+            description=None,
+            agent_type=LEAD,
+            session=self.session,
+            cwd=self.cwd,
+            model=self.lead_model,
+            take_over=None,
+        )
+        self._adopt(config.name, self.teams.directory_of(config), implicit=True)
+
+    def _adopt(self, name: str, directory: str, *, implicit: bool) -> None:
+        self.name, self.directory, self.implicit = name, directory, implicit
+        self._tasks = None
+        if self.on_created is not None:
+            self.on_created()
+        self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" created', model=self.lead_model))
+
+    def forget(self) -> None:
+        """The team is no more: the session goes on without one."""
+        self.name = self.directory = ""
+        self.implicit = False
+        self.members.clear()
+        self.talk.clear()
+        self._tasks = None
+        self.lead_desk = None
+
+    # ── what others must notice ───────────────────────────────────────────────────────────────────────────────
+
+    def ring(self, name: str) -> None:
+        """Wake the named member, or the lead: something may be new for it."""
+        if name == LEAD:
+            if self.lead_desk is not None:
+                self.lead_desk.ring()
+        elif (member := self.find(name)) is not None:
+            member.desk.ring()
+        self.changed.set()
+
+    def ring_idle(self) -> None:
+        """Wake everybody who is idle: a task may have become free."""
+        for member in self.live:
+            if member.state is State.IDLE:
+                member.desk.ring()
+        self.changed.set()
+
+    def _task_changed(self, task: Task, change: str, by: str) -> None:
+        self.talk.clear()
+        status = "deleted" if change == "deleted" else str(task.status)
+        info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)
+        self.emit(TaskChanged(member=by, task=info, change=change))
+        member = self.find(by)
+        if member is not None:
+            member.last_active_ms = now_ms()
+            if change == "completed":
+                member.notes.completed = task.id
+        if change != "claimed":
+            self.ring_idle()

@@ -1,0 +1,199 @@
+"""A teammate: handle, idle, wait, wake, until it is stopped. One coroutine a member, event-driven.
+
+Every change of state goes through the lifecycle table. Knows the desk, the loop and the shared task list; what
+others must be told leaves through `Office`, which the team fills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from teamwright.agent.conversation import Told
+from teamwright.agent.loop import Agent, TurnEnd, run_turn
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.clock import iso, now_ms
+from teamwright.protocol.envelope import envelope
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit, MemberChanged
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
+from teamwright.protocol.task import Task
+from teamwright.protocol.usage import Usage
+from teamwright.teams.desk import Desk
+from teamwright.teams.lifecycle import Event, State, advance
+
+
+class Office(Protocol):
+    """What a teammate needs of its team."""
+
+    async def claim_for(self, name: str, tools: frozenset[str]) -> Task | None:
+        """The next task that this member may have, now its own, or None."""
+        ...
+
+    async def tell_lead(self, name: str, notice: IdleNotification) -> None:
+        """The member went idle."""
+        ...
+
+    async def left(self, name: str, cause: str, agreed_to: str | None) -> None:
+        """The member is over: take it off the roster, hand its tasks back, tell the lead once."""
+        ...
+
+
+@dataclass(slots=True)
+class TurnNotes:
+    """What happened in the turn that is running, for the idle notice."""
+
+    wrote_lead: bool = False
+    peer_mail: str = ""
+    completed: str = ""
+
+
+@dataclass(slots=True)
+class Teammate:
+    """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it."""
+
+    agent: Agent
+    desk: Desk
+    office: Office
+    emit: Emit
+    incarnation: int
+    color: str | None = None
+    model: str = ""
+    agent_type: str = "general-purpose"
+    state: State = State.PENDING
+    waiting_on: str = ""
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    last_active_ms: int = field(default_factory=now_ms)
+    notes: TurnNotes = field(default_factory=TurnNotes)
+    task: asyncio.Task[None] | None = None
+    stop_request: ShutdownRequest | None = None
+    leaving: str = ""
+    resting: bool = False
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.agent.name
+
+    def move(self, event: Event, detail: str = "") -> None:
+        """Take one step of the lifecycle table and say so."""
+        self.state = advance(self.state, event)
+        self.waiting_on = detail if self.state is State.BLOCKED else ""
+        self.last_active_ms = now_ms()
+        self.emit(
+            MemberChanged(
+                member=self.name,
+                state=str(self.state),
+                detail=detail,
+                color=self.color,
+                model=self.agent.model.card.name,
+            )
+        )
+
+    async def live(self) -> None:
+        """Until it is stopped: take what wakes it, run a turn, tell the lead, wait."""
+        self.move(Event.READY)
+        self.ready.set()
+        try:
+            owed = self.agent.conversation.owes_round
+            while not self.leaving:
+                told, entries = (None, ()) if owed else await self._next_work()
+                if told is not None or owed:
+                    await self._turn(told, entries)
+                    owed = False
+                else:
+                    await self._rest()
+            agreed = self.stop_request.request_id if self.stop_request else None
+            self.move(Event.LEFT, self.leaving)
+            await self.office.left(self.name, self.leaving, agreed)
+        except TeamwrightError as problem:
+            # Its own files failed it (a full disk, a lock): its end is told, the team goes on.
+            self.move(Event.BROKE, problem.what)
+            await self.office.left(self.name, f"failed: {problem.what}", None)
+
+    async def _rest(self) -> None:
+        """Wait until somebody rings; only now is it true that nothing is left to do."""
+        self.resting = True
+        self.changed.set()
+        try:
+            await self.desk.wait()
+        finally:
+            self.resting = False
+
+    async def _next_work(self) -> tuple[Told | None, Sequence[Entry]]:
+        """Mail in wake order, then a task that is free."""
+        entries = await self.desk.work()
+        if entries or self.desk.notices:
+            return self.desk.told(entries), entries
+        task = await self.office.claim_for(self.name, self.agent.toolbox.names)
+        return (None, ()) if task is None else (_claimed(task), ())
+
+    async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
+        if self.state is State.IDLE:
+            self.move(Event.WOKEN)
+        self.notes = TurnNotes()
+        self.turns += 1
+        end = await self._run(told, entries)
+        self.usage += end.usage
+        if self.state is State.STOPPING:
+            # A turn that ended without an objection is consent: no model can refuse by saying nothing.
+            self.leaving = self.leaving or "shut down on request"
+        if self.leaving:
+            return
+        notice = self._notice(end)
+        if notice.contentless and self.desk.rung and await self.desk.work():
+            # Work is waiting already: it was never idle, and there is nothing to tell.
+            self.desk.ring()
+            return
+        self.move(Event.REST)
+        await self.office.tell_lead(self.name, notice)
+
+    async def _run(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
+        conversation = self.agent.conversation
+        if told is not None:
+            conversation.tell(told)
+            self.agent.say("user", told.blocks)
+            if entries:
+                await self.desk.seen(entries)
+        return await run_turn(self.agent, None)
+
+    def note_seen(self, entries: Sequence[Entry]) -> None:
+        """What the desk just showed the model: a shutdown request among it changes the state."""
+        for entry in entries:
+            message = parse_protocol(entry.text)
+            if isinstance(message, ShutdownRequest) and entry.sender == LEAD:
+                self.stop_request = message
+                if self.state in {State.IDLE, State.WORKING, State.BLOCKED}:
+                    self.move(Event.STOP_ASKED)
+
+    def objected(self) -> None:
+        """The member objected to its shutdown and goes on."""
+        self.stop_request = None
+        if self.state is State.STOPPING:
+            self.move(Event.OBJECTED)
+
+    def _notice(self, end: TurnEnd) -> IdleNotification:
+        notes = self.notes
+        failed = end.failure.what if end.failure else f"limit reached: {end.limit}" if end.stop == "limit" else None
+        return IdleNotification(
+            sender=self.name,
+            timestamp=iso(),
+            idle_reason="available" if end.stop == "done" else "failed",
+            summary=notes.peer_mail or None,
+            completed_task_id=notes.completed or None,
+            completed_status="resolved" if notes.completed else None,
+            failure_reason=failed,
+            result=end.text if end.text and not notes.wrote_lead else None,
+        )
+
+
+def _claimed(task: Task) -> Told:
+    """A task that was claimed by itself, as the member reads it."""
+    body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
+    return Told((text_block(envelope("task-list", body)),), (f"task:{task.id}",))

@@ -1,0 +1,67 @@
+"""AskUserQuestion: a question that only a person can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import Asker, Question
+
+
+class Option(ToolInput):
+    """One answer to choose."""
+
+    label: str
+    description: str | None = None
+
+
+class OneQuestion(ToolInput):
+    """One question with its answers."""
+
+    question: str
+    header: str | None = Field(None, description="One or two words.")
+    options: list[Option | str] = Field(default_factory=list[Option | str])
+    multiSelect: bool = False
+
+
+class AskUserInput(ToolInput):
+    """One to four questions."""
+
+    questions: list[OneQuestion] = Field(min_length=1, max_length=4)
+
+
+class AskUserQuestion(Tool[AskUserInput]):
+    """Asks the user through whoever can answer; says so when nobody can."""
+
+    name = "AskUserQuestion"
+    input_type = AskUserInput
+
+    def __init__(self, member: str, asker: Asker, waiting: Callable[[str | None], None] | None = None) -> None:
+        self._member = member
+        self._asker = asker
+        self._waiting = waiting
+
+    def summary(self, call: AskUserInput) -> str:
+        """The first question."""
+        return f"asks: {call.questions[0].question}"
+
+    async def run(self, call: AskUserInput, ctx: ToolContext) -> ToolResult:
+        """Ask one after the other; an unanswered one ends the call with advice."""
+        answers: list[str] = []
+        for one in call.questions:
+            labels = tuple(option if isinstance(option, str) else option.label for option in one.options)
+            question = Question(self._member, self.name, "question", one.question, "", options=labels)
+            if self._waiting is not None:
+                self._waiting("an answer of the user")
+            try:
+                answer = await self._asker.ask(question)
+            finally:
+                if self._waiting is not None:
+                    self._waiting(None)
+            if not answer.allowed:
+                why = answer.text or "Nobody is here to answer."
+                return ToolResult(f"{why}\nDecide yourself, and state in your answer what you assumed.", brief=why)
+            answers.append(f"{one.question}\n→ {answer.text}")
+        return ToolResult("The user answered:\n" + "\n".join(answers), brief=answers[0])

@@ -1,0 +1,158 @@
+"""SendMessage: text to a member or to all, and the few answers that the protocol of a team needs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from pydantic import Field, model_validator
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.ids import LEAD
+from teamwright.teams.ending import answer_stop
+from teamwright.teams.post import Sent, broadcast, send_text, summary_of
+from teamwright.tools.team.caller import Caller, json_result
+from teamwright.tools.team.stopping import Stopping
+
+_OUTCOMES = {
+    "woke": "It is awake now.",
+    "queued_next_round": "It reads it before its next step.",
+    "accepted": "It is in the inbox; whether anybody reads it is not known.",
+    "no_consumer": "It is in the inbox; nobody reads it now.",
+}
+
+
+class Structured(ToolInput):
+    """A protocol message in the place of text."""
+
+    type: Literal["shutdown_request", "shutdown_response", "plan_approval_response"]
+    request_id: str | None = None
+    approve: bool | None = None
+    reason: str | None = None
+    feedback: str | None = None
+
+
+class SendMessageInput(ToolInput):
+    """`to`, `message`, `summary`; the older five-type shape is taken too."""
+
+    to: str = Field(description="A member's name, lead, or * for all.")
+    message: str | Structured = Field(description="Text, or one of the objects below.")
+    summary: str | None = Field(None, description="5 to 10 words.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_shape(cls, raw: Any) -> Any:
+        """`type / recipient / content / summary / request_id / approve` as `to / message / summary`."""
+        if not isinstance(raw, dict) or "type" not in raw or "message" in raw:
+            return cast("Any", raw)
+        given = cast("dict[str, Any]", raw)
+        kind = given.get("type")
+        to = given.get("recipient") or given.get("to") or ("*" if kind == "broadcast" else LEAD)
+        if kind in {"message", "broadcast"}:
+            message: Any = given.get("content", "")
+        else:
+            why = "feedback" if kind == "plan_approval_response" else "reason"
+            message = {"type": kind, "request_id": given.get("request_id"), "approve": given.get("approve")}
+            message = {k: v for k, v in {**message, why: given.get("content")}.items() if v is not None}
+        return {"to": to, "message": message, "summary": given.get("summary")}
+
+
+class SendMessage(Tool[SendMessageInput]):
+    """Writes to members of the team."""
+
+    name = "SendMessage"
+    input_type = SendMessageInput
+
+    def __init__(self, caller: Caller, stopping: Stopping) -> None:
+        self._caller = caller
+        self._stopping = stopping
+
+    def summary(self, call: SendMessageInput) -> str:
+        """To whom, and what about."""
+        about = call.summary or (summary_of(call.message) if isinstance(call.message, str) else call.message.type)
+        return f"→ {call.to}: {about}"
+
+    async def run(self, call: SendMessageInput, ctx: ToolContext) -> ToolResult:
+        """Send it, or say why not; nothing is sent then."""
+        self._caller.team.require()
+        if not call.to.strip():
+            raise UsageError("usage", "a message needs a recipient", note="nothing was sent")
+        if isinstance(call.message, Structured):
+            return await self._structured(call.to, call.message)
+        if call.to.strip() == "*":
+            return await self._broadcast(call.message, call.summary or "")
+        sent = await send_text(self._caller.team, self._caller.name, call.to, call.message, call.summary or "")
+        return self._sent(sent, call.message, call.summary or summary_of(call.message))
+
+    async def _broadcast(self, text: str, summary: str) -> ToolResult:
+        sent = await broadcast(self._caller.team, self._caller.name, text, summary)
+        names = [one.to for one in sent]
+        body = {
+            "success": True,
+            "message": f"Sent to {len(names)} members: {', '.join(names)}.",
+            "recipients": names,
+            "routing": {
+                "sender": self._caller.name,
+                "target": "@team",
+                "summary": summary or summary_of(text),
+                "content": text,
+            },
+        }
+        return json_result(body, f"sent to {', '.join(names)}")
+
+    async def _structured(self, to: str, message: Structured) -> ToolResult:
+        match message.type:
+            case "shutdown_request":
+                return await self._ask_to_stop(to, message)
+            case "shutdown_response":
+                return await self._answer_stop(message)
+            case "plan_approval_response":
+                if not self._caller.is_lead:
+                    raise TeamRefused("team-refused", "only the lead answers plans", note="nothing was answered")
+                raise TeamRefused("team-refused", "no plan is waiting for an answer", note="nothing was answered")
+
+    async def _ask_to_stop(self, to: str, message: Structured) -> ToolResult:
+        if to.strip() == "*":
+            raise UsageError("usage", "a shutdown is asked of one member at a time", note="nothing was sent")
+        if not self._caller.is_lead:
+            raise TeamRefused("team-refused", "only the lead asks members to stop", note="nothing was sent")
+        request_id = await self._stopping.ask(to, message.reason or "")
+        text = f"{to} was asked to stop. You are told when it has ended, or why it objects."
+        return json_result(
+            {"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}"
+        )
+
+    async def _answer_stop(self, message: Structured) -> ToolResult:
+        if self._caller.is_lead:
+            raise TeamRefused("team-refused", "the lead is not asked to stop by a member", note="nothing was answered")
+        if message.request_id is None or message.approve is None:
+            raise UsageError("usage", "a shutdown_response needs request_id and approve", note="nothing was answered")
+        reason = message.reason or message.feedback or ""
+        leaves = await answer_stop(self._caller.team, self._caller.name, message.request_id, message.approve, reason)
+        if leaves:
+            made = json_result(
+                {"success": True, "message": "You agreed; you end now.", "request_id": message.request_id},
+                "agreed to stop",
+            )
+            return ToolResult(made.content, brief=made.brief, facts=made.facts, ends_turn=True)
+        text = "The lead was told your reason. Go on with your work."
+        return json_result({"success": True, "message": text, "request_id": message.request_id}, f"objected: {reason}")
+
+    def _sent(self, sent: Sent, text: str, summary: str) -> ToolResult:
+        mate = self._caller.team.find(self._caller.name)
+        routing = {
+            "sender": self._caller.name,
+            "senderColor": mate.color if mate is not None else None,
+            "target": f"@{sent.to}",
+            "targetColor": sent.color,
+            "summary": summary,
+            "content": text,
+        }
+        body = {
+            "success": True,
+            "message": f"In {sent.to}'s inbox. {_OUTCOMES[sent.outcome]}",
+            "outcome": sent.outcome,
+            "msg_id": sent.message_id,
+            "routing": {key: value for key, value in routing.items() if value is not None},
+        }
+        return json_result(body, f"→ {sent.to}: {summary}")

@@ -1,0 +1,44 @@
+"""TeamCreate: the lead makes a team."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.tools.team.caller import Caller, json_result
+
+
+class TeamCreateInput(ToolInput):
+    """Parameters as observed."""
+
+    team_name: str = Field(description="A short name, e.g. release-review.")
+    description: str | None = Field(None, description="What the team is for.")
+    agent_type: str | None = Field(None, description="Your own role; default team-lead.")
+
+
+class TeamCreate(Tool[TeamCreateInput]):
+    """Makes the team of this session."""
+
+    name = "TeamCreate"
+    input_type = TeamCreateInput
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def summary(self, call: TeamCreateInput) -> str:
+        """The team's name."""
+        return f"create team {call.team_name}"
+
+    async def run(self, call: TeamCreateInput, ctx: ToolContext) -> ToolResult:
+        """Create it; the result has the keys of the system we interoperate with."""
+        team = self._caller.team
+        config = await team.create(call.team_name, call.description, call.agent_type)
+        body = {
+            "team_name": config.name,
+            "team_file_path": str(team.home.config(team.directory)),
+            "lead_agent_id": config.lead_agent_id,
+        }
+        moved = [task.id for task in await team.tasks.all() if task.status != "completed"]
+        if moved:
+            body["note"] = "The session's open tasks are on the team's list now: " + ", ".join(f"#{i}" for i in moved)
+        return json_result(body, f"team {config.name}")

@@ -1,0 +1,35 @@
+"""TeamDelete: the lead ends its team; nothing is lost, requests, mail and tasks go to the archive."""
+
+from __future__ import annotations
+
+from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+from teamwright.protocol.errors import TeamRefused
+from teamwright.teams.ending import delete_team
+from teamwright.tools.team.caller import Caller, json_result
+
+
+class TeamDelete(Tool[NoInput]):
+    """Removes the team when nobody is alive and no task is open."""
+
+    name = "TeamDelete"
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def summary(self, call: NoInput) -> str:
+        """What is removed."""
+        return f"delete team {self._caller.team.name}"
+
+    async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
+        """Delete it, or say who or what is in the way."""
+        team = self._caller.team
+        if not team.exists:
+            return json_result({"success": True, "message": "There is no team, so nothing to remove."}, "no team")
+        name = team.name
+        try:
+            await delete_team(team)
+        except TeamRefused as problem:
+            refused = json_result({"success": False, "message": problem.for_model(), "team_name": name}, problem.what)
+            return ToolResult(refused.content, is_error=True, brief=problem.what, facts=refused.facts)
+        message = f'The team "{name}" is gone; its mail and tasks are in the archive.'
+        return json_result({"success": True, "message": message, "team_name": name}, f"team {name} deleted")

@@ -1,0 +1,111 @@
+"""What a program reads on stdout: the ecosystem's JSON result, and stream-json a line an event.
+
+Field names are the ecosystem's; ours are under `team`. Pure: events and results in, objects out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from teamwright.app.result import Result
+from teamwright.protocol.events import Spoken, TeamEvent, TextDelta, ToolStarted, to_json
+from teamwright.protocol.ids import LEAD
+
+SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}
+"""The ecosystem's subtypes for caps; all other endings that are not done are `error_during_execution`."""
+
+
+def result_object(result: Result) -> dict[str, Any]:
+    """The object of `--output-format json`, and the last line of stream-json."""
+    if result.ok:
+        subtype = "success"
+    elif result.stop == "limit":
+        subtype = SUBTYPES.get(result.limit, "error_during_execution")
+    else:
+        subtype = "error_during_execution"
+    return {
+        "type": "result",
+        "subtype": subtype,
+        "is_error": not result.ok,
+        "duration_ms": result.duration_ms,
+        "num_turns": result.turns,
+        "result": result.text,
+        "session_id": result.session_id,
+        "total_cost_usd": result.usage.usd,
+        "usage": result.usage.as_json(),
+        "permission_denials": [dict(one) for one in result.denials],
+        "team": _team(result),
+        "uuid": str(uuid.uuid4()),
+    }
+
+
+def _team(result: Result) -> dict[str, Any]:
+    return {
+        "name": result.team or None,
+        "stop": result.stop,
+        "limit": result.limit or None,
+        "error": None if result.error is None else {"slug": result.error.slug, "what": result.error.what},
+        "members": [
+            {
+                "name": one.name,
+                "state": one.state,
+                "model": one.model,
+                "usage": one.usage.as_json(),
+                "cost_usd": one.usage.usd,
+            }
+            for one in result.members
+        ],
+        "tasks": [{"id": t.id, "subject": t.subject, "status": t.status, "owner": t.owner} for t in result.tasks],
+        "tasks_done": sum(t.status == "completed" for t in result.tasks),
+        "tasks_open": len(result.open_tasks),
+        "messages": {
+            "sent": result.messages_sent,
+            "seen": result.messages_seen,
+            "undelivered": result.messages_undelivered,
+        },
+        "cut_off": list(result.cut_off),
+        "resume_command": result.resume_command,
+    }
+
+
+def init_object(session_id: str, cwd: str, model: str, mode: str, tools: list[str]) -> dict[str, Any]:
+    """The first line of stream-json."""
+    return {
+        "type": "system",
+        "subtype": "init",
+        "cwd": cwd,
+        "session_id": session_id,
+        "tools": tools,
+        "mcp_servers": [],
+        "model": model,
+        "permissionMode": mode,
+        "uuid": str(uuid.uuid4()),
+    }
+
+
+def event_object(event: TeamEvent, session_id: str) -> dict[str, Any] | None:
+    """An event as a line of stream-json; None for what only terminals show."""
+    if isinstance(event, TextDelta | ToolStarted):
+        return None
+    if isinstance(event, Spoken):
+        return _spoken(event, session_id)
+    return {"type": "system", "subtype": "team_event", "session_id": session_id, "event": to_json(event)}
+
+
+def _spoken(event: Spoken, session_id: str) -> dict[str, Any]:
+    role = str(event.message["role"])
+    message: dict[str, Any] = {"role": role, "content": list(event.content)}
+    if role == "assistant":
+        message = {"type": "message", "model": event.model, **message}
+        if event.usage is not None:
+            message["usage"] = event.usage.as_json()
+    body: Mapping[str, Any] = {
+        "type": role,
+        "message": message,
+        "parent_tool_use_id": event.parent_call,
+        "session_id": session_id,
+        "uuid": str(uuid.uuid4()),
+    }
+    return {**body} if event.member == LEAD else {**body, "agent_id": event.agent_id}

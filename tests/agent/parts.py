@@ -1,0 +1,128 @@
+"""Small parts for tests of one agent: a model that answers from a list, a toolbox without questions."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.loop import Agent
+from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.toolbox import CallNumbers, Prepared, Toolbox
+from teamwright.agent.workplace import Workplace
+from teamwright.models.model import Failure, ModelCard, Part, Prefix, Reply, Request, TextPart
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.usage import Usage
+
+
+def call(name: str, use: str = "toolu_1", **given: object) -> Block:
+    return {"type": "tool_use", "id": use, "name": name, "input": given}
+
+
+def says(*content: Block | str, stop: str = "end_turn") -> Reply:
+    blocks = [text_block(c) if isinstance(c, str) else c for c in content]
+    stop = "tool_use" if any(b["type"] == "tool_use" for b in blocks) else stop
+    return Reply(blocks, stop, Usage(10, 5, requests=1), "m")
+
+
+class Listed:
+    """Answers with these parts, one list entry a call; keeps the requests it saw as decoded messages."""
+
+    def __init__(self, *answers: Reply | Failure | Callable[[], Reply]) -> None:
+        self.card = ModelCard("test/m", "m", "test", usd_in=0.0, usd_out=0.0)
+        self.answers = list(answers)
+        self.seen: list[list[dict]] = []
+        self.hang = asyncio.Event()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+        self.seen.append([json.loads(item) for item in request.items])
+        if not self.answers:
+            self.hang.set()
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0)
+        answer = answer() if callable(answer) else answer
+        if isinstance(answer, Reply):
+            for block in answer.content:
+                if block["type"] == "text":
+                    yield TextPart(block["text"])
+        yield answer
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Free:
+    """A meter without a cap."""
+
+    def __init__(self) -> None:
+        self.used = Usage()
+        self.why: str | None = None
+
+    def refuse(self) -> str | None:
+        return self.why
+
+    def spent(self, usage: Usage) -> None:
+        self.used += usage
+
+
+class EchoInput(ToolInput):
+    text: str = Field(description="What to say.")
+    path: str | None = None
+
+
+class Echo(Tool[EchoInput]):
+    """Says its input again; `gate` holds it until it is set."""
+
+    name = "Echo"
+    input_type = EchoInput
+
+    def __init__(self, *, reads: bool = True, gate: asyncio.Event | None = None) -> None:
+        self.reads = reads
+        self.gate = gate
+        self.running = 0
+        self.most = 0
+        self.started = asyncio.Event()
+
+    @property
+    def description(self) -> str:
+        return "Says it again."
+
+    def read_only(self, call: EchoInput) -> bool:
+        return self.reads
+
+    def access(self, call: EchoInput, ctx: ToolContext) -> Access:
+        return Access(writes=(Path(call.path),) if call.path else ())
+
+    async def run(self, call: EchoInput, ctx: ToolContext) -> ToolResult:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.started.set()
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            else:
+                await asyncio.sleep(0)
+            if call.text == "break":
+                raise RuntimeError("broken tool")
+            return ToolResult(call.text)
+        finally:
+            self.running -= 1
+
+
+async def lets_all_run(call: Prepared) -> None:
+    return None
+
+
+def an_agent(
+    tmp_path: Path, model: Listed, tools: Sequence[AnyTool] = (), gate=lets_all_run, name: str = "ada"
+) -> tuple[Agent, list[TeamEvent]]:
+    """An agent with a transcript in tmp_path, and the list of its events."""
+    events: list[TeamEvent] = []
+    place = Workplace(tmp_path, (tmp_path,), tmp_path / "out", tmp_path / "history")
+    toolbox = Toolbox(name, tools, place, gate=gate, numbers=CallNumbers(), emit=events.append)
+    conversation = Conversation.start(tmp_path / f"{name}.jsonl", Prefix.build({"model": "m"}), {"member": name})
+    return Agent(name, f"{name}@t", model, conversation, toolbox, Free(), events.append), events

@@ -1,0 +1,170 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
+from teamwright.agent.prefix import load_prefix, store_prefix
+from teamwright.models.model import Prefix, Reply
+from teamwright.protocol.blocks import text_block, tool_result_block
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.usage import Usage
+
+
+@pytest.fixture
+def prefix() -> Prefix:
+    return Prefix.build({"model": "m", "max_tokens": 10, "system": [text_block("söme")]}, ["beta-1"])
+
+
+@pytest.fixture
+def conversation(tmp_path, prefix) -> Conversation:
+    return Conversation.start(tmp_path / "t.jsonl", prefix, {"session": "s", "member": "ada"})
+
+
+def reply(*content, stop="end_turn") -> Reply:
+    return Reply(list(content), stop, Usage(3, 4, requests=1), "m", "req_1")
+
+
+def tool_use(name="Bash", call="toolu_1"):
+    return {"type": "tool_use", "id": call, "name": name, "input": {}}
+
+
+@pytest.mark.promise("H5")
+def test_a_conversation_loads_as_it_was(conversation, prefix):
+    conversation.tell(Told((text_block('hello ,"message":{ "'),), ("mail:1",)))
+    conversation.reply(reply(text_block("hi\u2028there")))
+    conversation.close()
+    again = Conversation.load(conversation.path, prefix)
+    assert again.items == conversation.items
+    assert not again.owes_round
+    assert again.header["member"] == "ada"
+    assert again.header["prefix"] == prefix.digest
+
+
+@pytest.mark.promise("P1")
+def test_what_was_told_without_an_answer_is_owed(conversation, prefix):
+    conversation.tell(Told((text_block("do it"),)))
+    conversation.close()
+    assert Conversation.load(conversation.path, prefix).owes_round
+
+
+@pytest.mark.promise("H1", "H5")
+def test_a_call_that_was_running_when_the_process_died_gets_a_result_that_says_so(conversation, prefix):
+    conversation.tell(Told((text_block("do it"),)))
+    conversation.reply(reply(tool_use(call="toolu_1"), tool_use(call="toolu_2"), stop="tool_use"))
+    conversation.close()
+    again = Conversation.load(conversation.path, prefix)
+    last = json.loads(again.items[-1])
+    assert [block["tool_use_id"] for block in last["content"]] == ["toolu_1", "toolu_2"]
+    assert all(block["content"] == INTERRUPTED and block["is_error"] for block in last["content"])
+    assert again.owes_round
+    again.close()
+    assert Conversation.load(conversation.path, prefix).items == again.items
+
+
+@pytest.mark.promise("P1", "H5")
+@pytest.mark.parametrize("cut", [1, 7, 40])
+def test_a_torn_last_line_is_cut_and_the_rest_loads(conversation, prefix, cut):
+    conversation.tell(Told((text_block("one"),)))
+    conversation.reply(reply(text_block("two")))
+    conversation.close()
+    whole = conversation.path.read_bytes()
+    conversation.path.write_bytes(whole[:-cut])
+    again = Conversation.load(conversation.path, prefix)
+    assert again.items == conversation.items[:1]
+    assert again.owes_round
+    again.reply(reply(text_block("two again")))
+    assert conversation.path.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.promise("P1")
+def test_the_ledger_knows_which_ids_were_told(conversation):
+    conversation.tell(Told((text_block("one"),), ("mail:a", "mail:b")))
+    conversation.reply(reply(text_block('"injected":["mail:c"]')))
+    conversation.tell(Told((text_block('{"injected":["mail:d"]}'),)))
+    assert conversation.holds({"mail:a", "mail:c", "mail:d", "mail:x"}) == {"mail:a"}
+
+
+@pytest.mark.promise("P1")
+def test_nothing_is_in_memory_when_the_append_fails(conversation, monkeypatch):
+    conversation.tell(Told((text_block("one"),)))
+    soft = os.path.getsize(conversation.path) + 10
+    script = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({soft}, {soft}))\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from pathlib import Path\n"
+        "from teamwright.agent.conversation import Conversation, Told\n"
+        "from teamwright.models.model import Prefix\n"
+        "from teamwright.protocol.errors import StorageError\n"
+        "c = Conversation.load(Path(sys.argv[1]), Prefix.build({'model': 'm'}))\n"
+        "before = list(c.items)\n"
+        "try:\n"
+        "    c.tell(Told(({'type': 'text', 'text': 'x' * 500},), ('mail:z',)))\n"
+        "except StorageError as e:\n"
+        "    print(e.slug, c.items == before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(conversation.path)], capture_output=True, text=True)
+    assert done.stdout.strip() == "disk-full True", done.stderr
+    assert b"mail:z" not in conversation.path.read_bytes()
+    assert conversation.path.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.promise("H5")
+def test_a_newer_format_is_refused_by_name(conversation, prefix):
+    raw = conversation.path.read_bytes().replace(b'"v":1', b'"v":99', 1)
+    conversation.path.write_bytes(raw)
+    with pytest.raises(StorageError, match="newer version"):
+        Conversation.load(conversation.path, prefix)
+
+
+@pytest.mark.promise("H5", "F57")
+def test_a_transcript_survives_sigkill_at_any_moment(tmp_path, prefix):
+    path = tmp_path / "killed.jsonl"
+    script = (
+        "import sys\nfrom pathlib import Path\n"
+        "from teamwright.agent.conversation import Conversation, Told\n"
+        "from teamwright.models.model import Prefix, Reply\n"
+        "from teamwright.protocol.usage import Usage\n"
+        "c = Conversation.start(Path(sys.argv[1]), Prefix.build({'model': 'm'}), {'member': 'ada'})\n"
+        "print('go', flush=True)\n"
+        "n = 0\n"
+        "while True:\n"
+        "    n += 1\n"
+        "    c.tell(Told(({'type': 'text', 'text': 'x' * (n * 37 % 9000)},), (f'mail:{n}',)))\n"
+        "    c.reply(Reply([{'type': 'text', 'text': 'y' * 50}], 'end_turn', Usage(), 'm'))\n"
+    )
+    for _ in range(5):
+        path.unlink(missing_ok=True)
+        child = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        while path.stat().st_size < 200_000:
+            pass
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        again = Conversation.load(path, prefix)
+        roles = [json.loads(item)["role"] for item in again.items]
+        assert roles[::2] == ["user"] * len(roles[::2])
+        assert roles[1::2] == ["assistant"] * len(roles[1::2])
+        again.close()
+
+
+@pytest.mark.promise("P1")
+def test_a_prefix_is_stored_once_and_comes_back_byte_for_byte(tmp_path, prefix):
+    store_prefix(tmp_path, prefix)
+    store_prefix(tmp_path, prefix)
+    assert load_prefix(tmp_path, prefix.digest) == prefix
+    path = tmp_path / f"{prefix.digest}.json"
+    path.write_bytes(path.read_bytes().replace("söme".encode(), b"some"))
+    with pytest.raises(StorageError, match="not what its name says"):
+        load_prefix(tmp_path, prefix.digest)
+
+
+def test_results_and_text_share_one_user_line(conversation):
+    conversation.tell(Told((tool_result_block("t1", "ok"), text_block("and mail")), ("mail:1",)))
+    assert len(conversation.items) == 1
+    assert [b["type"] for b in json.loads(conversation.items[0])["content"]] == ["tool_result", "text"]

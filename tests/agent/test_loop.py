@@ -1,0 +1,169 @@
+import asyncio
+import json
+
+import pytest
+
+from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
+from teamwright.agent.loop import Steered, run_turn
+from teamwright.agent.tool import ToolResult
+from teamwright.models.model import Failure
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.events import RoundEnded, Spoken, TextDelta, ToolCalled
+
+from tests.agent.parts import Echo, Listed, an_agent, call, says
+
+HELLO = Told((text_block("hello"),), ("prompt:1",))
+
+
+async def test_a_turn_ends_with_the_models_last_text(tmp_path):
+    agent, events = an_agent(tmp_path, Listed(says("hi there")))
+    end = await run_turn(agent, HELLO)
+    assert (end.stop, end.text, end.rounds) == ("done", "hi there", 1)
+    assert [e.text for e in events if isinstance(e, TextDelta)] == ["hi there"]
+    assert agent.meter.used.tokens == 15
+
+
+@pytest.mark.promise("H1")
+async def test_calls_are_answered_in_one_user_line_in_their_order(tmp_path):
+    model = Listed(says(call("Echo", "t1", text="one"), call("Echo", "t2", text="two")), says("done"))
+    agent, events = an_agent(tmp_path, model, [Echo()])
+    end = await run_turn(agent, HELLO)
+    assert end.tools == 2
+    told = model.seen[1][-1]
+    assert [(b["tool_use_id"], b["content"]) for b in told["content"]] == [("t1", "one"), ("t2", "two")]
+    assert [e.call for e in events if isinstance(e, ToolCalled)] == ["c1", "c2"]
+
+
+async def test_read_only_calls_of_a_round_run_together_and_others_one_by_one(tmp_path):
+    together, alone = Echo(), Echo(reads=False)
+    for tool, most in ((together, 3), (alone, 1)):
+        model = Listed(says(*(call("Echo", f"t{n}", text="x") for n in range(3))), says("ok"))
+        agent, _ = an_agent(tmp_path / str(most), model, [tool])
+        await run_turn(agent, HELLO)
+        assert tool.most == most
+
+
+@pytest.mark.promise("P6", "H1")
+async def test_writes_to_different_paths_run_together_and_to_one_path_in_turn(tmp_path):
+    for paths, most in ((["/a", "/b", "/c"], 3), (["/a", "/a", "/a"], 1)):
+        tool = Echo(reads=False)
+        calls = [call("Echo", f"t{n}", text="x", path=path) for n, path in enumerate(paths)]
+        agent, _ = an_agent(tmp_path / f"n{most}", Listed(says(*calls), says("ok")), [tool])
+        await run_turn(agent, HELLO)
+        assert tool.most == most
+
+
+@pytest.mark.promise("F39")
+async def test_a_tool_that_breaks_is_a_result_and_its_siblings_go_on(tmp_path):
+    model = Listed(says(call("Echo", "t1", text="break"), call("Echo", "t2", text="fine")), says("done"))
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    await run_turn(agent, HELLO)
+    broken, fine = model.seen[1][-1]["content"]
+    assert broken["is_error"] and "broken tool" in broken["content"]
+    assert fine["content"] == "fine"
+
+
+async def test_an_unknown_tool_names_the_nearest(tmp_path):
+    model = Listed(says(call("echo_", "t1", text="x")), says("done"))
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    await run_turn(agent, HELLO)
+    assert "Did you mean Echo?" in model.seen[1][-1]["content"][0]["content"]
+
+
+@pytest.mark.promise("C7b", "F06")
+async def test_what_arrives_during_a_round_is_told_before_the_next_model_call(tmp_path):
+    model = Listed(says(call("Echo", "t1", text="x")), says("done"))
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    flagged = []
+
+    class Mail:
+        async def between_rounds(self):
+            async def seen():
+                flagged.append(agent.conversation.holds({"mail:7"}))
+
+            return Steered((text_block("stop that"),), ("mail:7",), seen)
+
+    agent.steering = Mail()
+    await run_turn(agent, HELLO)
+    assert [b["type"] for b in model.seen[1][-1]["content"]] == ["tool_result", "text"]
+    assert flagged == [{"mail:7"}], "the flag comes after the ledger has the id"
+
+
+@pytest.mark.promise("H1", "H5")
+async def test_a_cancelled_call_has_a_result_and_the_next_request_is_complete(tmp_path):
+    tool = Echo(reads=True, gate=asyncio.Event())
+    model = Listed(says(call("Echo", "t1", text="x"), call("Echo", "t2", text="y")))
+    agent, _ = an_agent(tmp_path, model, [tool])
+    task = asyncio.ensure_future(run_turn(agent, HELLO))
+    async with asyncio.timeout(5):
+        await tool.started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    last = json.loads(agent.conversation.items[-1])
+    assert [b["content"] for b in last["content"]] == [INTERRUPTED, INTERRUPTED]
+    model.answers.append(says("fine"))
+    end = await run_turn(agent, Told((text_block("go on"),)))
+    assert end.text == "fine"
+    agent.conversation.close()
+    assert Conversation.load(agent.conversation.path, agent.conversation.prefix).items == agent.conversation.items
+
+
+@pytest.mark.promise("H1")
+async def test_an_interrupt_while_the_model_speaks_stores_nothing_of_the_broken_answer(tmp_path):
+    model = Listed()
+    agent, _ = an_agent(tmp_path, model)
+    task = asyncio.ensure_future(run_turn(agent, HELLO))
+    async with asyncio.timeout(5):
+        await model.hang.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(agent.conversation.items) == 1
+    assert agent.conversation.owes_round
+
+
+async def test_a_models_failure_is_how_a_turn_ends(tmp_path):
+    agent, _ = an_agent(tmp_path, Listed(Failure("no-network", "the service could not be reached")))
+    end = await run_turn(agent, HELLO)
+    assert end.stop == "failed"
+    assert end.failure is not None and end.failure.slug == "no-network"
+    assert agent.conversation.owes_round
+
+
+@pytest.mark.promise("K4", "P6")
+async def test_the_call_after_the_cap_is_refused(tmp_path):
+    agent, _ = an_agent(tmp_path, Listed(says(call("Echo", "t1", text="x")), says("never")), [Echo()])
+    agent.rounds_left = 1
+    end = await run_turn(agent, HELLO)
+    assert (end.stop, end.limit, end.rounds) == ("limit", "turns", 1)
+    agent.rounds_left = None
+    agent.meter.why = "money"
+    assert (await run_turn(agent, None)).limit == "money"
+
+
+async def test_a_paused_answer_is_continued(tmp_path):
+    model = Listed(says("thinking", stop="pause_turn"), says("done"))
+    agent, _ = an_agent(tmp_path, model)
+    end = await run_turn(agent, HELLO)
+    assert (end.text, end.rounds) == ("done", 2)
+    assert [m["role"] for m in model.seen[1]] == ["user", "assistant"]
+
+
+async def test_a_refused_call_tells_the_model_and_is_marked_denied(tmp_path):
+    async def never(prepared):
+        return ToolResult.error("This call was not allowed.", "Go on without it.")
+
+    model = Listed(says(call("Echo", "t1", text="x")), says("ok"))
+    agent, events = an_agent(tmp_path, model, [Echo()], gate=never)
+    await run_turn(agent, HELLO)
+    assert [e.outcome for e in events if isinstance(e, ToolCalled)] == ["denied"]
+    assert model.seen[1][-1]["content"][0]["is_error"]
+
+
+async def test_surfaces_see_every_stored_line_and_each_round(tmp_path):
+    model = Listed(says(call("Echo", "t1", text="x")), says("ok"))
+    agent, events = an_agent(tmp_path, model, [Echo()])
+    await run_turn(agent, HELLO)
+    assert [e.message["role"] for e in events if isinstance(e, Spoken)] == ["user", "assistant", "user", "assistant"]
+    assert [e.tools for e in events if isinstance(e, RoundEnded)] == [1, 0]

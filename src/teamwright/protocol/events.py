@@ -77,7 +77,8 @@ class Spoken(_Event):
 class ToolCalled(_Event):
     """A tool call ended. `call` is `cN`, the N-th call of the run; `outcome` is done, failed or denied.
 
-    `output` is cut to 4,000 characters; the transcript has the whole.
+    `output` is cut to 4,000 characters; the transcript has the whole. `facts` are what the tool told programs (a
+    changed file's `diff`, `added`, `removed`): for attached surfaces only, the log leaves them out.
     """
 
     KIND = "tool_called"
@@ -88,6 +89,7 @@ class ToolCalled(_Event):
     seconds: float
     input: Mapping[str, Any]
     output: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +208,7 @@ class RequestOpened(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestClosed(_Event):
-    """A request was answered; `by` is terminal, policy, program or deadline."""
+    """A request was answered; `by` is terminal, policy, program, deadline, or cancelled (whoever asked was stopped)."""
 
     KIND = "request_closed"
     request: str
@@ -268,6 +270,9 @@ Emit: TypeAlias = Callable[[TeamEvent], None]
 AsyncEmit: TypeAlias = Callable[[TeamEvent], Awaitable[None]]
 
 LIVE = (TextDelta, ToolStarted, Spoken)
+_NOT_LOGGED = frozenset({"at", "member", "responder", "facts"})
+"""Fields that `to_json` writes first by itself, or that only live surfaces get."""
+
 _LOGGED: dict[str, type[_Event]] = {
     cls.KIND: cls
     for cls in (
@@ -290,7 +295,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     """The event as an object: `type`, `at`, `member`, then its own fields."""
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3), "member": event.member}
     for item in fields(event):
-        if item.name in {"at", "member", "responder"}:
+        if item.name in _NOT_LOGGED:
             continue
         value = getattr(event, item.name)
         if isinstance(value, Usage):
@@ -306,7 +311,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     cls = _LOGGED.get(str(data.get("type")))
     if cls is None:
         return None
-    known = {f.name for f in fields(cls)} - {"responder"}
+    known = {f.name for f in fields(cls)} - {"responder", "facts"}
     values = {key: value for key, value in data.items() if key in known}
     if isinstance(values.get("usage"), dict):
         values["usage"] = _usage(values["usage"])

@@ -22,7 +22,7 @@ async def claim_next(store: TaskStore, actor: Actor) -> tuple[Task, Task] | None
     store.index.first_look()
     while True:
         arrivals = store.index.arrivals
-        taken = await _first_free(store, actor)
+        taken = await _first_free(store, actor, wait=False) or await _first_free(store, actor, wait=True)
         if taken is not None:
             return taken
         store.index.catch_up(store.watermark())
@@ -46,7 +46,8 @@ async def release(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
     return back
 
 
-async def _first_free(store: TaskStore, actor: Actor) -> tuple[Task, Task] | None:
+async def _first_free(store: TaskStore, actor: Actor, *, wait: bool) -> tuple[Task, Task] | None:
+    """One pass over the candidates. Without `wait`, one whose lock is held is left to who holds it."""
     index, at = store.index, 0
     while (number := index.next_ready(at)) is not None:
         index.look_in_flight(below=number)
@@ -54,6 +55,8 @@ async def _first_free(store: TaskStore, actor: Actor) -> tuple[Task, Task] | Non
         at = number
         task = index.look(number)
         if task is None or index.next_ready(number - 1) != number or not fits(task, actor):
+            continue
+        if not wait and store.is_locked(task.id):
             continue
         try:
             return await claim(store, str(number), actor)

@@ -24,8 +24,8 @@ WATERMARK = ".highwatermark"
 _NAME = re.compile(r"([1-9][0-9]{0,9})\.json")
 _RETRIES = 3
 _RETRY_S = 0.002
-_RACY_NS = 50_000_000
-"""A file younger than this when it was read may change again without a new mtime: such a reading is not kept."""
+_RACY_NS = 12_000_000
+"""File clocks tick at 1 to 10 ms. What was younger than this when it was read may change again without a new mtime."""
 
 
 class Signature(NamedTuple):
@@ -131,14 +131,15 @@ def _read(path: str) -> tuple[bytes, Signature] | None:
         raise storage_error(problem, path) from problem
     try:
         stat = os.fstat(fd)
-        parts: list[bytes] = []
-        while part := os.read(fd, max(stat.st_size + 1, 4096)):
-            parts.append(part)
+        raw = os.read(fd, stat.st_size + 1)
+        while len(raw) > stat.st_size:  # it grew while we looked
+            stat = os.fstat(fd)
+            raw = os.pread(fd, stat.st_size + 1, 0)
     except OSError as problem:
         raise storage_error(problem, path) from problem
     finally:
         os.close(fd)
-    return b"".join(parts), Signature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return raw, Signature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def _whole_json(raw: bytes) -> bool:

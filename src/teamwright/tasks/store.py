@@ -40,6 +40,10 @@ class TaskStore:
         """The lock of one task's file."""
         return self._lock(self.path(id))
 
+    def is_locked(self, id: str) -> bool:
+        """Whether somebody is changing the task at this moment."""
+        return os.path.exists(f"{self.index.path(int(id))}.lock")
+
     def path(self, id: str) -> Path:
         """The file of a task."""
         return self.directory / f"{id}.json"
@@ -62,10 +66,10 @@ class TaskStore:
         return task
 
     def open_blockers(self, task: Task, more: Sequence[str] = ()) -> list[str]:
-        """The ids that keep the task waiting, each file read now; one that cannot be read counts as open."""
+        """The ids that keep the task waiting, each looked at now; one that cannot be read counts as open."""
         ids = [i for i in in_order((*task.blocked_by, *more)) if i.isascii() and i.isdigit()]
         for id in ids:
-            self.index.look(int(id), fresh=True)
+            self.index.look(int(id))
         return [i for i in ids if self.index.is_open(int(i))]
 
     def watermark(self) -> int:
@@ -80,16 +84,17 @@ class TaskStore:
         `change` is plain code and may refuse by raising; then nothing is written. Raises TaskRefused
         (`task_not_found`), LockTimeout, LockLost, StorageError.
         """
-        if not self.path(id).exists():
+        path = self.path(id)
+        if not os.path.exists(path):
             raise not_found(id)
-        async with self.task_lock(id).hold() as held:
+        async with self._lock(path).hold() as held:
             before = self.read(id)
             if before is None:
                 raise not_found(id)
             after = change(before)
             if after != before:
                 held.check()
-                write_atomic(self.path(id), after.encode(), fsync=self._fsync)
+                write_atomic(path, after.encode(), fsync=self._fsync)
                 self.index.written(after)
         return before, after
 

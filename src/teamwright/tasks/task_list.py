@@ -249,7 +249,7 @@ class TaskList:
         ids = in_order((*task.blocks, *map(str, self.store.index.dependents(task.number))))
         near = [self.store.index.look(int(i)) for i in ids if i.isascii() and i.isdigit()]
         pending = [t for t in near if t and t.status is TaskStatus.PENDING and not t.internal]
-        return tuple(t for t in pending if not self.store.open_blockers(t))
+        return tuple(t for t in pending if not (self.waits_for(t) and self.store.open_blockers(t)))
 
     def _claimed(self, taken: tuple[Task, Task], by: str) -> Task:
         before, after = taken

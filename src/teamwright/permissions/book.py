@@ -1,0 +1,98 @@
+"""What decisions are made from: the rules sorted by tool, and the ground they are made on.
+
+Sorted once and kept, so that a tool without rules costs one look-up. Does not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from teamwright.permissions.rule import Rule
+from teamwright.permissions.verdict import Decision, Mode, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The ground of an agent, all by real path.
+
+    `directories` may be used; `private` are denied to file tools (the state root), but for reading what is the
+    agent's `own` in them; `trusted_git` are common directories of repositories whose git configuration a person
+    trusted; `base` is where relative rules and offered rules lie.
+    """
+
+    directories: tuple[Path, ...] = ()
+    private: tuple[Path, ...] = ()
+    own: tuple[Path, ...] = ()
+    trusted_git: frozenset[Path] = frozenset()
+    base: Path = Path("/")
+
+    def inside(self, real: Path) -> bool:
+        """Whether a real path lies in a directory that may be used."""
+        return any(real.is_relative_to(directory) for directory in self.directories)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """The rules that speak about one tool."""
+
+    deny: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    allow: tuple[Rule, ...] = ()
+
+
+@dataclass(slots=True)
+class Book:
+    """All rules, in the order given, and by tool."""
+
+    rules: tuple[Rule, ...] = ()
+    _of: dict[str, ToolRules] = field(default_factory=dict[str, ToolRules])
+
+    def of(self, tool: str) -> ToolRules:
+        """The rules that speak about this tool."""
+        found = self._of.get(tool)
+        if found is None:
+            mine = [rule for rule in self.rules if rule.names(tool)]
+            found = self._of[tool] = ToolRules(
+                tuple(rule for rule in mine if rule.verdict is Verdict.DENY),
+                tuple(rule for rule in mine if rule.verdict is Verdict.ASK),
+                tuple(rule for rule in mine if rule.verdict is Verdict.ALLOW),
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Everything that a decision depends on besides the call."""
+
+    book: Book
+    scope: Scope
+    mode: Mode
+
+    @property
+    def bypass(self) -> bool:
+        """Whether everything is allowed that no deny rule names."""
+        return self.mode is Mode.BYPASS
+
+
+def by_rule(rule: Rule) -> Decision:
+    """What a rule that matches says."""
+    words = {Verdict.DENY: "forbids", Verdict.ASK: "asks before", Verdict.ALLOW: "allows"}
+    return Decision(rule.verdict, str(rule), f"The rule {rule.text} {words[rule.verdict]} this.")
+
+
+def by_mode(mode: Mode, verdict: Verdict, reason: str) -> Decision:
+    """What the mode says where no rule did."""
+    return Decision(verdict, f"mode {mode}", reason)
+
+
+def strictest(decisions: Iterable[Decision], otherwise: Decision) -> Decision:
+    """The first of the strictest decisions; `otherwise` when there is none."""
+    best: Decision | None = None
+    for decision in decisions:
+        if decision.verdict is Verdict.DENY:
+            return decision
+        if best is None or (best.verdict is Verdict.ALLOW and decision.verdict is Verdict.ASK):
+            best = decision
+    return best or otherwise

@@ -1,0 +1,198 @@
+"""Whether a shell command may run: every command in it must be allowed, one that is denied denies the line.
+
+Takes the line apart with `shell`, then asks the rules, git manners, the table of reading commands and, where the
+mode accepts edits, the table of changing ones. Runs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from teamwright.permissions.book import Ground, ToolRules, by_mode, by_rule, strictest
+from teamwright.permissions.edits import changes
+from teamwright.permissions.files import judge_path
+from teamwright.permissions.manners import forms, needs_asking
+from teamwright.permissions.readonly import Reads, proven
+from teamwright.permissions.rule import Rule
+from teamwright.permissions.shell import Command, Parsed, Redirect, as_line, parse
+from teamwright.permissions.table import table
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root
+
+_HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_SAFE_VARIABLES = table(
+    "LANG LANGUAGE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE NODE_ENV"
+    " RUST_BACKTRACE RUST_LOG PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED GIT_OPTIONAL_LOCKS"
+    " DEBIAN_FRONTEND"
+)
+_OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*|LC_[A-Z]+")
+_READABLE_VARIABLES = _SAFE_VARIABLES | table("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
+_NOT_EXPORTED_BY_CHANCE = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy"})
+
+
+def judge_command(ground: Ground, access: Access) -> Decision:
+    """The verdict on a command line; the strictest of all that it would run and touch."""
+    parsed = parse(access.command or "", access.cwd or ground.scope.base)
+    rules = ground.book.of("Bash")
+    if ground.bypass:
+        allowed = by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+        return strictest(_denials(ground, rules, parsed), allowed)
+    allowed = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+    return strictest(_all(ground, rules, parsed), allowed)
+
+
+def _denials(ground: Ground, rules: ToolRules, parsed: Parsed) -> Iterator[Decision]:
+    """What forbids the line in every mode. Where a deny rule cannot be excluded, the line must be written plainer."""
+    for command in parsed.commands:
+        denied = _matching(rules.deny, command)
+        if denied is not None:
+            yield by_rule(denied)
+    yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
+    hidden = _hidden(rules.deny, parsed)
+    if hidden is not None:
+        reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
+        yield Decision(Verdict.DENY if ground.bypass else Verdict.ASK, str(hidden), reason)
+
+
+def _all(ground: Ground, rules: ToolRules, parsed: Parsed) -> Iterator[Decision]:
+    yield from _denials(ground, rules, parsed)
+    unclear = _unclear(rules, parsed)
+    if unclear is not None:
+        yield unclear
+    for at, command in enumerate(parsed.commands):
+        yield _judge(ground, rules, parsed, command, last=at == len(parsed.commands) - 1)
+    yield from _redirected(ground, parsed)
+
+
+def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, command: Command, *, last: bool) -> Decision:
+    """One simple command: ask rules, manners, allow rules, then what is proven."""
+    asked = _matching(rules.ask, command)
+    if asked is not None:
+        return by_rule(asked)
+    allowing = next((rule for rule in rules.allow if rule.matches_words(command.words)), None)
+    name = needs_asking(command.words)
+    if name and not any(rule.by_user and rule.matches_words(command.words) for rule in rules.allow):
+        return Decision(Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.")
+    if command.role != "run":
+        return by_mode(ground.mode, Verdict.ALLOW, "It only starts what is judged by itself.")
+    if allowing is not None:
+        return by_rule(allowing)
+    if not _secretive(parsed):
+        reads = proven(command)
+        if reads is not None:
+            return _judge_reads(ground, reads)
+    if ground.mode is Mode.ACCEPT_EDITS and (decision := _judge_changes(ground, command, last)) is not None:
+        return decision
+    return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
+
+
+def _judge_reads(ground: Ground, reads: Reads) -> Decision:
+    if reads.git and not all(_quiet_git(ground, path) for path in reads.paths):
+        reason = "This repository's own git configuration could run a program, and nobody trusted it yet."
+        return Decision(Verdict.ASK, "trust", reason)
+    fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+    paths = (judge_path(ground, "Read", path, writes=False, deep=reads.deep) for path in reads.paths)
+    return strictest(paths, fine)
+
+
+def _judge_changes(ground: Ground, command: Command, last: bool) -> Decision | None:
+    found = changes(command)
+    if found is None or (found.last and not last):
+        return None
+    fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+    reads = (judge_path(ground, "Read", path, writes=False) for path in found.reads)
+    writes = (judge_path(ground, "Write", path, writes=True) for path in found.writes)
+    return strictest((*reads, *writes), fine)
+
+
+def _redirected(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
+    for redirect in parsed.redirects:
+        if redirect.target not in _HARMLESS_TARGETS:
+            yield _judge_redirect(ground, redirect)
+
+
+def _judge_redirect(ground: Ground, redirect: Redirect) -> Decision:
+    tool, does = ("Write", "writes to") if redirect.writes else ("Read", "reads from")
+    if redirect.target is None or redirect.glob or None in redirect.places:
+        if any(rule.whole for rule in ground.book.of("Bash").allow):
+            return by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
+        return by_mode(ground.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
+    target = os.path.expanduser(redirect.target)
+    paths = [Path(os.path.join(place or "/", target)) for place in redirect.places]
+    decision = strictest(
+        (judge_path(ground, tool, path, writes=redirect.writes) for path in paths),
+        by_mode(ground.mode, Verdict.ASK, f"It {does} a file."),
+    )
+    if decision.rule.startswith("mode ") and any(rule.whole for rule in ground.book.of("Bash").allow):
+        return by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
+    if redirect.writes and decision.verdict is Verdict.ALLOW and decision.rule.startswith("mode "):
+        return by_mode(ground.mode, Verdict.ASK, f"It writes to {target} from the shell; Write and Edit change files.")
+    return decision
+
+
+def _unclear(rules: ToolRules, parsed: Parsed) -> Decision | None:
+    """What keeps a line from being proven; only a rule about every command answers it."""
+    if any(rule.whole for rule in rules.allow):
+        return None
+    if not parsed.ok or parsed.doubt:
+        return Decision(Verdict.ASK, "unreadable command", f"The command is not judged by its parts: {parsed.doubt}.")
+    for name in (*parsed.sets, *(name for command in parsed.commands for name in command.variables)):
+        if not _may_set(name):
+            return Decision(Verdict.ASK, "unreadable command", f"It sets {name}, which changes what programs do.")
+    return None
+
+
+def _may_set(name: str) -> bool:
+    plain = name in _SAFE_VARIABLES or _OWN_VARIABLE.fullmatch(name) is not None
+    return plain and name not in _NOT_EXPORTED_BY_CHANCE
+
+
+def _secretive(parsed: Parsed) -> bool:
+    """Whether it would print a variable that may hold a secret."""
+    return any(name not in parsed.sets and name not in _READABLE_VARIABLES and name != "_" for name in parsed.reads)
+
+
+def _matching(rules: tuple[Rule, ...], command: Command) -> Rule | None:
+    return next((rule for rule in rules if any(rule.matches_words(form) for form in forms(command.words))), None)
+
+
+def _hidden(rules: tuple[Rule, ...], parsed: Parsed) -> Rule | None:
+    """A rule that may name a command of the line which cannot be read in full."""
+    if not rules:
+        return None
+    if not parsed.ok:
+        return rules[0]
+    for command in parsed.commands:
+        for form in forms(command.words):
+            found = next((rule for rule in rules if None in form and rule.could_match(form)), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _quiet_git(ground: Ground, place: Path) -> bool:
+    found = find_git_dir(place)
+    if found is None or trust_root(place) in ground.scope.trusted_git:
+        return True
+    return _quiet(place, _stamp(found[1]))
+
+
+def _stamp(git_dir: Path) -> tuple[int, ...]:
+    """What changes when the configuration or the index does."""
+    made: list[int] = []
+    for name in ("config", "index", "config.worktree", "commondir"):
+        try:
+            stat = os.stat(git_dir / name)
+            made += [stat.st_mtime_ns, stat.st_size]
+        except OSError:
+            made.append(0)
+    return tuple(made)
+
+
+@lru_cache(maxsize=64)
+def _quiet(place: Path, stamp: tuple[int, ...]) -> bool:
+    return not running_entries(place)

@@ -1,0 +1,278 @@
+"""A rule: `Tool` or `Tool(pattern)` with a verdict, read once and matched by what its tool touches.
+
+Commands are compared word by word, paths by name and by real path, addresses by host. Syntax as in the system we
+interoperate with, so that its settings files mean the same here. Does not know modes, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from teamwright.permissions.shell import as_line
+from teamwright.permissions.verdict import Verdict
+from teamwright.protocol.errors import UsageError
+
+READERS = frozenset({"Read", "Glob", "Grep"})
+"""Tools that a `Read` rule speaks about."""
+
+WRITERS = frozenset({"Write", "Edit", "NotebookEdit"})
+"""Tools that an `Edit` or `Write` rule speaks about."""
+
+_SPEAKS_OF = {
+    "Read": READERS,
+    "Edit": WRITERS | {"MultiEdit"},
+    "MultiEdit": frozenset({"Edit", "MultiEdit"}),
+    "Agent": frozenset({"Agent", "Task"}),
+    "Task": frozenset({"Agent", "Task"}),
+}
+_FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*(?:\*)?)(?:\((.*)\))?", re.DOTALL)
+_PATHS = READERS | WRITERS | {"MultiEdit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `source` names the file or flag it came from; `by_user` tells whether a person's own words set it.
+
+    A rule of a repository's shared settings is not the user's own, trusted or not.
+    """
+
+    verdict: Verdict
+    tool: str
+    pattern: str | None
+    source: str
+    by_user: bool = True
+    _matcher: PathPattern | WordPattern | HostPattern | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The rule as it was written."""
+        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.source}]"
+
+    @property
+    def whole(self) -> bool:
+        """Whether the rule is about every call of its tool."""
+        return self.pattern is None
+
+    def names(self, tool: str) -> bool:
+        """Whether the rule speaks about this tool at all."""
+        mine = self.tool
+        if mine.endswith("*"):
+            return tool.startswith(mine[:-1])
+        if tool in _SPEAKS_OF.get(mine, ()) or mine == tool:
+            return True
+        return mine.startswith("mcp__") and mine.count("__") == 1 and tool.startswith(mine + "__")
+
+    def matches_path(self, path: Path, real: Path) -> bool:
+        """By name and by real path: an allow rule needs both, any other rule one."""
+        if self.pattern is None:
+            return True
+        if not isinstance(self._matcher, PathPattern):
+            return False
+        named, truly = self._matcher.named(path), self._matcher.real(real)
+        return named and truly if self.verdict is Verdict.ALLOW else named or truly or self._matcher.named(real)
+
+    def matches_words(self, words: Sequence[str | None]) -> bool:
+        """Whether a command of these words is what the rule names."""
+        return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.matches(words))
+
+    def could_match(self, words: Sequence[str | None]) -> bool:
+        """Whether it might be, once the shell has filled in what is not written."""
+        return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.could(words))
+
+    def matches_url(self, url: str) -> bool:
+        """Whether the address is at the rule's host; a rule that forbids also holds below it."""
+        if self.pattern is None:
+            return True
+        return isinstance(self._matcher, HostPattern) and self._matcher.matches(url, self.verdict is not Verdict.ALLOW)
+
+    def matches_subject(self, subject: str | None) -> bool:
+        """Whether `Tool(pattern)` names this subject; `*` stands for any text."""
+        return self.pattern is None or (subject is not None and fnmatchcase(subject, self.pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A path pattern as two expressions: for the path as it is named, and for its real path."""
+
+    _named: re.Pattern[str]
+    _real: re.Pattern[str]
+
+    def named(self, path: Path) -> bool:
+        """Whether the path matches as it is named."""
+        return self._named.fullmatch(str(path)) is not None
+
+    def real(self, path: Path) -> bool:
+        """Whether a real path matches."""
+        return self._real.fullmatch(str(path)) is not None
+
+    @classmethod
+    def of(cls, pattern: str, base: Path, strict: bool) -> PathPattern:
+        """`//abs`, `~/home`, `/from-the-base`, or anything else below the base; one name matches at any depth.
+
+        `strict` is for rules that forbid: they also follow links in the written part, and ignore case.
+        """
+        if pattern.startswith("//"):
+            root, rest = Path("/"), pattern[2:]
+            top, slash, below = rest.partition("/")
+            real_root, real_rest = (
+                (Path("/"), rest) if "*" in top else (Path(os.path.realpath("/" + top)), slash + below)
+            )
+        elif pattern == "~" or pattern.startswith("~/"):
+            root, rest = Path(os.path.expanduser("~")), pattern[2:]
+            real_root, real_rest = Path(os.path.realpath(root)), rest
+        else:
+            rest = pattern.removeprefix("/").removeprefix("./")
+            rest = rest if "/" in pattern.rstrip("/") or not rest else "**/" + rest
+            root, real_root, real_rest = base, Path(os.path.realpath(base)), rest
+        flags = re.IGNORECASE if strict else 0
+        named = _path_expression(root, rest)
+        real = _path_expression(real_root, real_rest)
+        if strict:
+            fixed, rest = _written_part(root, rest)
+            real += "|" + _path_expression(Path(os.path.realpath(fixed)), rest)
+        return cls(re.compile(named, flags), re.compile(real, flags))
+
+
+def _written_part(root: Path, rest: str) -> tuple[Path, str]:
+    """The leading segments without wildcards joined to the root, and what is left."""
+    parts = [part for part in rest.split("/") if part]
+    count = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    return root.joinpath(*parts[:count]), "/".join(parts[count:])
+
+
+def _path_expression(root: Path, rest: str) -> str:
+    made = re.escape(str(root)).rstrip("/")
+    for part in (part for part in rest.split("/") if part not in {"", "."}):
+        if part == "**":
+            made += "(?:/[^/]+)*"
+        else:
+            made += "/" + re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return f"{made}(?:/.*)?"
+
+
+@dataclass(frozen=True, slots=True)
+class WordPattern:
+    """A command pattern: words that must come first (`prefix`), all words, or a line with `*` in it.
+
+    The last word of a prefix may go on after a colon (`test` and `test:unit`), in rules that forbid with any text.
+    """
+
+    words: tuple[str, ...]
+    prefix: bool = False
+    more: str = ":"
+    line: re.Pattern[str] | None = None
+    written: str = ""
+
+    def matches(self, words: Sequence[str | None]) -> bool:
+        """Whether these words are certainly the pattern's; an unknown word only where anything may stand."""
+        if self.line is not None:
+            return self.line.fullmatch(as_line(words)) is not None
+        count = len(self.words)
+        if not self.prefix or not count:
+            return tuple(words) == self.words or self.prefix
+        last = words[count - 1] if len(words) >= count else None
+        if last is None or tuple(words[: count - 1]) != self.words[:-1]:
+            return False
+        return last == self.words[-1] or last.startswith(self.words[-1] + self.more)
+
+    def could(self, words: Sequence[str | None]) -> bool:
+        """Whether they may become the pattern's: an unknown word may be any text, or several words."""
+        if None not in words:
+            return self.matches(words)
+        known = tuple(words[: list(words).index(None)])
+        if self.line is not None:
+            line, until = as_line(known), self.written.split("*")[0].rstrip()
+            return line.startswith(until[: len(line)]) or until.startswith(line)
+        return known[: len(self.words)] == self.words[: len(known)]
+
+    @classmethod
+    def of(cls, pattern: str, strict: bool) -> WordPattern:
+        """`git push:*`, `npm run test`, `git * main`. Raises ValueError when quotes do not close."""
+        if pattern.endswith(":*"):
+            return cls(tuple(shlex.split(pattern[:-2])), prefix=True, more="" if strict else ":")
+        if "*" not in pattern:
+            return cls(tuple(shlex.split(pattern)))
+        if pattern.endswith(" *") and "*" not in pattern[:-2]:
+            return cls(tuple(shlex.split(pattern[:-2])), prefix=True)
+        shlex.split(pattern)
+        written = " ".join(pattern.split())
+        expression = re.escape(written).replace(r"\*", ".*")
+        return cls((), line=re.compile(expression, re.DOTALL), written=written)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPattern:
+    """`domain:HOST`; `*.HOST` is every host below it."""
+
+    host: str
+
+    def matches(self, url: str, below: bool) -> bool:
+        """Whether the address is at this host, or with `below` also at one below it."""
+        try:
+            host = (urlsplit(url).hostname or "").rstrip(".").lower()
+        except ValueError:
+            return below
+        if self.host.startswith("*."):
+            return host.endswith(self.host[1:]) or (below and host == self.host[2:])
+        return host == self.host or (below and host.endswith("." + self.host))
+
+
+def parse_rule(text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True) -> Rule:
+    """A rule from its text; relative path patterns lie below `base`. Raises UsageError naming the source."""
+    form = _FORM.fullmatch(text.strip())
+    if form is None:
+        raise _bad(text, source, "a tool's name, or Tool(pattern)")
+    tool, pattern = form[1], form[2]
+    if tool.endswith("*") and not tool.startswith(("mcp__", "python__")):
+        raise _bad(text, source, "a star in a tool's name only after mcp__ or python__")
+    if pattern is not None and (pattern.strip() in {"", "*", ":*", "**"}):
+        pattern = None
+    if pattern is None:
+        return Rule(verdict, tool, None, source, by_user)
+    try:
+        return Rule(verdict, tool, pattern, source, by_user, _matcher(tool, pattern, base, verdict))
+    except ValueError as problem:
+        raise _bad(text, source, str(problem)) from None
+
+
+def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPattern | WordPattern | HostPattern | None:
+    if "\0" in pattern or "\n" in pattern:
+        raise ValueError("one line")
+    if tool == "Bash":
+        return WordPattern.of(pattern.strip(), verdict is not Verdict.ALLOW)
+    if tool in _PATHS:
+        if ".." in pattern.split("/"):
+            raise ValueError("a path without '..'")
+        return PathPattern.of(pattern, base, verdict is not Verdict.ALLOW)
+    if tool == "WebFetch":
+        host = pattern.removeprefix("domain:").strip().lower()
+        if not pattern.startswith("domain:") or not host or "/" in host:
+            raise ValueError("WebFetch(domain:HOST)")
+        return HostPattern(host)
+    return None
+
+
+def parse_rules(
+    texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True
+) -> tuple[Rule, ...]:
+    """Rules from their texts, in order. Raises UsageError at the first that is not one."""
+    return tuple(parse_rule(text, verdict, source, base, by_user) for text in texts)
+
+
+def _bad(text: str, source: str, wanted: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"{text[:120]!r} is not a permission rule",
+        looked_at=[("from", source), ("expected", wanted)],
+        do=["Bash(git status:*), Read(src/**), Edit(//abs/path/**), WebFetch(domain:example.org), Agent(Explore)"],
+    )

@@ -1,0 +1,337 @@
+"""A shell command as the list of everything it would run, at any depth, and every file it would redirect.
+
+Parsed with tree-sitter-bash, loaded when first needed. What is certain to mean the same to bash is listed as it
+is; everything else is a *doubt*, and a command in doubt is never proven harmless. Does not know rules or modes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.permissions.table import table
+from teamwright.permissions.words import WORD_TYPES, Word, source, word_of
+from teamwright.permissions.wrappers import Words, inside
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+Places = frozenset[Path | None]
+"""The directories a command may run in; None among them: one that only the shell will know."""
+
+MAX_DEPTH = 8
+"""Texts within texts (`bash -c "bash -c …"`); deeper is a doubt."""
+
+MAX_BYTES = 64 * 1024
+"""A longer command is not read, only asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command. `globs` are the indexes of words that bash would match against file names.
+
+    `role`: `run` needs to be allowed; `wrap` only starts other commands of the list, and is as good as they are;
+    `guess` may be run, as far as one can tell, and can only forbid.
+    """
+
+    words: Words
+    places: Places
+    globs: frozenset[int] = frozenset()
+    variables: tuple[str, ...] = ()
+    role: str = "run"
+
+    @property
+    def name(self) -> str | None:
+        """The program, as written."""
+        return self.words[0] if self.words else None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A file that the shell opens for a command: `target` is None when only the shell will know it."""
+
+    target: str | None
+    writes: bool
+    places: Places
+    glob: bool = False
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What a command line would do. `ok` is False when it is not valid bash; `doubt` says what is not certain.
+
+    `reads` are the variables whose values it uses, `sets` those it assigns.
+    """
+
+    ok: bool = True
+    doubt: str = ""
+    commands: list[Command] = field(default_factory=list[Command])
+    redirects: list[Redirect] = field(default_factory=list[Redirect])
+    reads: set[str] = field(default_factory=set[str])
+    sets: set[str] = field(default_factory=set[str])
+
+
+@lru_cache(maxsize=512)
+def parse(text: str, cwd: Path) -> Parsed:
+    """The command line, as run in this directory. Never raises; the result is shared and must not be changed."""
+    parsed = Parsed()
+    if len(text) > MAX_BYTES:
+        parsed.ok = False
+        parsed.doubt = "it is too long to be read"
+        return parsed
+    _Walk(parsed).text(text, frozenset({cwd}))
+    return parsed
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+_STRANGE = re.compile(
+    r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|(?<=[^ \t\n;&|])\\\n"
+)
+"""Characters that bash and the parser, or bash and a reader, may take differently; a word broken over two lines."""
+
+_SEQUENCES = table(
+    "program compound_statement do_group if_statement elif_clause else_clause while_statement for_statement"
+    " case_statement case_item negated_command redirected_statement function_definition variable_assignments"
+    " subshell pipeline heredoc_redirect file_redirect herestring_redirect select_statement"
+)
+_QUIET = table("comment heredoc_start heredoc_end heredoc_content string_content simple_heredoc_body ;")
+_READS = frozenset({"<", "<&", "<<<"})
+_SAFE_TESTS = table("-f -d -e -s -r -w -x -L -h -z -n = == != -a -o =~ < > ! && || ( )")
+_SAFE_EXPANSION = frozenset({"${", "}", ":-", "-", "#", "##", "%", "%%", '"', ":+", "+"})
+_LOOPS = frozenset({"for_statement", "select_statement", "while_statement"})
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_ASSIGNS = frozenset({"declaration_command", "unset_command", "variable_assignment"})
+
+
+class _Walk:
+    """One pass over the tree of a text, carrying where the shell would be.
+
+    `visit` returns two sets of places: where the shell is if the node succeeded, and where it may be anyway.
+    """
+
+    def __init__(self, parsed: Parsed, depth: int = 0) -> None:
+        self.parsed = parsed
+        self.depth = depth
+
+    def doubt(self, why: str) -> None:
+        self.parsed.doubt = self.parsed.doubt or why
+
+    def text(self, text: str, places: Places) -> None:
+        if self.depth > MAX_DEPTH:
+            return self.doubt("it is nested too deeply")
+        if _STRANGE.search(text):
+            self.doubt("it has characters that are easily misread")
+        root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
+        if root.has_error:
+            self.parsed.ok = False
+            self.doubt("it is not a shell command that can be read")
+        self.visit(root, places)
+        return None
+
+    def visit(self, node: Node, places: Places) -> tuple[Places, Places]:
+        kind = node.type
+        if kind == "command":
+            return self.command(node, places)
+        if kind == "list":
+            return self.list(node, places)
+        if kind in {"file_redirect", "herestring_redirect"}:
+            self.redirect(node, places)
+        elif kind == "test_command":
+            self.test(node, places)
+        elif kind in _ASSIGNS:
+            self.assign(node, places)
+        elif kind in _SEQUENCES:
+            return self.sequence(node, places)
+        elif kind == "heredoc_body" or kind in WORD_TYPES:
+            self.expression(node, places)
+        elif node.is_named and kind not in _QUIET:
+            self.doubt(f"it has a part that is not looked into ({kind.replace('_', ' ').lower()})")
+            self.sequence(node, places)
+        return places, places
+
+    def sequence(self, node: Node, places: Places) -> tuple[Places, Places]:
+        if node.type == "compound_statement" and node.children[0].type == "((":
+            self.doubt("it calculates with variables")
+        if node.type == "function_definition":
+            self.doubt("it defines a function")
+        if node.type in {"for_statement", "select_statement"}:
+            self.parsed.sets.add(source(node.named_children[0]))
+        reached = places
+        for child in node.named_children:
+            before = places if node.type == "pipeline" else reached
+            reached = before | self.visit(child, before)[1]
+        if node.type in _LOOPS and reached != places:
+            self.doubt("it changes the directory in a loop")
+        after = places if node.type in {"subshell", "pipeline"} else reached
+        return after, after
+
+    def list(self, node: Node, places: Places) -> tuple[Places, Places]:
+        left, right = node.named_children[0], node.named_children[-1]
+        both = any(child.type == "&&" for child in node.children)
+        ok, ever = self.visit(left, places)
+        right_ok, right_ever = self.visit(right, ok if both else ever)
+        return (right_ok if both else ok | right_ok), ever | right_ever
+
+    def command(self, node: Node, places: Places) -> tuple[Places, Places]:
+        words: list[Word] = []
+        variables: list[str] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                variables.append(self.variable(child, places))
+            elif child.type in WORD_TYPES:
+                self.expression(child, places)
+                words.append(word_of(child))
+            elif child.is_named:
+                self.visit(child, places)
+            else:
+                self.doubt("it has a word that is quoted in a rare way")
+        self.touching(node.children)
+        written = tuple(word.text for word in words)
+        globs = frozenset(at for at, word in enumerate(words) if word.glob)
+        self.add(Command(written, places, globs, tuple(variables)))
+        if written and written[0] in _MOVES:
+            moved: Places = frozenset(_moved(place, written, bool(globs)) for place in places)
+            return moved, moved | places
+        return places, places
+
+    def add(self, command: Command) -> None:
+        """List a command, and before it what it would run in turn."""
+        wrapped = inside(command.words)
+        if wrapped is None:
+            self.parsed.commands.append(command)
+            return
+        if self.depth > MAX_DEPTH:
+            return self.doubt("it is nested too deeply")
+        role = "wrap" if wrapped.clear and not command.globs else command.role
+        variables = command.variables + wrapped.variables
+        self.parsed.commands.append(Command(command.words, command.places, command.globs, variables, role))
+        inner = _Walk(self.parsed, self.depth + 1)
+        first = len(self.parsed.commands)
+        globbed = {command.words[at] for at in command.globs}
+        for words in wrapped.commands:
+            globs = frozenset(at for at, word in enumerate(words) if word in globbed)
+            inner.add(Command(words, command.places, globs, variables, "guess" if wrapped.guess else "run"))
+        if wrapped.script is not None:
+            inner.text(wrapped.script, command.places)
+        if any(found.name in _MOVES for found in self.parsed.commands[first:]):
+            self.doubt("it changes the directory in a rare way")
+        return None
+
+    def touching(self, children: list[Node]) -> None:
+        """Two words without a blank between them are one word to bash."""
+        for one, other in pairwise(children):
+            if one.end_byte == other.start_byte and one.type in WORD_TYPES and other.type in WORD_TYPES:
+                self.doubt("it has a word that is quoted in a rare way")
+
+    def redirect(self, node: Node, places: Places) -> None:
+        sign = next((child.type for child in node.children if not child.is_named), "")
+        targets = [child for child in node.named_children if child.type != "file_descriptor"]
+        for target in targets:
+            self.expression(target, places)
+        if sign == "<<<":
+            return
+        if sign not in {"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"} or len(targets) != 1:
+            return self.doubt("it redirects in a rare way")
+        word = word_of(targets[0])
+        if sign in {">&", "<&"} and word.text is not None and (word.text.isdigit() or word.text == "-"):
+            return None
+        self.parsed.redirects.append(Redirect(word.text, sign not in _READS, places, word.glob))
+        return None
+
+    def test(self, node: Node, places: Places) -> None:
+        """`[ … ]` and `[[ … ]]` run nothing, unless they calculate or expand something that does."""
+        for child in node.children[1:-1]:
+            self.test_part(child, places)
+
+    def test_part(self, node: Node, places: Places) -> None:
+        if node.type in {"binary_expression", "unary_expression", "parenthesized_expression", "negation_expression"}:
+            for child in node.children:
+                self.test_part(child, places)
+        elif node.type == "test_operator" or not node.is_named:
+            if source(node) not in _SAFE_TESTS:
+                self.doubt("it has a test that calculates")
+        else:
+            self.expression(node, places)
+
+    def assign(self, node: Node, places: Places) -> None:
+        if node.type != "variable_assignment":
+            plain = source(node.children[0]) in {"export", "local", "readonly"}
+            if not plain or any((word_of(c).text or "-").startswith("-") for c in node.named_children if _is_word(c)):
+                self.doubt("it declares variables in a rare way")
+        for child in [node] if node.type == "variable_assignment" else node.named_children:
+            if child.type == "variable_assignment":
+                # a name that is exported, or may be, reaches every command that follows
+                self.parsed.sets.add(self.variable(child, places))
+            elif child.type == "variable_name":
+                self.parsed.sets.add(source(child))
+
+    def variable(self, node: Node, places: Places) -> str:
+        """The name that an assignment sets; its value is looked through."""
+        for child in node.named_children[1:]:
+            self.expression(child, places)
+        if node.named_children[0].type != "variable_name":
+            self.doubt("it sets a part of a variable")
+            self.expression(node.named_children[0], places)
+        return source(node.named_children[0])
+
+    def expression(self, node: Node, places: Places) -> None:
+        """Look through a word for commands in it and for variables that it reads."""
+        kind = node.type
+        if kind in {"command_substitution", "process_substitution"}:
+            if node.children[0].type == "`" and "\\" in source(node):
+                self.doubt("it has backslashes between backticks")
+            inner = places
+            for child in node.named_children:
+                inner = inner | self.visit(child, inner)[1]
+            return
+        if kind in {"arithmetic_expansion", "subscript"} and _has_name(node):
+            self.doubt("it calculates with variables")
+        if kind == "expansion" and not {c.type for c in node.children if not c.is_named} <= _SAFE_EXPANSION:
+            self.doubt("it expands a variable in a rare way")
+        if kind in {"simple_expansion", "expansion"}:
+            self.parsed.reads.update(source(c) for c in node.children if c.type == "variable_name")
+        for child in node.named_children:
+            self.expression(child, places)
+
+
+def _is_word(node: Node) -> bool:
+    return node.type in WORD_TYPES and node.type != "variable_name"
+
+
+def _has_name(node: Node) -> bool:
+    return any(c.type in {"variable_name", "word", "subscript"} or _has_name(c) for c in node.named_children)
+
+
+def _moved(place: Path | None, words: Words, glob: bool) -> Path | None:
+    """Where `cd` leads from a place: by name, as the shell does it, not by real path."""
+    targets = [word for word in words[1:] if word != "--"]
+    if words[0] != "cd" or glob or len(targets) > 1:
+        return None
+    target = targets[0] if targets else "~"
+    if target is None or target.startswith("-") or (place is None and not target.startswith(("/", "~"))):
+        return None
+    return Path(os.path.normpath(os.path.join(place or "/", os.path.expanduser(target))))
+
+
+def as_line(words: Iterable[str | None]) -> str:
+    """Words as one line for people and rules, quoted where needed; an unknown one as `…`."""
+    return " ".join("…" if word is None else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word and re.fullmatch(r"[\w@%+=:,./~*?^{}\[\]!#-]+", word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"

@@ -11,6 +11,7 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.tools.files.change import Made, change
+from teamwright.tools.files.preview import preview_change
 from teamwright.tools.files.text import Text, decode, is_binary, shown
 
 _NUMBERED = re.compile(r"^ *\d+\t")
@@ -39,6 +40,11 @@ class Edit(Tool[EditInput]):
     def access(self, call: EditInput, ctx: ToolContext) -> Access:
         """One file is written."""
         return Access(writes=(ctx.workplace.resolve(call.file_path),))
+
+    def preview(self, call: EditInput, ctx: ToolContext) -> str:
+        """The whole diff."""
+        path = ctx.workplace.resolve(call.file_path)
+        return preview_change(path, lambda before: _made(path, call, before))
 
     async def run(self, call: EditInput, ctx: ToolContext) -> ToolResult:
         """Replace it."""

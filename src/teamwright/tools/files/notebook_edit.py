@@ -14,6 +14,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.tools.files import notebook
 from teamwright.tools.files.change import Made, change
 from teamwright.tools.files.notebook import Cell, Notebook
+from teamwright.tools.files.preview import preview_change
 
 
 class NotebookEditInput(ToolInput):
@@ -39,6 +40,11 @@ class NotebookEdit(Tool[NotebookEditInput]):
     def access(self, call: NotebookEditInput, ctx: ToolContext) -> Access:
         """One file is written."""
         return Access(writes=(ctx.workplace.resolve(call.notebook_path),))
+
+    def preview(self, call: NotebookEditInput, ctx: ToolContext) -> str:
+        """What, and the whole diff of the file."""
+        path = ctx.workplace.resolve(call.notebook_path)
+        return f"{call.edit_mode} in {preview_change(path, lambda before: _made(path, call, before))}"
 
     async def run(self, call: NotebookEditInput, ctx: ToolContext) -> ToolResult:
         """Change it."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.tools.files.change import Made, change
+from teamwright.tools.files.preview import preview_change
 from teamwright.tools.files.text import Text, decode
 
 
@@ -31,19 +34,24 @@ class Write(Tool[WriteInput]):
         """One file is written."""
         return Access(writes=(ctx.workplace.resolve(call.file_path),))
 
+    def preview(self, call: WriteInput, ctx: ToolContext) -> str:
+        """The whole diff."""
+        path = ctx.workplace.resolve(call.file_path)
+        return preview_change(path, lambda before: _made(path, call, before))
+
     async def run(self, call: WriteInput, ctx: ToolContext) -> ToolResult:
         """Write it."""
         path = ctx.workplace.resolve(call.file_path)
         if path.is_dir():
             return ToolResult.error(f"{path} is a directory.", "Give the path of a file.")
+        return await change(ctx, path, lambda before: _made(path, call, before))
 
-        def make(before: bytes | None) -> Made | ToolResult:
-            try:
-                after = (Text("") if before is None else decode(before)).with_text(call.content).encode()
-            except UnicodeEncodeError:
-                return ToolResult.error("The content holds characters that cannot be written (lone surrogates).")
-            if after == before:
-                return Made(after, f"{path} has this content already; nothing changed.")
-            return Made(after, f"{'Created' if before is None else 'Replaced'} {path}")
 
-        return await change(ctx, path, make)
+def _made(path: Path, call: WriteInput, before: bytes | None) -> Made | ToolResult:
+    try:
+        after = (Text("") if before is None else decode(before)).with_text(call.content).encode()
+    except UnicodeEncodeError:
+        return ToolResult.error("The content holds characters that cannot be written (lone surrogates).")
+    if after == before:
+        return Made(after, f"{path} has this content already; nothing changed.")
+    return Made(after, f"{'Created' if before is None else 'Replaced'} {path}")

@@ -119,6 +119,10 @@ class Bash(Tool[BashInput]):
         """The first line of the command."""
         return call.command.strip().split("\n", 1)[0][:200]
 
+    def preview(self, call: BashInput, ctx: ToolContext) -> str:
+        """The whole command: whoever says yes has seen all of it."""
+        return call.command
+
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """The command and where it would run."""
         call.see_from(ctx.workplace.cwd)

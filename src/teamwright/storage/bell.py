@@ -1,0 +1,152 @@
+"""Doorbells: a process of ours tells another to look at its files.
+
+A bell is a datagram socket at a path; a ring is empty and means "look", so rings may be lost in a full queue
+without harm. Below it: the operating system. Refuses to know what there is to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.paths import make_private
+
+LONGEST_ADDRESS = 100
+"""Bytes that a socket's path may have everywhere (the limit is 104 on macOS and 108 on Linux)."""
+
+DESCRIPTORS = Path("/proc/self/fd")
+"""Where an open directory has a short path, on systems that have it."""
+
+
+class Bell:
+    """A bell that this process owns. Only the owner of a name binds it (see Lease); not inherited by children."""
+
+    def __init__(self, path: Path, listening: socket.socket, private: Path | None) -> None:
+        self.path = path
+        self._socket = listening
+        self._inode = os.stat(path).st_ino
+        self._private = private
+        self._rung = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def bind(cls, path: Path) -> Bell:
+        """Hang up the bell at this path, 0600, in place of one that a dead owner left. Raises StorageError."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            listening.setblocking(False)
+            make_private(path.parent)
+            return cls(path, listening, _hang(listening, path))
+        except OSError as problem:
+            listening.close()
+            raise storage_error(problem, path) from problem
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Until somebody rings; False after `timeout_s`. Rings before the call count; look at the files afterwards."""
+        self._listen()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+    def drain(self) -> None:
+        """Forget the rings so far: call it before looking at the files, never after."""
+        self._rung.clear()
+        self._empty()
+
+    def close(self) -> None:
+        """Take the bell down; harmless when done already."""
+        if self._socket.fileno() < 0:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            if os.stat(self.path).st_ino == self._inode:
+                os.unlink(self.path)
+        if self._private is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._private)
+                os.rmdir(self._private.parent)
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+        self._loop = loop
+        self._rung = asyncio.Event()
+        loop.add_reader(self._socket.fileno(), self._on_ring)
+
+    def _on_ring(self) -> None:
+        self._empty()
+        self._rung.set()
+
+    def _empty(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(16)
+
+
+def ring(path: Path) -> bool:
+    """Ring the bell at this path. False when nobody listens. Never waits: a full queue has rung already."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as calling:
+        calling.setblocking(False)
+        try:
+            with _address(path) as address:
+                calling.sendto(b"", address)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def _hang(listening: socket.socket, path: Path) -> Path | None:
+    """Bind under a name beside and rename, so that a ring always meets the old bell or the new.
+
+    Where a long path has no short form the socket lies in a private temporary directory, which is returned, and
+    a link to it at the path.
+    """
+    beside = path.with_name(f".{secrets.token_hex(4)}")
+    if _fits(beside) or DESCRIPTORS.is_dir():
+        with _address(beside) as address:
+            listening.bind(address)
+        private = None
+    else:
+        private = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp")) / "bell"
+        listening.bind(str(private))
+        os.symlink(private, beside)
+    os.chmod(beside, 0o600)
+    os.rename(beside, path)
+    return private
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Generator[str]:
+    """The path as the operating system takes it for a socket: as it is, by directory descriptor, or by the link."""
+    if _fits(path):
+        yield str(path)
+    elif DESCRIPTORS.is_dir():
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield str(DESCRIPTORS / str(directory) / path.name)
+        finally:
+            os.close(directory)
+    else:
+        yield os.readlink(path)
+
+
+def _fits(path: Path) -> bool:
+    return len(os.fsencode(path)) <= LONGEST_ADDRESS

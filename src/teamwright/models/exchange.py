@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -47,6 +48,11 @@ def new_client(endpoint: Endpoint, clocks: Clocks) -> AsyncClient:
     """A client for one endpoint. TLS and the proxy settings are read only where they are needed."""
     import httpx2
 
+    for name in ("httpcore2", "httpx2"):
+        # Their lines quote headers and addresses. Whoever wants them sets the level by hand.
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
     return httpx2.AsyncClient(
         verify=endpoint.secure or not endpoint.loopback,
         trust_env=not endpoint.loopback,

@@ -1,0 +1,196 @@
+"""The governor: together into the pause, fewer after it, more with each success, and nobody forgotten."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamwright.models.governor import Governor, governor_for
+from teamwright.models.model import Failure, Reply, Retrying
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer, Status
+
+pytestmark = pytest.mark.promise("F60")
+
+
+def quick(most=8):
+    return Governor(most=most, backoff_s=0.001, backoff_most_s=0.005)
+
+
+async def test_no_more_call_at_once_than_may():
+    governor, most_seen = quick(3), 0
+
+    async def call():
+        nonlocal most_seen
+        async with governor.turn():
+            most_seen = max(most_seen, governor.running)
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(call() for _ in range(20)))
+    assert (most_seen, governor.running) == (3, 0)
+
+
+async def test_those_who_were_throttled_together_count_as_one():
+    governor = quick(8)
+    async with asyncio.timeout(10), governor.turn() as a, governor.turn() as b, governor.turn() as c:
+        for turn in (a, b, c):
+            governor.throttled(turn)
+        assert governor.limit == 1
+
+
+async def test_the_number_shrinks_by_half_and_grows_by_steps():
+    governor = Governor(most=16, backoff_s=0.0)
+    turns = [governor.turn() for _ in range(16)]
+    async with asyncio.timeout(10):
+        entered = [await turn.__aenter__() for turn in turns]
+        governor.throttled(entered[0], 0.0)
+        assert governor.limit == 8
+        for turn in turns:
+            await turn.__aexit__(None, None, None)
+        for _ in range(8):
+            async with governor.turn() as turn:
+                governor.succeeded(turn)
+        assert governor.limit == 8  # eight successes are one more, less rounding
+        async with governor.turn() as turn:
+            governor.succeeded(turn)
+        assert governor.limit == 9
+        for _ in range(500):
+            async with governor.turn() as turn:
+                governor.succeeded(turn)
+        assert governor.limit == 16
+
+
+async def test_a_pause_holds_for_everybody_who_shares_the_governor():
+    governor = quick()
+    async with asyncio.timeout(10):
+        async with governor.turn() as turn:
+            wait = governor.throttled(turn, 0.2)
+        assert 0.1 < wait < 0.3
+        before = asyncio.get_running_loop().time()
+        async with governor.turn():
+            assert asyncio.get_running_loop().time() - before >= 0.1
+        assert governor.paused_s == 0
+
+
+async def test_pauses_double_until_a_success_and_never_pass_the_longest():
+    governor = Governor(backoff_s=0.001, backoff_most_s=0.004)
+    waits = []
+    async with asyncio.timeout(10):
+        for _ in range(5):
+            async with governor.turn() as turn:
+                waits.append(governor.throttled(turn))
+        assert waits[0] < 0.0013
+        assert all(wait <= 0.004 * 1.25 for wait in waits)
+        assert waits[-1] > waits[0]
+
+
+async def test_one_who_gives_up_waiting_leaves_the_place_to_the_next():
+    governor = quick(1)
+    async with asyncio.timeout(10):
+        async with governor.turn():
+            waiting = [asyncio.create_task(enter_and_leave(governor)) for _ in range(3)]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+        waiting[1].cancel()  # it has just been called up
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError, type(None)]
+    assert governor.running == 0
+
+
+async def enter_and_leave(governor, spins=0):
+    async with governor.turn():
+        for _ in range(spins):
+            await asyncio.sleep(0)
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["call", "cancel", "throttle", "fail"]), st.integers(0, 5)), max_size=25)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(1, 3))
+def test_whatever_happens_nobody_waits_for_ever(steps, most):
+    async def play():
+        governor = Governor(most=most, backoff_s=0.0001, backoff_most_s=0.0002)
+        tasks = []
+
+        async def call(kind, spins):
+            async with governor.turn() as turn:
+                for _ in range(spins):
+                    await asyncio.sleep(0)
+                if kind == "throttle":
+                    governor.throttled(turn)
+                elif kind == "fail":
+                    raise ValueError
+                else:
+                    governor.succeeded(turn)
+
+        for kind, number in steps:
+            if kind == "cancel" and tasks:
+                tasks[number % len(tasks)].cancel()
+            else:
+                tasks.append(asyncio.create_task(call(kind, number)))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert governor.running == 0
+            async with governor.turn():
+                assert governor.running == 1
+
+    asyncio.run(play())
+
+
+def test_two_event_loops_share_one_governor():
+    governor = quick(1)
+
+    async def calls():
+        await asyncio.gather(*(enter_and_leave(governor, 3) for _ in range(20)))
+
+    async def both():
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(asyncio.to_thread(asyncio.run, calls()) for _ in range(3)))
+
+    asyncio.run(both())
+    assert governor.running == 0
+
+
+def test_a_credential_has_one_governor_in_the_process():
+    assert governor_for("a") is governor_for("a")
+    assert governor_for("a") is not governor_for("b")
+
+
+async def test_a_storm_of_refusals_kills_nobody(client):
+    """Eight agents on one key; the server lets two through at a time and refuses the others."""
+    busy = 0
+
+    async def script(_):
+        nonlocal busy
+        if busy >= 2:
+            return Status(429)
+        busy += 1
+        await asyncio.sleep(0.01)
+        busy -= 1
+        return Answer("Done.")
+
+    governor = quick(8)
+    async with asyncio.timeout(30), LoopbackModel(script) as server:
+        agents = [client(server.url, governor=governor) for _ in range(8)]
+        asked = await asyncio.gather(*(agent.ask() for agent in agents for _ in range(2)))
+        for agent in agents:
+            await agent.model.aclose()
+    assert all(isinstance(one.last, Reply) for one in asked)
+    assert any(one.of(Retrying) for one in asked)
+    assert governor.limit < 8
+
+
+async def test_a_refusal_of_one_makes_the_others_wait(client, quick):
+    async with (
+        asyncio.timeout(20),
+        LoopbackModel([Status(429, retry_after=0.3), Answer("x")]) as server,
+        client(server.url, settings=quick(retries=0)) as a,
+    ):
+        assert isinstance((await a.ask()).last, Failure)
+        assert a.governor.paused_s > 0.1
+        assert isinstance((await a.ask()).last, Reply)
+        assert a.governor.paused_s == 0

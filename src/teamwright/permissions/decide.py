@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from teamwright.permissions.book import Book, Ground, Scope, by_mode, by_rule, strictest
 from teamwright.permissions.commands import judge_command
@@ -56,10 +57,10 @@ class Policy:
         mode: Mode = Mode.DEFAULT,
         rules: Iterable[Rule] = (),
         scope: Scope | None = None,
-        parent: Policy | None = None,
+        above: tuple[Policy, ...] = (),
     ) -> None:
         self._ground = Ground(Book(tuple(rules)), scope or Scope(), mode)
-        self._parent = parent
+        self._above = above
         self._harmless: dict[str, Decision] = {}
 
     @property
@@ -89,22 +90,30 @@ class Policy:
         """Rules from now on, as when somebody answers "always"."""
         self._change(replace(self._ground, book=Book((*self.rules, *rules))))
 
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories that may be used, by real path."""
+        return self.scope.directories
+
+    def with_mode(self, mode: Mode) -> Policy:
+        """The same rules and scope under another mode; narrow it to whoever gave it."""
+        return Policy(mode, self.rules, self.scope, self._above)
+
     def narrow(self, parent: Policy) -> Policy:
         """This policy under another one: the stricter of both decides each call, whatever becomes of the parent."""
-        return Policy(
-            self.mode, self.rules, self.scope, parent if self._parent is None else self._parent.narrow(parent)
-        )
+        return Policy(self.mode, self.rules, self.scope, (*self._above, parent))
 
     def hides(self, tool: str) -> bool:
         """Whether the tool is forbidden as a whole, so that it need not be offered at all."""
         mine = any(rule.whole for rule in self._ground.book.of(tool).deny)
-        return mine or (self._parent is not None and self._parent.hides(tool))
+        return mine or any(policy.hides(tool) for policy in self._above)
 
     @property
     def hidden_tools(self) -> frozenset[str]:
         """Names, and names that end in a star, which deny rules forbid as a whole. `hides` is the exact question."""
-        mine = frozenset(rule.tool for rule in self.rules if rule.whole and rule.verdict is Verdict.DENY)
-        return mine if self._parent is None else mine | self._parent.hidden_tools
+        whole = [rule for rule in self.rules if rule.whole and rule.verdict is Verdict.DENY]
+        mine = frozenset[str]().union(*(rule.speaks_of for rule in whole))
+        return mine.union(*(policy.hidden_tools for policy in self._above))
 
     def decide(self, tool: str, access: Access) -> Decision:
         """The verdict on this call. The same call under the same rules has the same verdict everywhere."""
@@ -114,10 +123,10 @@ class Policy:
                 decision = self._harmless[tool] = self._finished(tool, access, self._judge(tool, access))
         else:
             decision = self._finished(tool, access, self._judge(tool, access))
-        if self._parent is None:
-            return decision
-        above = self._parent.decide(tool, access)
-        return decision if stricter(decision.verdict, above.verdict) is decision.verdict else above
+        for policy in self._above:
+            theirs = policy.decide(tool, access)
+            decision = decision if stricter(decision.verdict, theirs.verdict) is decision.verdict else theirs
+        return decision
 
     def _change(self, ground: Ground) -> None:
         self._ground = ground

@@ -63,6 +63,11 @@ class Rule:
         """Whether the rule is about every call of its tool."""
         return self.pattern is None
 
+    @property
+    def speaks_of(self) -> frozenset[str]:
+        """The tools that the rule is about, by name; a name may end in a star."""
+        return _SPEAKS_OF.get(self.tool, frozenset()) | {self.tool}
+
     def names(self, tool: str) -> bool:
         """Whether the rule speaks about this tool at all."""
         mine = self.tool

@@ -51,6 +51,23 @@ class Lease:
             self._fd = -1
 
 
+def lease_held(path: Path) -> bool:
+    """Whether some process holds the lease now. One that was given back is empty and is not even asked for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if not os.fstat(fd).st_size:
+            return False
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _locked(path: Path) -> int | None:
     while True:
         fd = _open(path)

@@ -7,6 +7,7 @@ ending in `ending`: each is handed this object. Knows rosters, task lists, desks
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +23,12 @@ from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.task import Task
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
+from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import BUSY, GONE, State
-from teamwright.teams.roster import Roster, Teams
+from teamwright.teams.roster import Roster
 from teamwright.teams.spec import Builder
+from teamwright.teams.team_file import LeadLease
 from teamwright.teams.teammate import Teammate
 
 
@@ -61,6 +64,9 @@ class Team:
     limits: SpawnLimits
     settings: TeamSettings = field(default_factory=TeamSettings)
     lead_model: str = ""
+    lease: str = ""
+    """The lease file that the lead's process holds, and the session's event log: both go into team.json."""
+    log: str = ""
     name: str = ""
     directory: str = ""
     implicit: bool = False
@@ -165,32 +171,21 @@ class Team:
                 do=["Go on with them, or stop them first."],
                 note="nothing was created",
             )
-        config = await self.teams.create(
-            name,
-            description=description,
-            agent_type=agent_type or LEAD,
-            session=self.session,
-            cwd=self.cwd,
-            model=self.lead_model,
-            take_over=self.session_list,
-        )
-        self._adopt(config.name, self.teams.directory_of(config), implicit=False)
-        return config
+        made = await self.teams.create(self._new(name, description, agent_type))
+        self._adopt(made.config.name, made.directory, implicit=False)
+        return made.config
 
     async def ensure(self) -> None:
         """The implicit team, if there is none: `session-<8>`, with the session's own list."""
         if self.directory:
             return
-        config = await self.teams.create(
-            self.session_list,
-            description=None,
-            agent_type=LEAD,
-            session=self.session,
-            cwd=self.cwd,
-            model=self.lead_model,
-            take_over=None,
-        )
-        self._adopt(config.name, self.teams.directory_of(config), implicit=True)
+        made = await self.teams.create_implicit(self._new(self.session_list, None, None))
+        self._adopt(made.config.name, made.directory, implicit=True)
+
+    def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:
+        lead = LeadLease(self.session, os.getpid(), self.lease)
+        kind = agent_type or LEAD
+        return NewTeam(name, lead, str(self.cwd), self.lead_model, now_ms(), description, kind, self.log)
 
     def _adopt(self, name: str, directory: str, *, implicit: bool) -> None:
         self.name, self.directory, self.implicit = name, directory, implicit

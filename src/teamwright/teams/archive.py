@@ -1,0 +1,82 @@
+"""The archive: where a team goes that is deleted or finished, with its requests, mail and tasks.
+
+Below it: `storage`, `tasks`. Nothing is destroyed here but what is older than the stated retention. Refuses to
+know whether a team may be deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.lock import lock_for
+from teamwright.storage.paths import Home, make_private
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.team_file import read_team_file
+
+RETENTION_DAYS = 30
+"""How long an archived team is kept."""
+
+
+def archive_entry(home: Home, directory: str) -> Path:
+    """A free place `archive/<team directory>-<8 hex>`, with the first digits of the team's uuid where it has one."""
+    mark = secrets.token_hex(4)
+    with contextlib.suppress(StorageError):
+        file = read_team_file(home.team_file(directory))
+        mark = file.uuid[:8] if file else mark
+    while (entry := home.archive / f"{directory}-{mark}").exists():
+        mark = secrets.token_hex(4)
+    return entry
+
+
+async def archive_team(home: Home, directory: str) -> Path:
+    """Move a team's directory and its tasks into the archive. Returns the entry.
+
+    The team's directory goes in one step, so nobody finds half a team. Guards stay. Raises TeamwrightError
+    (`unknown-team`), StorageError, LockTimeout.
+    """
+    config = home.config(directory)
+    if not home.team(directory).is_dir():
+        raise TeamwrightError("unknown-team", f"there is no team in {home.team(directory)}")
+    entry = archive_entry(home, directory)
+    async with lock_for(config, home.guard(config)).hold() as held:
+        held.check()
+        _move(home.team(directory), entry)
+    with contextlib.suppress(OSError):  # our own lock directory moved along
+        (entry / "config.json.lock").rmdir()
+    _move_ours(home, directory, entry)
+    await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
+    return entry
+
+
+def prune_archive(home: Home, *, days: float = RETENTION_DAYS) -> list[Path]:
+    """Remove what was archived more than so many days ago. Returns what is gone."""
+    limit = time.time() - days * 86_400
+    if not home.archive.is_dir():
+        return []
+    old = [e for e in sorted(home.archive.iterdir()) if e.is_dir() and not e.is_symlink() and e.stat().st_mtime < limit]
+    for entry in old:
+        shutil.rmtree(entry, ignore_errors=True)
+    return [entry for entry in old if not entry.exists()]
+
+
+def _move_ours(home: Home, directory: str, entry: Path) -> None:
+    """Requests lie elsewhere under a foreign root; doorbells are of no use to anybody."""
+    requests, bells = home.requests(directory), home.bell(directory, "any").parent
+    if requests.is_dir():
+        _move(requests, entry / "requests")
+    for place in (entry / "bells", bells):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        make_private(target.parent)
+        shutil.move(source, target)
+    except OSError as problem:
+        raise storage_error(problem, source) from problem

@@ -1,0 +1,218 @@
+"""The roster of one team: config.json, changed under its lock and renamed into place.
+
+Below it: `storage` and the words. Other products rewrite the file without a lock: what is empty or cut is read
+again, never taken for "no team". Refuses to know who is alive: that is asked of the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
+from teamwright.protocol.ids import COLORS, agent_id, inbox_stem, member_name, nearest
+from teamwright.protocol.roster import Member, TeamConfig, parse_config
+from teamwright.storage.atomic import storage_error, write_atomic, write_new
+from teamwright.storage.lock import lock_for
+from teamwright.storage.paths import Home, make_private
+from teamwright.teams.team_file import begin_life
+
+_RETRIES = 3
+_RETRY_S = 0.002
+_RACY_NS = 12_000_000
+"""File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
+
+
+class Roster:
+    """The members of the team in one directory. `fsync`: writes survive power loss."""
+
+    def __init__(self, home: Home, directory: str, *, fsync: bool = False) -> None:
+        self.home = home
+        self.directory = directory
+        self.path = home.config(directory)
+        self._fsync = fsync
+        self._seen: tuple[tuple[int, int, int], TeamConfig] | None = None
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def read(self) -> TeamConfig:
+        """The roster as it is on disk.
+
+        Raises TeamwrightError (`unknown-team`) when there is no file, StorageError (`damaged-file`) when it stays
+        unreadable after 3 more tries, 2 ms apart.
+        """
+        return self._read()
+
+    async def find(self, name: str) -> Member:
+        """The member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
+        config = await self.read()
+        member = config.find(name)
+        if member is None:
+            raise _unknown(config, name)
+        return member
+
+    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def create(self, config: TeamConfig) -> bool:
+        """Write the first roster of a team. False, and nothing done, when there is one. Raises StorageError."""
+        try:
+            make_private(self.path.parent)
+        except OSError as problem:
+            raise storage_error(problem, self.path) from problem
+        return write_new(self.path, config.encode())
+
+    async def join(self, member: Member, *, live: Callable[[Member], bool] = bool, dedupe: bool = False) -> Member:
+        """Add a new member; returns its entry with the colour it got.
+
+        `live` tells whether the process behind an entry is alive (by default every entry counts): an entry that is
+        not is replaced, keeping its place and colour. A live namesake is refused (TeamRefused), or with `dedupe`
+        the newcomer becomes `name-2`. Raises InvalidName, StorageError.
+        """
+        wanted = member_name(member.name)
+        joined = member
+
+        def added(config: TeamConfig) -> TeamConfig:
+            nonlocal joined
+            name, namesake = wanted, _namesake(config, wanted)
+            if namesake and live(namesake):
+                if not dedupe:
+                    raise _taken(namesake)
+                name, namesake = _free_name(config, wanted), None
+            color = member.color or (namesake.color if namesake else None) or _next_color(config)
+            id = member.agent_id if name == member.name and member.agent_id else agent_id(name, config.name)
+            joined = replace(member, name=name, agent_id=id, color=color)
+            if namesake and namesake.name.lower() != name.lower():
+                config = config.without(namesake.name)
+            return config.with_member(joined)
+
+        await self.change(added)
+        return joined
+
+    async def add(self, member: Member) -> TeamConfig:
+        """Put this entry in, in place of the one of its name: also what puts back one that somebody overwrote."""
+        return await self.change(lambda config: config.with_member(member))
+
+    async def remove(self, name: str) -> Member | None:
+        """Take the member of that name or agent id out. Returns its entry, None when there was none."""
+        gone: Member | None = None
+
+        def removed(config: TeamConfig) -> TeamConfig:
+            nonlocal gone
+            wanted = name.lower()
+            gone = next((m for m in config.members if wanted in {m.name.lower(), m.agent_id.lower()}), None)
+            if gone is not None and gone.is_lead:
+                raise TeamRefused(
+                    "team-refused", "the lead cannot be taken out of its team", note="nothing was changed"
+                )
+            return config.without(name)
+
+        await self.change(removed)
+        return gone
+
+    async def set_mode(self, name: str, mode: str) -> Member:
+        """Note a member's permission mode. Raises UnknownMember."""
+        return await self._set(name, lambda member: replace(member, mode=mode))
+
+    async def set_active(self, name: str, active: bool) -> Member:
+        """Note whether a member of its own process is in a turn. Raises UnknownMember."""
+        return await self._set(name, lambda member: replace(member, is_active=active))
+
+    async def next_incarnation(self, name: str) -> int:
+        """Count one more life of a member; its number, from 1, is never the same twice in this team."""
+        return await begin_life(self.home, self.directory, name)
+
+    async def change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
+        """Read the roster under its lock, change it, write it when it differs. Returns what is on disk then.
+
+        `change` is plain code and may refuse by raising; then nothing is written. Raises what `read` raises,
+        LockTimeout, LockLost.
+        """
+        self._read()  # a team that is gone is not made again by locking it
+        async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
+            before = self._read()
+            after = change(before)
+            if after != before:
+                held.check()
+                write_atomic(self.path, after.encode(), fsync=self._fsync)
+        return after
+
+    async def _set(self, name: str, change: Callable[[Member], Member]) -> Member:
+        def changed(config: TeamConfig) -> TeamConfig:
+            member = config.find(name)
+            if member is None:
+                raise _unknown(config, name)
+            return config.with_member(change(member))
+
+        found = (await self.change(changed)).find(name)
+        if found is None:
+            raise UnknownMember("unknown-member", f"nobody is called {name}")
+        return found
+
+    def _read(self) -> TeamConfig:
+        patience = _RETRIES
+        while True:
+            try:
+                return self._load()
+            except StorageError as problem:
+                if problem.slug != "damaged-file" or not patience:
+                    raise
+            patience -= 1
+            time.sleep(_RETRY_S)
+
+    def _load(self) -> TeamConfig:
+        try:
+            with open(self.path, "rb") as file:
+                stat = os.fstat(file.fileno())
+                mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+                if self._seen and self._seen[0] == mark:
+                    return self._seen[1]
+                raw = file.read()
+        except FileNotFoundError:
+            raise TeamwrightError("unknown-team", f"there is no team in {self.path.parent}") from None
+        except OSError as problem:
+            raise storage_error(problem, self.path) from problem
+        config = parse_config(raw)
+        self._seen = (mark, config) if time.time_ns() - stat.st_mtime_ns > _RACY_NS else None
+        return config
+
+
+def _namesake(config: TeamConfig, name: str) -> Member | None:
+    """The entry that would share the name or the inbox file, whatever the case."""
+    stem = inbox_stem(name).lower()
+    return next((m for m in config.members if inbox_stem(m.name).lower() == stem), None)
+
+
+def _free_name(config: TeamConfig, name: str) -> str:
+    number = 2
+    while _namesake(config, made := f"{name[:60]}-{number}"):
+        number += 1
+    return member_name(made)
+
+
+def _next_color(config: TeamConfig) -> str:
+    """The colour behind that of the last who joined: a spawn that failed and was taken out uses none up."""
+    last = next((m.color for m in reversed(config.teammates) if m.color in COLORS), None)
+    return COLORS[0] if last is None else COLORS[(COLORS.index(last) + 1) % len(COLORS)]
+
+
+def _taken(member: Member) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        f"{member.name} is in the team already and alive",
+        do=[f"send {member.name} a message instead", f"replace it: stop {member.name}, then spawn it again"],
+        note="nobody was started",
+    )
+
+
+def _unknown(config: TeamConfig, name: str) -> UnknownMember:
+    names = [m.name for m in config.members]
+    close = nearest(name, names)
+    return UnknownMember(
+        "unknown-member",
+        f"nobody in the team is called {name[:80]}",
+        looked_at=[("members", ", ".join(names))],
+        do=[f"did you mean {close}?"] if close else [],
+        note="nothing was changed",
+    )

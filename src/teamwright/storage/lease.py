@@ -47,6 +47,7 @@ class Lease:
         """Give it back; harmless when done already. The file stays: deleting it would let two in."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child stands between fork and exec
             os.close(self._fd)
             self._fd = -1
 

@@ -181,7 +181,8 @@ class Held:
 
     def _let_go(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)  # closing is what ends the flock
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # at once, also while a child stands between fork and exec
+            os.close(self._fd)
             self._fd = -1
         self._lock.release_local()
 

@@ -61,12 +61,13 @@ def age_s(directory: str) -> float | None:
 
 def make(guard: int, directory: str) -> Mark | None:
     """Make the directory and record it; None when something stands there already."""
+    before = os.pread(guard, _RECORD, _RECORD)
     now = time.time_ns()
     os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
     try:
         _mkdir(directory)
     except FileExistsError:
-        os.pwrite(guard, _NO_INTENT, _RECORD)
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)  # it may be the one that explains what stands there
         return None
     # Random digits below the millisecond, which is all that strangers compare, make the mtime unique.
     touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1

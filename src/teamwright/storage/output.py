@@ -82,6 +82,10 @@ class Output:
             where = f"; the first {self._written:,} bytes are in {self.file}"
         return f"{head}\n[… {self.total:,} bytes in all, the middle is left out here{where}]\n{tail}"
 
+    def head(self) -> str:
+        """What came first, as far as it is in memory: all of it unless `is_cut`."""
+        return (bytes(self._head) if self._dropped else self._kept()).decode("utf-8", "replace")
+
     def keep(self) -> None:
         """Begin the file now, with what came so far."""
         if self._fd < 0 and not self._written:

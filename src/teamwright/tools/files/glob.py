@@ -1,0 +1,121 @@
+"""Glob: files by the pattern of their path, the newest first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.workplace import Workplace
+from teamwright.permissions.verdict import Access
+from teamwright.tools.files.globs import compiled
+from teamwright.tools.files.walk import OutOfTime, walk
+
+MOST = 100
+"""Files in one answer."""
+
+WITHIN_S = 20.0
+"""How long a walk may take."""
+
+_MAGIC = re.compile(r"[*?\[{]")
+
+
+class GlobInput(ToolInput):
+    """Parameters of Glob."""
+
+    pattern: str = Field(description="Such as `src/**/*.ts` or `*.{js,ts}`.")
+    path: str | None = Field(None, description="Directory to look in.")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a walk found: (mtime, path), and whether it came to its end."""
+
+    files: list[tuple[float, str]]
+    whole: bool = True
+
+
+class Glob(Tool[GlobInput]):
+    """Finds files by name."""
+
+    name = "Glob"
+    input_type = GlobInput
+
+    def read_only(self, call: GlobInput) -> bool:
+        """Always."""
+        return True
+
+    def summary(self, call: GlobInput) -> str:
+        """The pattern, and where."""
+        return call.pattern + (f" in {call.path}" if call.path else "")
+
+    def access(self, call: GlobInput, ctx: ToolContext) -> Access:
+        """The directory is read."""
+        return Access(reads=(_split(call, ctx.workplace)[0],))
+
+    async def run(self, call: GlobInput, ctx: ToolContext) -> ToolResult:
+        """Find them."""
+        place = ctx.workplace
+        base, pattern = _split(call, place)
+        if not base.is_dir():
+            return ToolResult.error(f"There is no directory {base}.", f"You are in {place.cwd}.")
+        try:
+            matcher = compiled([pattern])
+        except re.error as problem:
+            return ToolResult.error(f"The pattern cannot be read: {problem}.")
+        found = await asyncio.to_thread(_find, base, matcher, time.monotonic() + WITHIN_S)
+        found.files.sort(key=lambda file: (-file[0], file[1]))
+        lines = [shorter(path, place.cwd) for _, path in found.files[:MOST]]
+        if len(found.files) > MOST:
+            lines.append(f"[the newest {MOST} of {len(found.files)}: give a narrower pattern or path for the others]")
+        if not found.whole:
+            lines.append(f"[the search was ended after {WITHIN_S:g} s: give a narrower path]")
+        if not found.files:
+            lines.insert(0, f"No file matches {call.pattern} in {base}. (What git ignores is left out.)")
+        count = len(found.files)
+        return ToolResult("\n".join(lines), brief=f"{count} file{'' if count == 1 else 's'}", facts={"count": count})
+
+
+def shorter(path: str, cwd: Path) -> str:
+    """A path as it is told: relative to the working directory if it lies below it."""
+    base = str(cwd).rstrip("/") + "/"
+    return path[len(base) :] if path.startswith(base) else path
+
+
+def _split(call: GlobInput, place: Workplace) -> tuple[Path, str]:
+    """The directory to walk and the pattern below it; a pattern may begin with fixed directories, or at the root."""
+    base = place.resolve(call.path) if call.path else place.cwd
+    pattern = call.pattern.strip()
+    if not pattern.startswith(("/", "~", "../")):
+        return base, pattern
+    fixed: list[str] = []
+    parts = pattern.split("/")
+    while len(parts) > 1 and not _MAGIC.search(parts[0]):
+        fixed.append(parts.pop(0))
+    start = os.path.join(base, os.path.expanduser("/".join(fixed) or "/"))
+    return Path(os.path.normpath(start)), "./" + "/".join(parts) if len(parts) > 1 else "/" + parts[0]
+
+
+def _find(base: Path, matcher: re.Pattern[str], deadline: float) -> _Found:
+    start = len(str(base).rstrip("/")) + 1
+    found = _Found([])
+    try:
+        for entry in walk(base, deadline=deadline):
+            if matcher.match(entry.path, start) is not None:
+                found.files.append((_changed(entry), entry.path))
+    except OutOfTime:
+        found.whole = False
+    return found
+
+
+def _changed(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat().st_mtime
+    except OSError:  # gone meanwhile
+        return 0.0

@@ -1,0 +1,92 @@
+"""The files below a directory that git does not ignore, in order of their paths.
+
+`.gitignore` counts inside git repositories, from the repository's top down, a deeper one over a higher one. `.git`
+and linked directories are not entered. Imports pathspec when it meets the first `.gitignore`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class OutOfTime(Exception):
+    """The walk did not end in time; what was found so far stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """One `.gitignore`: the directory that it stands in, as an absolute path with a slash at the end, and its lines."""
+
+    base: str
+    spec: Any
+
+
+_Chain = tuple[_Rules, ...]
+
+
+def walk(root: Path, *, deadline: float = float("inf"), links: bool = True) -> Iterator[os.DirEntry[str]]:
+    """The files, depth first. `deadline` is of `time.monotonic`; `links` says whether links to files count.
+
+    Raises OutOfTime; a directory that cannot be listed is left out.
+    """
+    in_git, chain = _above(root)
+    yield from _walk(str(root), in_git, chain, deadline, links)
+
+
+def _walk(directory: str, in_git: bool, chain: _Chain, deadline: float, links: bool) -> Iterator[os.DirEntry[str]]:
+    if time.monotonic() > deadline:
+        raise OutOfTime
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return
+    names = {entry.name for entry in entries}
+    if ".git" in names:
+        in_git, chain = True, ()
+    if in_git and ".gitignore" in names:
+        chain = (_rules(directory), *chain)
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != ".git" and not _ignored(chain, entry.path + "/"):
+                yield from _walk(entry.path, in_git, chain, deadline, links)
+        elif (entry.is_file() if links else entry.is_file(follow_symlinks=False)) and not _ignored(chain, entry.path):
+            yield entry
+
+
+def _above(root: Path) -> tuple[bool, _Chain]:
+    """Whether the directory lies in a repository, and the rules from above it, the nearest first."""
+    chain: list[_Rules] = []
+    for parent in root.parents if not (root / ".git").exists() else ():
+        if (parent / ".gitignore").is_file():
+            chain.append(_rules(str(parent)))
+        if (parent / ".git").exists():
+            rules = tuple(chain)
+            # Somebody who asks for an ignored directory by name wants to see into it.
+            return True, () if any(_ignored(rules, f"{one}/") for one in (root, *root.parents)) else rules
+    return False, ()
+
+
+def _rules(directory: str) -> _Rules:
+    from pathspec import GitIgnoreSpec
+
+    base = directory.rstrip("/") + "/"
+    try:
+        lines = Path(base, ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return _Rules(base, GitIgnoreSpec.from_lines(lines))
+
+
+def _ignored(chain: _Chain, path: str) -> bool:
+    for rules in chain:
+        if path.startswith(rules.base) and path != rules.base:
+            verdict = rules.spec.check_file(path[len(rules.base) :]).include
+            if verdict is not None:
+                return bool(verdict)
+    return False

@@ -1,0 +1,67 @@
+"""TaskGet: all that is known of one task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.task import Task
+from teamwright.tools.tasks.port import TaskPort
+
+
+class TaskGetInput(ToolInput):
+    """Parameters as observed."""
+
+    taskId: str = Field(description="The number of the task.")
+
+
+class TaskGet(Tool[TaskGetInput]):
+    """Shows a task."""
+
+    name = "TaskGet"
+    input_type = TaskGetInput
+
+    def __init__(self, port: TaskPort) -> None:
+        self._port = port
+
+    def read_only(self, call: TaskGetInput) -> bool:
+        """Always."""
+        return True
+
+    def summary(self, call: TaskGetInput) -> str:
+        """The number."""
+        return f"task #{call.taskId}"
+
+    async def run(self, call: TaskGetInput, ctx: ToolContext) -> ToolResult:
+        """Show it, or say that there is none."""
+        tasks = self._port.tasks
+        task = await tasks.get(call.taskId)
+        if task is None:
+            return ToolResult.error(f"There is no task #{call.taskId.strip().removeprefix('#')}.", "Call TaskList.")
+        waits = tasks.store.open_blockers(task)
+        return ToolResult(shown(task, waits), brief=f"#{task.id} {task.subject}", facts={"task": task.to_json()})
+
+
+def shown(task: Task, waits: Sequence[str]) -> str:
+    """A task in full. `waits`: its blockers that are still open."""
+    lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}"]
+    if task.owner:
+        lines.append(f"Owner: {task.owner}")
+    lines.append(f"Description: {task.description}")
+    if waits:
+        lines.append(f"Waits for: {numbered(waits)}")
+    if task.blocked_by:
+        lines.append(f"Blocked by: {numbered(task.blocked_by)}")
+    if task.blocks:
+        lines.append(f"Blocks: {numbered(task.blocks)}")
+    if task.metadata:
+        lines.append(f"Metadata: {json.dumps(dict(task.metadata), ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def numbered(ids: Sequence[str]) -> str:
+    """Ids as people and models write them: `#1, #2`."""
+    return ", ".join(f"#{id}" for id in ids)

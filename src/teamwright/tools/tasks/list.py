@@ -1,0 +1,44 @@
+"""TaskList: the shared list, one line a task, in numeric order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+from teamwright.protocol.task import Task, TaskStatus
+from teamwright.tools.tasks.get import numbered
+from teamwright.tools.tasks.port import TaskPort
+
+
+class TaskListTool(Tool[NoInput]):
+    """Shows all tasks."""
+
+    name = "TaskList"
+
+    def __init__(self, port: TaskPort) -> None:
+        self._port = port
+
+    def read_only(self, call: NoInput) -> bool:
+        """Always."""
+        return True
+
+    def summary(self, call: NoInput) -> str:
+        """What is looked at."""
+        return "task list"
+
+    async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
+        """The lines, or that there is none."""
+        tasks = self._port.tasks
+        everything = await tasks.all()
+        if not everything:
+            return ToolResult("The task list is empty.", brief="no tasks")
+        done = sum(task.status is TaskStatus.COMPLETED for task in everything)
+        lines = [line(task, tasks.waits_for(task)) for task in everything]
+        return ToolResult("\n".join(lines), brief=f"{len(everything)} tasks, {done} completed")
+
+
+def line(task: Task, waits: Sequence[str]) -> str:
+    """`#3 [in_progress] subject (owner) [blocked by #2, #11]`, parts that do not apply left out."""
+    owner = f" ({task.owner})" if task.owner else ""
+    held = f" [blocked by {numbered(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
+    return f"#{task.id} [{task.status}] {task.subject}{owner}{held}"

@@ -1,0 +1,96 @@
+"""TaskUpdate: status, owner, texts, order and deletion of a task."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.tasks.rules import DELETED, Wish
+from teamwright.tasks.task_list import Change
+from teamwright.tools.tasks.get import numbered
+from teamwright.tools.tasks.port import TaskPort
+
+NEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
+"""What a member is told when it has completed a task."""
+
+
+class TaskUpdateInput(ToolInput):
+    """Parameters as observed."""
+
+    taskId: str = Field(description="The number of the task.")
+    subject: str | None = None
+    description: str | None = None
+    activeForm: str | None = None
+    owner: str | None = Field(None, description="A member's name; empty: nobody.")
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
+    addBlocks: list[str] = Field([], description="Numbers that must wait for this task.")
+    addBlockedBy: list[str] = Field([], description="Numbers that this task must wait for.")
+    metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes one.")
+
+
+class TaskUpdate(Tool[TaskUpdateInput]):
+    """Changes a task."""
+
+    name = "TaskUpdate"
+    input_type = TaskUpdateInput
+
+    def __init__(self, port: TaskPort) -> None:
+        self._port = port
+
+    def summary(self, call: TaskUpdateInput) -> str:
+        """The number and what it becomes."""
+        parts = [call.status] if call.status else []
+        parts += [f"owner {call.owner}"] if call.owner else []
+        return f"task #{call.taskId}" + (f": {', '.join(parts)}" if parts else "")
+
+    async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
+        """Change it, tell a new owner, and say what changed."""
+        me, lead = self._port.me()
+        change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish_of(call))
+        if change.assigned:
+            await self._port.assigned(change.task, me)
+        told = told_of(change)
+        brief = told.split("\n", 1)[0]
+        if "status" in change.changed and change.task.status == "completed" and not lead:
+            told += f"\n\n{NEXT}"
+        return ToolResult(told, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
+
+
+def wish_of(call: TaskUpdateInput) -> Wish:
+    """What the call asks for; what it leaves out, or fills with nothing as weak models do, stays.
+
+    An empty owner means nobody, but not for a task that is being started or completed.
+    """
+    wish: Wish = {}
+    if call.subject:
+        wish["subject"] = call.subject
+    if call.description:
+        wish["description"] = call.description
+    if call.activeForm:
+        wish["active_form"] = call.activeForm
+    if call.owner or (call.owner is not None and call.status in {None, "pending"}):
+        wish["owner"] = call.owner
+    if call.status is not None:
+        wish["status"] = call.status
+    if call.metadata is not None:
+        wish["metadata"] = call.metadata
+    if call.addBlocks:
+        wish["add_blocks"] = call.addBlocks
+    if call.addBlockedBy:
+        wish["add_blocked_by"] = call.addBlockedBy
+    return wish
+
+
+def told_of(change: Change) -> str:
+    """What changed, in a line or two."""
+    if not change.changed:
+        return f"Task #{change.task.id} is that way already; nothing changed."
+    if change.changed == (DELETED,):
+        told = f"Task #{change.task.id} deleted"
+    else:
+        told = f"Task #{change.task.id} updated: {', '.join(change.changed)}"
+    if change.unblocked:
+        told += f"\nNo longer waiting: {numbered([task.id for task in change.unblocked])}"
+    return told

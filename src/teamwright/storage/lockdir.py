@@ -102,13 +102,17 @@ def remove_ours(directory: str, mark: Mark) -> None:
 
 def _made_by_the_dead(record: bytes, mark: Mark, age: float) -> bool:
     """Whoever reads this has the guard, so the process that wrote the record is no longer inside."""
-    made, intent = record[:_RECORD].split(), record[_RECORD:].split()
-    with contextlib.suppress(ValueError, IndexError):
-        if made and mark == (int(made[1]), int(made[2])):
-            return True
-        first, last = _INTENT_WINDOW_NS
-        return bool(intent) and first <= mark.mtime_ns - int(intent[1]) <= last and age >= _INTENT_STOOD_S
-    return False
+    made, intent = _numbers(record[:_RECORD], b"made"), _numbers(record[_RECORD:], b"intent")
+    if made and tuple(made[:2]) == mark:
+        return True
+    first, last = _INTENT_WINDOW_NS
+    return bool(intent) and first <= mark.mtime_ns - intent[0] <= last and age >= _INTENT_STOOD_S
+
+
+def _numbers(record: bytes, kind: bytes) -> list[int]:
+    """The numbers of a record of this kind; none when it is another, blank, or never written."""
+    word, *rest = record.split() or [b""]
+    return [int(text) for text in rest if text.isdigit()] if word == kind else []
 
 
 def _take_away(directory: str, mark: Mark) -> bool:

@@ -1,0 +1,144 @@
+"""The watcher: what strangers change is noticed, however they write, and also when there is no watcher."""
+
+import asyncio
+import os
+import shutil
+import sys
+
+import pytest
+
+from teamwright.storage.watch import Watcher, WatchSettings
+
+
+class Heard:
+    """A callback that can be waited for."""
+
+    def __init__(self):
+        self.times = 0
+        self._event = asyncio.Event()
+
+    def __call__(self):
+        self.times += 1
+        self._event.set()
+
+    async def again(self):
+        async with asyncio.timeout(10):
+            await self._event.wait()
+        self._event.clear()
+
+
+def rename_into(path, text):
+    beside = path.with_name("beside")
+    beside.write_text(text)
+    os.rename(beside, path)
+
+
+async def test_a_file_that_is_made_renamed_over_written_in_place_and_removed_is_noticed(tmp_path):
+    path = tmp_path / "file"
+    async with Watcher() as watcher:
+        heard = Heard()
+        watcher.follow(path, heard)
+        path.write_text("1")
+        await heard.again()
+        rename_into(path, "two")
+        await heard.again()
+        with path.open("a") as file:
+            file.write("three")
+        await heard.again()
+        path.unlink()
+        await heard.again()
+        assert not watcher.blind
+
+
+async def test_a_directory_that_comes_later_or_comes_back_is_watched(tmp_path):
+    path = tmp_path / "later" / "file"
+    async with Watcher(WatchSettings(poll_s=0.1)) as watcher:
+        heard = Heard()
+        watcher.follow(path, heard)
+        path.parent.mkdir()
+        path.write_text("1")
+        await heard.again()
+        shutil.rmtree(path.parent)
+        await heard.again()
+        path.parent.mkdir()
+        path.write_text("2")
+        await heard.again()
+
+
+async def test_other_files_of_the_directory_are_nobodys_business(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("1")
+    async with Watcher() as watcher:
+        heard, other = Heard(), Heard()
+        watcher.follow(path, heard)
+        watcher.follow(tmp_path / "other", other)
+        (tmp_path / "third").write_text("x")
+        (tmp_path / "file.lock").mkdir()
+        (tmp_path / "other").write_text("x")
+        await other.again()
+        assert heard.times == 0
+
+
+async def test_who_stops_following_hears_nothing_more_and_others_do(tmp_path):
+    path = tmp_path / "file"
+    async with Watcher() as watcher:
+        first, second = Heard(), Heard()
+        unfollow = watcher.follow(path, first)
+        watcher.follow(path, second)
+        unfollow()
+        unfollow()
+        path.write_text("1")
+        await second.again()
+        assert first.times == 0
+
+
+async def test_without_the_watcher_the_slow_look_is_the_net(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    path = tmp_path / "file"
+    async with Watcher(WatchSettings(poll_s=60, blind_poll_s=0.01)) as watcher:
+        heard = Heard()
+        watcher.follow(path, heard)
+        await asyncio.sleep(0)
+        assert watcher.blind
+        path.write_text("1")
+        await heard.again()
+
+
+async def test_a_callback_that_fails_does_not_end_the_watching(tmp_path):
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    def fail():
+        raise ZeroDivisionError
+
+    async with Watcher() as watcher:
+        heard = Heard()
+        watcher.follow(tmp_path / "file", fail)
+        watcher.follow(tmp_path / "file", heard)
+        (tmp_path / "file").write_text("1")
+        await heard.again()
+        (tmp_path / "file").write_text("22")
+        await heard.again()
+    assert {type(problem) for problem in told} == {ZeroDivisionError}
+
+
+async def test_watching_ends_with_its_block_and_an_unused_watcher_starts_nothing(tmp_path):
+    before = asyncio.all_tasks()
+    async with Watcher() as watcher:
+        assert asyncio.all_tasks() == before
+        watcher.follow(tmp_path / "file", Heard())
+        assert asyncio.all_tasks() != before
+    assert asyncio.all_tasks() == before
+
+
+def test_the_watching_library_is_not_loaded_before_the_first_file():
+    import subprocess
+
+    code = "import sys, teamwright.storage.watch; sys.exit('watchfiles' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("field", ["step_ms", "poll_s", "blind_poll_s"])
+def test_settings_do_not_change_under_way(field):
+    with pytest.raises(AttributeError):
+        setattr(WatchSettings(), field, 1)

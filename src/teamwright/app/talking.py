@@ -1,0 +1,139 @@
+"""What a person at a session may do to it while it runs: write to a member, end one, look, leave it resumable.
+
+A facade over `teams` for faces that hold a session. Every act is on the files before it returns. Knows sessions
+and teams; knows no screen and no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from teamwright.app.prompting import read_prompt
+from teamwright.app.result import TaskLine
+from teamwright.app.session import Session
+from teamwright.protocol.errors import TeamRefused, UnknownMember
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
+from teamwright.protocol.usage import Usage
+from teamwright.teams.ending import kill
+from teamwright.teams.post import Sent, send_text
+from teamwright.teams.teammate import Teammate
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMember:
+    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens."""
+
+    name: str
+    state: str
+    model: str
+    agent_type: str
+    waiting_on: str = ""
+    turns: int = 0
+    context: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+def live_members(session: Session) -> list[LiveMember]:
+    """The lead, then everybody who is alive, in the order of joining."""
+    purse, lead = session.maker.purse, session.lead
+    first = LiveMember(
+        LEAD,
+        "working" if lead.busy else "idle",
+        lead.agent.model.card.name,
+        "lead",
+        turns=lead.turns,
+        context=purse.context.get(LEAD, 0),
+        usage=purse.by_member.get(LEAD, Usage()),
+    )
+    others = [
+        LiveMember(
+            mate.name,
+            str(mate.state),
+            mate.model,
+            mate.agent_type,
+            mate.waiting_on,
+            mate.turns,
+            purse.context.get(mate.name, 0),
+            purse.by_member.get(mate.name, Usage()),
+        )
+        for mate in session.team.live
+    ]
+    return [first, *others]
+
+
+def member_names(session: Session) -> list[str]:
+    """Names of the members that are alive, without the lead."""
+    return [mate.name for mate in session.team.live]
+
+
+def members_at_work(session: Session) -> list[str]:
+    """Names of members that are working, or about to."""
+    return [mate.name for mate in session.team.busy()]
+
+
+def say_to_lead(session: Session, text: str) -> None:
+    """The user's words, with the files that `@path` in them attaches: for the next turn, or the next round of it.
+
+    Raises UsageError for a file that cannot be attached, StorageError for one that cannot be read.
+    """
+    session.lead.prompt(read_prompt(text, None, session.options.cwd))
+
+
+async def write_to(session: Session, name: str, text: str) -> Sent:
+    """Mail from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; nothing is sent then."""
+    if not session.team.exists:
+        raise _unknown(session, name, "nothing was sent")
+    return await send_text(session.team, "user", name, text)
+
+
+async def stop_member(session: Session, name: str) -> tuple[str, list[TaskLine]]:
+    """End a member at once; returns its name and the tasks that went back to the list.
+
+    Its model call and its commands are over when this returns. Raises UnknownMember, InvalidName,
+    and TeamRefused for the lead.
+    """
+    mate = _mate(session, name)
+    tasks = session.team.tasks
+    mine = {task.id for task in await tasks.all() if task.owner == mate.name and task.status != "completed"}
+    await kill(session.team, mate, "stopped by the user")
+    free = [task for task in await tasks.all() if task.id in mine and task.owner is None]
+    return mate.name, [TaskLine(task.id, task.subject, str(task.status)) for task in free]
+
+
+async def leave_resumable(session: Session) -> None:
+    """End the members' coroutines and leave their files as a kill would: nothing is handed back or deleted.
+
+    The session has no team afterwards, so that closing it touches none of it.
+    """
+    team = session.team
+    session.deadlines.cancel()
+    running = [mate.task for mate in team.live if mate.task is not None]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=team.settings.cancel_grace_s)
+    team.forget()
+
+
+def _mate(session: Session, name: str) -> Teammate:
+    wanted = addressee(name)
+    if wanted == LEAD:
+        raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nobody was stopped")
+    mate = session.team.find(wanted)
+    if mate is None:
+        raise _unknown(session, name, "nobody was stopped")
+    return mate
+
+
+def _unknown(session: Session, name: str, note: str) -> UnknownMember:
+    names: Sequence[str] = member_names(session)
+    close = nearest(name, names)
+    return UnknownMember(
+        "unknown-member",
+        f'"{name}" is not in the team' if names else f'there is no "{name}": the lead is alone',
+        looked_at=[("members", ", ".join([LEAD_ALIAS, *names]))],
+        do=[f"did you mean {close}?"] if close else [],
+        note=note,
+    )

@@ -1,0 +1,26 @@
+"""Trust as a face asks for it: what of this repository waits for a person, and their yes.
+
+Asked before a session opens, so that no request leaves the machine first. Knows options and the file of trust;
+knows no screen.
+"""
+
+from __future__ import annotations
+
+from teamwright.app.options import Options
+from teamwright.app.trust import Trust, TrustState
+from teamwright.storage.paths import home_of
+
+
+def trust_survey(options: Options) -> TrustState:
+    """How far the repository of these options is trusted now; `needs_asking` is what a person should be asked.
+
+    Raises CannotStart (`bad-settings`) when the file of trust cannot be read.
+    """
+    return Trust.load(home_of(options.home)).verdict(options.cwd, session=options.trust)
+
+
+def give_trust(options: Options, state: TrustState) -> None:
+    """Trust what the state showed, for good. Raises CannotStart when the home cannot be written, StorageError."""
+    home = home_of(options.home)
+    home.prepare()
+    Trust.load(home).give(state)

@@ -1,0 +1,75 @@
+"""What the Tab key offers: commands at the beginning of a line, members and files behind `@`. Pure but for listing
+one directory; knows nothing of the library that shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.ui.terminal.parsing import NAMES
+from teamwright.ui.terminal.text import clean
+
+MOST = 50
+"""Files that are offered at most."""
+
+_MOST_LOOKED_AT = 5_000
+_MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
+_STOP = re.compile(r"/stop\s+(\S*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to go on: `text` replaces the last `length` characters before the cursor."""
+
+    text: str
+    length: int
+    about: str = ""
+
+
+def candidates(before: str, members: Sequence[str], cwd: Path) -> list[Candidate]:
+    """What may follow this text before the cursor."""
+    if before.startswith("/") and not before[1:].isspace() and " " not in before:
+        return [Candidate(name, len(before), "command") for name in NAMES if name.startswith(before.lower())]
+    if found := _STOP.fullmatch(before):
+        return [Candidate(one, len(found[1]), "member") for one in _starting(members, found[1])]
+    if found := _MENTION.search(before):
+        word = found[1]
+        # Only a line's first word can be an address.
+        named = _starting([LEAD_ALIAS, *members], word) if found.start() == 0 else []
+        people = [Candidate(f"@{one} ", len(word) + 1, "member") for one in named]
+        return people + [Candidate(f"@{path}", len(word) + 1, "file") for path in _paths(word, cwd)]
+    return []
+
+
+def _starting(names: Sequence[str], word: str) -> list[str]:
+    return [name for name in names if name.lower().startswith(word.lower())]
+
+
+def _paths(word: str, cwd: Path) -> list[str]:
+    """Entries of the directory that the word has reached; hidden ones only when asked for."""
+    head, _, start = word.rpartition("/")
+    prefix = f"{head}/" if head or word.startswith("/") else ""
+    directory = cwd / os.path.expanduser(prefix or ".")
+    found = sorted(_matching(directory, start))[:MOST]
+    return [f"{prefix}{name}" for name in found]
+
+
+def _matching(directory: Path, start: str) -> Iterator[str]:
+    for entry in _entries(directory):
+        hidden = entry.name.startswith(".") and not start.startswith(".")
+        if entry.name.startswith(start) and not hidden and clean(entry.name) == entry.name:
+            yield entry.name + ("/" if entry.is_dir() else "")
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(islice(entries, _MOST_LOOKED_AT))
+    except OSError:
+        return []

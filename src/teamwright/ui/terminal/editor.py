@@ -1,0 +1,91 @@
+"""Where a person types: the contract of an editor, and how one is chosen for a terminal.
+
+An editor reads one line at a time while output goes above it. Knows no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from teamwright.ui.terminal.completion import Candidate
+from teamwright.ui.terminal.keys import Act
+from teamwright.ui.terminal.paint import PLAIN_TERMINALS
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A line that is being typed, and where the cursor is in it."""
+
+    text: str = ""
+    cursor: int = 0
+
+    def joined(self, more: str) -> Kept:
+        """With more text where the cursor was."""
+        return Kept(self.text[: self.cursor] + more + self.text[self.cursor :], self.cursor + len(more))
+
+
+NOTHING = Kept()
+
+
+class Withdrawn(Exception):
+    """The line is no longer wanted now; `kept` is what was typed so far, to be put back."""
+
+    def __init__(self, kept: Kept = NOTHING) -> None:
+        super().__init__()
+        self.kept = kept
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What an editor asks of whoever reads from it.
+
+    `interrupted(line)` says what Ctrl-C does, with something typed or nothing; `offered(text before the cursor)`
+    what Tab offers; `status` what is going on, on one line or empty. `history` is a file, made 0600.
+    """
+
+    interrupted: Callable[[bool], Act]
+    offered: Callable[[str], Sequence[Candidate]]
+    status: Callable[[], str]
+    history: Path
+    colors: bool = False
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Editor(Protocol):
+    """One person's keyboard and screen."""
+
+    async def read(self, kept: Kept = NOTHING) -> str:
+        """A line for the session. Raises Withdrawn, and EOFError when the person wants to leave."""
+        ...
+
+    async def answer(self, label: str) -> str:
+        """An answer to what was just shown; not kept in the history. Raises as `read`."""
+        ...
+
+    def withdraw(self) -> None:
+        """Let the present `read` or `answer` raise Withdrawn; nothing when there is none."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ctrl-C came as a signal."""
+        ...
+
+    def show(self, text: str) -> None:
+        """Put whole lines above what is being typed."""
+        ...
+
+    def refresh(self) -> None:
+        """The status may have changed."""
+        ...
+
+    async def close(self) -> None:
+        """Give the terminal back; everything shown is on it then."""
+        ...
+
+
+def is_plain(env: Mapping[str, str]) -> bool:
+    """Whether the terminal promises no cursor that can be moved."""
+    return env.get("TERM", "") in PLAIN_TERMINALS

@@ -1,0 +1,167 @@
+"""Events as lines of a terminal: who did what, one line each, and the diff of a changed file.
+
+`Narrator.lines` is pure but for what it remembers: who was introduced, and each member's colour. Text of others is
+cleaned before it is shown. Knows events and colours; writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from teamwright.protocol.events import (
+    LimitReached,
+    MemberChanged,
+    MessageSent,
+    Notice,
+    RequestClosed,
+    TaskChanged,
+    TeamEvent,
+    ToolCalled,
+)
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.text import cells, clean, cut, one_line, padded
+
+DIFF_LINES = 20
+"""Lines of a diff that are shown; the rest is counted."""
+
+NAME_WIDTH = 10
+NARROWEST = 20
+"""Columns that are assumed at least: in a narrower window lines wrap instead of vanishing."""
+
+_TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
+_ENDED = {"completed": "has ended", "failed": "failed", "killed": "was stopped"}
+_PROTOCOL = {
+    "shutdown_request": "please stop",
+    "shutdown_rejected": "not yet",
+    "plan_approval_request": "asks for approval of its plan",
+    "plan_approval_response": "answers on the plan",
+}
+_UNTOLD = frozenset({"task_assignment", "shutdown_approved", "teammate_terminated"})
+"""Protocol messages that another line tells already."""
+
+
+def shown(name: str) -> str:
+    """A name as people read it."""
+    return LEAD_ALIAS if name == LEAD else "you" if name == "user" else clean(name)
+
+
+@dataclass(slots=True)
+class Narrator:
+    """Tells a person what happens. `width` is the window's in columns."""
+
+    paint: Paint = field(default_factory=Paint)
+    width: int = 80
+    colors: dict[str, str] = field(default_factory=dict[str, str])
+    _known: set[str] = field(default_factory=set[str])
+
+    def lines(self, event: TeamEvent) -> list[str]:
+        """The lines for an event; none for what would only be noise."""
+        match event:
+            case ToolCalled():
+                return [self._line(event.member, self._call(event)), *self._diff(event)]
+            case MessageSent():
+                return self._message(event)
+            case TaskChanged():
+                return self._task(event)
+            case MemberChanged():
+                return self._member(event)
+            case RequestClosed(by="surface" | "terminal"):
+                return []
+            case RequestClosed():
+                why = f": {one_line(event.reason)}" if event.reason else ""
+                said = "no longer asks" if event.by == "cancelled" else f"{event.verdict} by {event.by}{why}"
+                return [self._line(event.member, said)]
+            case LimitReached():
+                return [self._line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
+            case Notice():
+                style = "yellow" if event.level == "warning" else ""
+                return [self._line(event.member, one_line(event.text), style, whole=True)]
+            case _:
+                return []
+
+    def name(self, member: str) -> str:
+        """A member's name in its colour."""
+        return self.paint(self._style(member), shown(member))
+
+    def _style(self, member: str) -> str:
+        return "bold" if member in {LEAD, "user"} else self.colors.get(member, "")
+
+    def _line(self, member: str, said: str, style: str = "", *, whole: bool = False) -> str:
+        name = padded(shown(member), NAME_WIDTH)
+        room = max(self.width, NARROWEST) - cells(name) - 1
+        said = said if whole else cut(said, room)
+        return f"{self.paint(self._style(member), name)} {self.paint(style, said)}".rstrip()
+
+    def _call(self, event: ToolCalled) -> str:
+        summary = one_line(event.summary)
+        head = event.tool if summary == event.tool else f"{event.tool} {summary}"
+        if event.outcome == "done":
+            return f"{head}{_counted(event)}"
+        word = "refused" if event.outcome == "denied" else event.outcome
+        why = one_line(event.output.split("\n", 1)[0])
+        end = f" — {word}: {why}" if why else f" — {word}"
+        room = max(self.width, NARROWEST) - NAME_WIDTH - 1
+        # What went wrong matters more than the end of a long command.
+        return cut(head, max(room - cells(end), room // 2)) + end
+
+    def _diff(self, event: ToolCalled) -> list[str]:
+        diff = event.facts.get("diff")
+        if event.outcome != "done" or not isinstance(diff, str) or not diff:
+            return []
+        body = [line for line in diff.rstrip("\n").split("\n") if not line.startswith(("--- ", "+++ "))]
+        room = max(self.width, NARROWEST) - 2
+        shown_lines = [f"  {diff_line(self.paint, cut(clean(line), room))}" for line in body[:DIFF_LINES]]
+        if len(body) > DIFF_LINES:
+            shown_lines.append(self.paint("dim", f"  … {len(body) - DIFF_LINES} more lines"))
+        return shown_lines
+
+    def _message(self, event: MessageSent) -> list[str]:
+        contentless = event.wire == "idle_notification" and event.summary == "idle"
+        if contentless or event.wire in _UNTOLD or event.member in {"system", "task-list"}:
+            return []
+        said = _PROTOCOL.get(event.wire) or one_line(event.summary)
+        head = f"{self.name(event.member)} → {self.name(event.to)}: "
+        taken = cells(f"{shown(event.member)} → {shown(event.to)}: ")
+        return [head + cut(said, max(self.width, NARROWEST) - taken)]
+
+    def _task(self, event: TaskChanged) -> list[str]:
+        if event.change == "updated":
+            return []
+        mark = _TASK_MARKS.get(event.change, event.change)
+        task = event.task
+        said = f"{mark} #{task.id} {one_line(task.subject)}"
+        if event.change == "assigned" and task.owner:
+            said += f" → {shown(task.owner)}"
+        if event.detail:
+            said += f" ({one_line(event.detail)})"
+        return [self._line(event.member, said, "green" if event.change == "completed" else "")]
+
+    def _member(self, event: MemberChanged) -> list[str]:
+        detail = one_line(event.detail)
+        if event.member == LEAD:
+            return [self._line(LEAD, detail)] if detail else []
+        if event.color:
+            self.colors[event.member] = event.color
+        if event.state in _ENDED:
+            self._known.discard(event.member)
+            style = "" if event.state == "completed" else "red"
+            return [self._line(event.member, _ENDED[event.state] + (f": {detail}" if detail else ""), style)]
+        if event.state == "blocked":
+            return [self._line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
+        if event.member not in self._known:
+            self._known.add(event.member)
+            model = f" ({one_line(event.model)})" if event.model else ""
+            return [self._line(event.member, f"joined{model}")]
+        return []
+
+
+def diff_line(paint: Paint, line: str) -> str:
+    """A line of a unified diff in its colour."""
+    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+    return paint(style, line)
+
+
+def _counted(event: ToolCalled) -> str:
+    added, removed = event.facts.get("added"), event.facts.get("removed")
+    return f" (+{added} -{removed})" if isinstance(added, int) and isinstance(removed, int) else ""

@@ -1,0 +1,82 @@
+"""What a typed line is: a prompt for the lead, mail for a member, or a command of the terminal. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+
+COMMANDS: dict[str, str] = {
+    "/help": "this list",
+    "/members": "who is in the team, what each does and waits for",
+    "/tasks": "the task list",
+    "/cost": "tokens and money so far, by member",
+    "/stop NAME": "end a member at once; its open tasks go back to the list",
+    "/quit": "leave; with members at work you are asked what becomes of them",
+}
+"""The commands of the terminal, as /help lists them."""
+
+NAMES = tuple(usage.split()[0] for usage in COMMANDS)
+
+_COMMAND = re.compile(r"(/[A-Za-z][A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
+_MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Words for the lead."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """Words for one member."""
+
+    to: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the terminal, and what follows it."""
+
+    name: str
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A command that there is not; `close` is the nearest that there is, or empty."""
+
+    name: str
+    close: str = ""
+
+
+Line: TypeAlias = Prompt | Mail | Command | Unknown
+
+
+def parse(line: str, members: Collection[str], is_path: bool = False) -> Line:
+    """What the line is. `is_path`: the word behind a leading `@` is a file, so it is no member's name."""
+    text = line.strip()
+    if found := _COMMAND.fullmatch(text):
+        name, rest = found[1].lower(), (found[2] or "").strip()
+        if name in NAMES:
+            return Command(name, rest)
+        return Unknown(found[1], nearest(name, NAMES) or "")
+    if found := _MAIL.fullmatch(text):
+        name = found[1].lower()
+        if name in {LEAD_ALIAS, LEAD}:
+            return Prompt(found[2])
+        if name in {member.lower() for member in members} or not is_path:
+            return Mail(found[1], found[2])
+    return Prompt(line)
+
+
+def leading_word(line: str) -> str:
+    """The word behind a leading `@`, or nothing."""
+    text = line.strip()
+    return text[1:].split(maxsplit=1)[0] if text.startswith("@") and len(text) > 1 and not text[1].isspace() else ""

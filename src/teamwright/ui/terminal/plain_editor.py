@@ -1,0 +1,110 @@
+"""A keyboard without line editing of ours: dumb terminals, where the kernel's own line is all there is.
+
+Lines come from the terminal as they are finished; nothing on the screen is ever moved. No thread waits for input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+
+from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
+from teamwright.ui.terminal.keys import Act
+
+_CHUNK = 65_536
+
+
+@dataclass(slots=True)
+class PlainEditor:
+    """See editor.Editor."""
+
+    wiring: Wiring
+    fd: int = 0
+    _lines: deque[str] = field(default_factory=deque[str])
+    _partial: bytes = b""
+    _ended: bool = False
+    _label: str = ""
+    _waiting: asyncio.Future[None] | None = None
+
+    def __post_init__(self) -> None:
+        asyncio.get_running_loop().add_reader(self.fd, self._readable)
+
+    async def read(self, kept: Kept = NOTHING) -> str:
+        """See Editor. What was typed stays with the kernel: there is nothing to put back."""
+        return await self._next("> ")
+
+    async def answer(self, label: str) -> str:
+        """See Editor. Lines that were finished before the question are not its answer."""
+        before, self._lines = self._lines, deque()
+        try:
+            return await self._next(label)
+        finally:
+            self._lines = before + self._lines
+
+    def withdraw(self) -> None:
+        """See Editor."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(Withdrawn())
+
+    def interrupt(self) -> None:
+        """See Editor: the kernel has thrown the line away already."""
+        self.show("")
+        if self.wiring.interrupted(False) is Act.LEAVE and self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(EOFError())
+
+    def show(self, text: str) -> None:
+        """See Editor."""
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.write(("\n" if self._label else "") + text + self._label)
+            sys.stdout.flush()
+
+    def refresh(self) -> None:
+        """See Editor: a line that cannot be redrawn shows no status."""
+
+    async def close(self) -> None:
+        """See Editor."""
+        asyncio.get_running_loop().remove_reader(self.fd)
+
+    async def _next(self, label: str) -> str:
+        self.show(label)
+        self._label = label
+        try:
+            while not self._lines:
+                if self._ended:
+                    # A terminal can go on after Ctrl-D; one that is gone will say so again at once.
+                    self._ended = False
+                    asyncio.get_running_loop().add_reader(self.fd, self._readable)
+                    raise EOFError
+                self._waiting = asyncio.get_running_loop().create_future()
+                await self._waiting
+            return self._lines.popleft()
+        finally:
+            self._label = ""
+            self._waiting = None
+
+    def _readable(self) -> None:
+        try:
+            read = os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            read = b""
+        if read:
+            *whole, self._partial = (self._partial + read).split(b"\n")
+            self._lines += [line.decode(errors="replace").rstrip("\r") for line in whole]
+        else:
+            self._end()
+        if (whole_line := self._waiting) is not None and (self._lines or self._ended) and not whole_line.done():
+            whole_line.set_result(None)
+
+    def _end(self) -> None:
+        """Stop watching: a terminal that is gone would be readable for ever."""
+        self._ended = True
+        if self._partial:
+            self._lines.append(self._partial.decode(errors="replace"))
+            self._partial = b""
+        asyncio.get_running_loop().remove_reader(self.fd)

@@ -1,0 +1,68 @@
+"""Text that came from elsewhere, made fit for a terminal: what could steer it is spelt out, width is counted in cells.
+
+Everything a model, a file or a command wrote goes through `clean` before it is shown, so that no escape sequence
+and no invisible character changes what a person sees. Pure.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
+"""Invisible characters that emoji and some scripts need; they move nothing."""
+
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+TAB = "    "
+
+
+def clean(text: str) -> str:
+    """The text with tabs as blanks and every other control or invisible character spelt out; line feeds stay."""
+    if text.isprintable():
+        return text
+    return "".join(_spelt(char) for char in text)
+
+
+def one_line(text: str) -> str:
+    """The text on one line, cleaned, runs of blanks as one."""
+    return clean(" ".join(text.split()))
+
+
+def cells(text: str) -> int:
+    """How many columns the text takes on a terminal."""
+    return len(text) if text.isascii() else sum(_cells(char) for char in text)
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` columns of the text, with `…` where something is missing."""
+    if cells(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    used = 0
+    for at, char in enumerate(text):
+        used += _cells(char)
+        if used > width - 1:
+            return text[:at] + "…"
+    return text
+
+
+def padded(text: str, width: int) -> str:
+    """The text with blanks up to `width` columns; longer text is left as it is."""
+    return text + " " * (width - cells(text))
+
+
+def _spelt(char: str) -> str:
+    if char == "\n" or char in _JOINERS:
+        return char
+    if char == "\t":
+        return TAB
+    if unicodedata.category(char) not in _UNSAFE:
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _cells(char: str) -> int:
+    if char in _JOINERS or unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -108,6 +108,62 @@ async def test_an_agent_without_a_turn_that_fits_fails_and_is_named():
     assert failure.what == 'the script has no turn for "ada" here'
 
 
+GUARDS = """
+[[agent.ada.turn]]
+[[agent.ada.turn.call]]
+name = "look"
+tool = "Bash"
+capture = ['one: (?P<one>.*)', 'two: (?P<two>.*)']
+[[agent.ada.turn]]
+when.have = ["one"]
+[[agent.ada.turn.call]]
+name = "first"
+tool = "Bash"
+have = ["one"]
+input = { lines = "{{?two}}two {{two}}\\none {{one}}\\n{{?two}}end" }
+[[agent.ada.turn.call]]
+name = "second"
+tool = "Bash"
+have = ["one", "two"]
+[[agent.ada.turn]]
+say = "{{?two}}{{call.second}}\\n{{call.first}}"
+[[agent.ada.turn]]
+[[agent.ada.turn.call]]
+tool = "Bash"
+have = ["two"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("found", "lines", "said"),
+    [("one: 1", "one 1\n", "c"), ("one: 1\ntwo: 2", "two 2\none 1\nend", "c\nc"), ("one: 1\ntwo: ", "one 1\n", "c")],
+)
+async def test_a_line_or_a_call_without_its_text_is_left_out(found, lines, said):
+    t = talk(GUARDS, receipts=lambda call_id: "c")
+    first = await t.ask(text_block("go"))
+    second = await t.result(first, found)
+    calls = tool_calls(second.content)
+    assert calls[0].input == {"lines": lines}
+    assert text_of((await t.result(second, *["ok"] * len(calls))).content) == said
+
+
+async def test_an_answer_of_which_nothing_is_left_is_a_failure_that_names_the_turn():
+    t = talk(GUARDS)
+    first = await t.ask(text_block("go"))
+    second = await t.result(first, "one: 1")
+    await t.result(second, "ok")
+    failure = await t.ask(text_block("and?"))
+    assert isinstance(failure, Failure)
+    assert failure.what == "turn 4 of agent ada (line 20) comes to nothing: all that it has is left out"
+
+
+async def test_an_error_is_not_captured_from():
+    t = talk(GUARDS)
+    first = await t.ask(text_block("go"))
+    third = await t.result(first, "one: 1", is_error=True)
+    assert isinstance(third, Failure)
+
+
 CHOICES = """
 [[agent.ada.turn]]
 when = { from = "^team-lead$", text = 'stop (?:now|later)' }

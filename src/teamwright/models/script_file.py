@@ -23,7 +23,7 @@ _SCRIPT_KEYS = ("name", "about", "pace_ms", "given", "again", "text")
 _AGENT_KEYS = ("hear", "turn", "otherwise")
 _TURN_KEYS = ("when", "say", "call", "capture_text", "repeat")
 _WHEN_KEYS = ("text", "from", "task", "tool", "result", "have", "missing")
-_CALL_KEYS = ("name", "tool", "input", "capture", "default")
+_CALL_KEYS = ("name", "tool", "input", "have", "capture", "default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,15 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of a turn. `capture` is tried on its result; `default` gives the names that nothing matched."""
+    """A tool call of a turn, left out when a name of `have` has no text.
+
+    `capture` is tried on its result if that is no error; `default` gives the names that nothing matched.
+    """
 
     name: str
     tool: str
     input: Mapping[str, Any]
+    have: tuple[str, ...] = ()
     capture: tuple[re.Pattern[str], ...] = ()
     default: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -237,6 +241,7 @@ class _Reader:
             self._text(table.get("name", ""), "call.name"),
             tool,
             cast("dict[str, Any]", compile_deep(self._table(table.get("input", {}), "call.input"))),
+            self._texts(table.get("have", []), "call.have"),
             self._patterns(table.get("capture", []), "call.capture"),
             {name: self._text(value, f"call.default.{name}") for name, value in default.items()},
         )
@@ -298,5 +303,6 @@ def _wanted(turn: Turn) -> list[str]:
     if turn.say is not None:
         names += sorted(turn.say.names)
     for call in turn.calls:
+        names += call.have
         names += names_deep(call.input)
     return names

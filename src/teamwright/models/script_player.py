@@ -152,7 +152,8 @@ class Player:
             if self._repeated[number] <= AGAIN_AT_MOST:
                 self._put_back(self._used.pop(number, _NO_TEXT))
                 return
-        self._capture(call.capture, outcome.text)
+        if not outcome.is_error:
+            self._capture(call.capture, outcome.text)
         for name, text in call.default.items():
             self.texts.setdefault(name, text)
 
@@ -226,11 +227,16 @@ class Player:
             content += [text_block(said)] if said.strip() else []
         number = self._open.number if self._open else 0
         for entry, call in enumerate(turn.calls):
+            if call.have and not all(self.texts.get(name) for name in call.have):
+                continue
             self._made += 1
             call_id = f"call_{number}_{entry}_{self._life}_{self._made}"
             made: dict[str, Any] = fill_deep(call.input, self._look)
             content.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": made})
             self._register(call_id, number, call)
+        if not content:
+            self._undo()
+            raise CannotPlay(f"{turn.label} comes to nothing: all that it has is left out")
         return content
 
     def _register(self, call_id: str, number: int, call: Call) -> None:

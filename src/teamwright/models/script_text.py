@@ -1,7 +1,7 @@
 """Templates of a script: text with `{{name}}` that is filled from what was captured, and nothing else.
 
 Compiled once when the script is read. `{{name|sh}}` fills in one quoted word for a POSIX shell, because file
-names are other people's words. No arithmetic, no conditions, no code. Knows nothing of turns or models.
+names are other people's words; `{{?name}}` drops its line when the name has no text. No arithmetic, no code.
 """
 
 from __future__ import annotations
@@ -16,36 +16,76 @@ Lookup: TypeAlias = Callable[[str], str]
 """The text of a name; raises KeyError for one that nothing has given yet."""
 
 _SLOT = re.compile(r"\{\{ *([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)(\|sh)? *\}\}")
+_GUARD = re.compile(r"\{\{ *\?([A-Za-z_][A-Za-z0-9_]*) *\}\}")
+
+Piece: TypeAlias = str | tuple[str, bool]
+"""Literal text, or a slot: a name, and whether it is quoted for a shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Some lines of a template that stand or fall together: they are left out when a guard's name has no text."""
+
+    guards: tuple[str, ...]
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with slots. `pieces` alternates: literal text, then (name, quoted for a shell?) pairs between them."""
+    """A text with slots `{{name}}` and guards `{{?name}}`."""
 
-    pieces: tuple[str | tuple[str, bool], ...]
+    lines: tuple[Line, ...]
 
     @classmethod
     def compile(cls, text: str) -> Template:
         """The template of a text; whatever does not look like a slot stays as it is."""
-        pieces: list[str | tuple[str, bool]] = []
-        at = 0
-        for slot in _SLOT.finditer(text):
-            if slot.start() > at:
-                pieces.append(text[at : slot.start()])
-            pieces.append((slot[1], slot[2] is not None))
-            at = slot.end()
-        if at < len(text):
-            pieces.append(text[at:])
-        return cls(tuple(pieces))
+        if not _GUARD.search(text):
+            return cls((Line((), _pieces(text)),))
+        lines = text.split("\n")
+        ends = ["\n"] * (len(lines) - 1) + [""]
+        made = [
+            Line(tuple(_GUARD.findall(line)), _pieces(_GUARD.sub("", line) + end))
+            for line, end in zip(lines, ends, strict=True)
+        ]
+        return cls(tuple(made))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a mere text."""
+        return not any(line.guards or any(not isinstance(piece, str) for piece in line.pieces) for line in self.lines)
 
     @property
     def names(self) -> frozenset[str]:
-        """The names it needs."""
-        return frozenset(piece[0] for piece in self.pieces if not isinstance(piece, str))
+        """The names it uses."""
+        slots = {piece[0] for line in self.lines for piece in line.pieces if not isinstance(piece, str)}
+        return frozenset(slots.union(*(line.guards for line in self.lines)))
 
     def fill(self, look: Lookup) -> str:
         """The text with its slots filled. Raises KeyError with the first name that has no text."""
-        return "".join(piece if isinstance(piece, str) else _slot(piece, look) for piece in self.pieces)
+        kept = (line for line in self.lines if all(_has(name, look) for name in line.guards))
+        return "".join(
+            piece if isinstance(piece, str) else _slot(piece, look) for line in kept for piece in line.pieces
+        )
+
+
+def _pieces(text: str) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    at = 0
+    for slot in _SLOT.finditer(text):
+        if slot.start() > at:
+            pieces.append(text[at : slot.start()])
+        pieces.append((slot[1], slot[2] is not None))
+        at = slot.end()
+    if at < len(text):
+        pieces.append(text[at:])
+    return tuple(pieces)
+
+
+def _has(name: str, look: Lookup) -> bool:
+    try:
+        return bool(look(name))
+    except KeyError:
+        return False
 
 
 def _slot(piece: tuple[str, bool], look: Lookup) -> str:
@@ -58,7 +98,7 @@ def compile_deep(value: Any) -> Any:
     """The value with every string that has slots replaced by its Template; keys of objects are left alone."""
     if isinstance(value, str):
         template = Template.compile(value)
-        return template if template.names else value
+        return value if template.plain else template
     if isinstance(value, dict):
         return {key: compile_deep(inner) for key, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

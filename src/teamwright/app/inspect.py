@@ -1,0 +1,329 @@
+"""What faces may ask of the disk: teams, members, tasks and mail as frozen views; nothing is locked or changed.
+
+A file that cannot be read is shown as damaged, never raised. Knows the rooms that own the formats. Refuses to
+know how a view is printed; what a session and its log show is in `sessions` and `receipts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from teamwright.app.looking.liveness import lease_held
+from teamwright.mail.inbox import peek
+from teamwright.protocol.errors import StorageError, TeamwrightError, UnknownMember
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_dir
+from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.protocol.roster import Member, TeamConfig, parse_config
+from teamwright.protocol.task import Task, TaskStatus, open_blockers
+from teamwright.storage.paths import Home, home_of
+from teamwright.tasks.files import Damaged, numbers_in, read_task
+from teamwright.teams.team_file import TeamFile, read_team_file
+
+LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
+"""States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member. `unread` and `messages` count its inbox; -1 when that cannot be read."""
+
+    name: str
+    agent_type: str
+    model: str
+    state: str
+    joined_at: int = 0
+    unread: int = 0
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task. `waits_for` are its open blockers; `damaged` says what is wrong with its file."""
+
+    id: str
+    subject: str = ""
+    status: str = "pending"
+    owner: str | None = None
+    waits_for: tuple[str, ...] = ()
+    description: str = ""
+    damaged: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still to be done; a damaged file may be."""
+        return self.status != TaskStatus.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class MailView:
+    """One entry of an inbox. `kind` is the type of a protocol message, empty for plain text."""
+
+    sender: str
+    text: str
+    summary: str
+    timestamp: str
+    read: bool
+    kind: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamView:
+    """One team. Times in milliseconds since 1970; `damaged` says which file is and why, all else is then a guess."""
+
+    name: str
+    directory: str
+    state: str
+    description: str = ""
+    created_at: int = 0
+    session: str = ""
+    lead_pid: int = 0
+    log: str = ""
+    members: tuple[MemberView, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    damaged: str = ""
+    path: Path = field(default_factory=Path)
+
+    @property
+    def open_tasks(self) -> int:
+        """How many tasks are not completed."""
+        return sum(task.open for task in self.tasks)
+
+    @property
+    def unread(self) -> int:
+        """How many messages wait, over all members."""
+        return sum(max(member.unread, 0) for member in self.members)
+
+
+def home_at(root: str | None) -> Home:
+    """The home that was named, else the one of the environment, else the user's own. Nothing is made there."""
+    return home_of(root)
+
+
+# ── teams ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def team_views(home: Home) -> list[TeamView]:
+    """All teams that are on disk now, the newest first."""
+    found = [team_view(home, directory) for directory in _directories(home.shared / "teams")]
+    return sorted(found, key=lambda team: (-team.created_at, team.directory))
+
+
+def archived_teams(home: Home) -> list[TeamView]:
+    """Deleted teams that the archive still has, the newest first."""
+    entries = [name for name in _directories(home.archive) if (home.archive / name / "config.json").exists()]
+    found = [_view(home, home.archive / name, name, archived=True) for name in entries]
+    return sorted(found, key=lambda team: -_modified(team.path))
+
+
+def find_team(home: Home, name: str, *, archived: bool = False) -> TeamView:
+    """The team of that name or directory; with `archived` also the newest deleted one.
+
+    Raises TeamwrightError (`unknown-team`) naming the nearest.
+    """
+    teams = [*team_views(home), *(archived_teams(home) if archived else [])]
+    for wanted in (name, team_dir(name)):
+        for team in teams:
+            if wanted in (team.name, team.directory):
+                return team
+    known = [team.name for team in teams]
+    close = nearest(name, known)
+    raise TeamwrightError(
+        "unknown-team",
+        f"there is no team {name[:80]!r}",
+        looked_at=[("looked in", str(home.shared / "teams")), ("teams", ", ".join(known[:8]) or "none")],
+        do=[f"did you mean {close}?"] if close else ["teamwright teams"],
+    )
+
+
+def team_view(home: Home, directory: str) -> TeamView:
+    """The team in one directory under `teams/`."""
+    return _view(home, home.shared / "teams" / directory, directory)
+
+
+def _view(home: Home, path: Path, directory: str, *, archived: bool = False) -> TeamView:
+    config, damage = _config(path / "config.json")
+    ours, our_damage = _team_file(path / "team.json")
+    tasks = task_views(path / "tasks" if archived else home.shared / "tasks" / directory)
+    live = not archived and ours is not None and bool(ours.lead.lease) and lease_held(Path(ours.lead.lease))
+    entries = config.members if config is not None else ()
+    members = tuple(_member(path, member, live=live, archived=archived) for member in entries)
+    view = TeamView(
+        name=config.name if config is not None else directory,
+        directory=directory,
+        state=FOREIGN,
+        description=(config.description or "") if config is not None else "",
+        created_at=config.created_at if config is not None else 0,
+        session=config.lead_session_id if config is not None else ours.lead.session if ours is not None else "",
+        lead_pid=ours.lead.pid if ours is not None and live else 0,
+        log=ours.log if ours is not None else "",
+        members=members,
+        tasks=tasks,
+        damaged="; ".join(word for word in (damage, our_damage) if word),
+        path=path,
+    )
+    state = ARCHIVED if archived else _state(view, ours is not None or bool(our_damage), live=live)
+    return replace(view, state=state)
+
+
+def _state(view: TeamView, ours: bool, *, live: bool) -> str:
+    if live:
+        return LIVE
+    if not ours:
+        return FOREIGN
+    unreadable = view.damaged or any(member.unread < 0 for member in view.members)
+    return OPEN if view.open_tasks or view.unread or unreadable else FINISHED
+
+
+def _member(team: Path, member: Member, *, live: bool, archived: bool) -> MemberView:
+    try:
+        entries = peek(team / "inboxes" / f"{inbox_stem(member.name)}.json")
+        unread, messages = sum(not entry.read and not _says_nothing(entry) for entry in entries), len(entries)
+    except (TeamwrightError, OSError):
+        unread, messages = -1, -1
+    return MemberView(
+        name=LEAD_ALIAS if member.is_lead else member.name,
+        agent_type=member.agent_type,
+        model=member.model or "",
+        state="gone" if archived else _member_state(member, live=live),
+        joined_at=member.joined_at,
+        unread=unread,
+        messages=messages,
+    )
+
+
+def _says_nothing(entry: Entry) -> bool:
+    """A notice that somebody is idle, and no more: nobody waits for it to be read."""
+    message = parse_protocol(entry.text)
+    return isinstance(message, IdleNotification) and message.contentless
+
+
+def _member_state(member: Member, *, live: bool) -> str:
+    """What the files alone tell: a member in the lead's process lives as long as that does."""
+    if live:
+        return "live"
+    if member.is_lead or member.backend_type == "in-process":
+        return "not running"
+    return {True: "at work, it says", False: "idle, it says", None: "unknown"}[member.is_active]
+
+
+def _config(path: Path) -> tuple[TeamConfig | None, str]:
+    try:
+        return parse_config(path.read_bytes()), ""
+    except FileNotFoundError:
+        return None, "config.json is missing"
+    except (OSError, TeamwrightError) as problem:
+        return None, f"config.json: {_reason(problem)}"
+
+
+def _team_file(path: Path) -> tuple[TeamFile | None, str]:
+    try:
+        return read_team_file(path), ""
+    except TeamwrightError as problem:
+        return None, f"team.json: {_reason(problem)}"
+
+
+# ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def task_views(directory: Path) -> tuple[TaskView, ...]:
+    """The tasks in a directory, in numeric order; other products' book-keeping is left out."""
+    try:
+        numbers = sorted(numbers_in(directory))
+    except StorageError as problem:
+        return (TaskView("0", damaged=_reason(problem)),)
+    read = {str(number): _read_task(directory, str(number)) for number in numbers}
+    statuses = {id: task.status for id, task in read.items() if isinstance(task, Task)}
+    made: list[TaskView] = []
+    for id, task in read.items():
+        if isinstance(task, str):
+            made.append(TaskView(id, damaged=task))
+        elif task is not None and not task.internal:
+            waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, statuses))
+            made.append(TaskView(id, task.subject, str(task.status), task.owner, waits, task.description))
+    return tuple(made)
+
+
+def _read_task(directory: Path, id: str) -> Task | str | None:
+    """The task, what is wrong with its file, or None for whole JSON that is no task."""
+    try:
+        found = read_task(str(directory / f"{id}.json"), id)
+    except StorageError as problem:
+        return _reason(problem)
+    if isinstance(found, Damaged):
+        return "the file is not a whole task"
+    return None if found is None else found.task
+
+
+def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
+    """The list of a team, or of a session that has none (`session-<8>`). Raises TeamwrightError (`unknown-team`)."""
+    directory = home.shared / "tasks" / team_dir(name)
+    try:
+        return find_team(home, name, archived=True).tasks
+    except TeamwrightError:
+        if directory.is_dir():
+            return task_views(directory)
+        raise
+
+
+# ── mail ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def mail_views(team: TeamView, name: str) -> list[MailView]:
+    """The mail of a member, the oldest first; nothing is marked as read.
+
+    Raises UnknownMember naming the nearest, StorageError (`damaged-file`).
+    """
+    wanted = LEAD_ALIAS if name.lower() == LEAD else name.lower()
+    member = next((one.name for one in team.members if one.name.lower() == wanted), None)
+    stem = inbox_stem(LEAD if member == LEAD_ALIAS else member or name)
+    path = team.path / "inboxes" / f"{stem}.json"
+    if member is None and not path.exists():
+        names = [one.name for one in team.members]
+        close = nearest(name, names)
+        raise UnknownMember(
+            "unknown-member",
+            f'"{name[:80]}" is not in team {team.name}',
+            looked_at=[("members", ", ".join(names) or "none")],
+            do=[f"did you mean {close}?"] if close else [],
+        )
+    return [_mail(entry) for entry in peek(path)]
+
+
+def _mail(entry: Entry) -> MailView:
+    known = parse_protocol(entry.text)
+    return MailView(
+        sender=LEAD_ALIAS if entry.sender == LEAD else entry.sender,
+        text=entry.text,
+        summary=entry.summary or "",
+        timestamp=entry.timestamp or "",
+        read=entry.read,
+        kind="" if known is None else known.TYPE,
+        id=entry.msg_id or "",
+    )
+
+
+# ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _directories(parent: Path) -> Iterator[str]:
+    try:
+        names = sorted(entry.name for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return
+    yield from names
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _reason(problem: BaseException) -> str:
+    if isinstance(problem, TeamwrightError):
+        return problem.what
+    return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

@@ -1,0 +1,142 @@
+"""What the user says, as blocks: from an argument, from stdin, from a file, with files attached.
+
+Only what was typed is searched for `@path`: what comes through a pipe is data, and attaches nothing. Knows files
+and blocks; knows no terminal and no agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+from teamwright.protocol.blocks import Block, image_block, text_block
+from teamwright.protocol.errors import StorageError, UsageError
+
+LONGEST_FILE = 256_000
+"""Bytes of a text file that is attached; a longer one is for the agents to read."""
+
+LONGEST_IMAGE = 5_000_000
+"""Bytes of an image that is attached."""
+
+_AT = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
+_TAIL = ".,;:!?)]}…"
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Block]:
+    """The blocks of a prompt: what stdin brought first, then what was typed, then the files that it attaches.
+
+    A typed prompt that is only `@FILE` is read from that file. Raises UsageError for an empty prompt, for such a
+    file that is not there, and for a file that cannot be attached; StorageError when it cannot be read.
+    """
+    typed, attached = _typed((text or "").strip(), cwd)
+    parts = [part for part in ((stdin_text or "").strip("\n"), typed) if part.strip()]
+    if not parts:
+        raise UsageError(
+            "usage",
+            "the prompt is empty",
+            looked_at=[("looked at", "the argument and stdin")],
+            do=['teamwright -p "…"', "teamwright -p @FILE", "echo … | teamwright -p"],
+            note="nothing was started",
+        )
+    return [text_block("\n\n".join(parts)), *(attach(path, cwd) for path in attached)]
+
+
+def attach(path: Path, cwd: Path) -> Block:
+    """A file as a block: an image, or text between marks that name it. Raises UsageError, StorageError."""
+    shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    raw = _read(path, max(LONGEST_FILE, LONGEST_IMAGE))
+    kind = image_type(raw)
+    if kind is not None:
+        _refuse_longer(raw, LONGEST_IMAGE, shown)
+        return image_block(kind, base64.b64encode(raw).decode("ascii"))
+    if b"\0" in raw[:8192]:
+        raise _unfit(shown, "it is neither text nor an image")
+    _refuse_longer(raw, LONGEST_FILE, shown)
+    body = raw.decode("utf-8", "replace")
+    label = shown.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return text_block(f'<attached-file path="{label}">\n{body.rstrip()}\n</attached-file>')
+
+
+def image_type(raw: bytes) -> str | None:
+    """The media type of an image that models take, by its first bytes; None for anything else."""
+    if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _MAGIC if raw.startswith(magic)), None)
+
+
+def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
+    """The typed text and the files that it attaches; the text of the file when it is only `@FILE`."""
+    if text.startswith("@") and "\n" not in text:
+        whole = _path(text[1:].strip('"'), cwd)
+        if whole.is_file():
+            raw = _read(whole, LONGEST_IMAGE)
+            if image_type(raw) is not None:
+                return "", [whole]
+            return _prompt_of(raw, text), []
+        if not re.search(r"\s", text):
+            raise UsageError(
+                "usage",
+                f"the prompt is {text}, and there is no such file",
+                looked_at=[("looked at", str(whole))],
+                note="nothing was started",
+            )
+    found: dict[Path, None] = {}
+    for match in _AT.finditer(text):
+        path = _existing(match[1], match[2], cwd)
+        if path is not None:
+            found[path] = None
+    return text, list(found)
+
+
+def _prompt_of(raw: bytes, text: str) -> str:
+    if b"\0" in raw[:8192]:
+        raise _unfit(text[1:], "it is not text")
+    return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+
+
+def _existing(quoted: str | None, bare: str | None, cwd: Path) -> Path | None:
+    """The file that is meant, with or without the punctuation behind it; None when there is none."""
+    name = quoted or bare or ""
+    for candidate in (name, name.rstrip(_TAIL)):
+        path = _path(candidate, cwd)
+        if candidate and path.is_file():
+            return path
+    return None
+
+
+def _path(name: str, cwd: Path) -> Path:
+    try:
+        return cwd / Path(name).expanduser()
+    except RuntimeError:
+        return cwd / name
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(most + 1)
+    except OSError as problem:
+        raise StorageError(
+            "io-failed", f"{path} cannot be read: {problem.strerror}", note="nothing was started"
+        ) from problem
+
+
+def _refuse_longer(raw: bytes, most: int, shown: str) -> None:
+    if len(raw) > most:
+        raise _unfit(shown, f"it is larger than {most // 1000:,} kB")
+
+
+def _unfit(shown: str, why: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"@{shown} cannot be attached: {why}",
+        do=["name the path without @, and the agents read what they need of it"],
+        note="nothing was started",
+    )

@@ -1,0 +1,119 @@
+"""The flags of a run, in one list: the root command and `resume` take the same ones.
+
+Flags are written in kebab-case; the camelCase spelling of each is accepted too (see `kebab`). Knows click alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+MODES = ("default", "acceptEdits", "dontAsk", "bypassPermissions")
+"""The permission modes, as the ecosystem spells them; a test compares them with the room that decides."""
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
+_HUMP = re.compile(r"(?<=[a-z])([A-Z])")
+
+
+def kebab(token: str) -> str:
+    """A flag or a choice without regard to its spelling: `allowedTools` becomes `allowed-tools`."""
+    return _HUMP.sub(r"-\1", token).lower() if len(token) > 1 else token
+
+
+def seconds(text: str) -> float | None:
+    """A time span in seconds: `90`, `90s`, `10m`, `1h`; None for what is not one, or is zero."""
+    found = _SPAN.fullmatch(text.strip())
+    return float(found[1]) * _UNITS[found[2]] or None if found else None
+
+
+def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    span = seconds(value)
+    if span is None:
+        raise click.BadParameter(f"{value!r} is not a time span; write 90, 90s, 10m or 1h.")
+    return span
+
+
+def _dollars(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        amount = float(value.removeprefix("$"))
+    except ValueError:
+        amount = math.nan
+    if not (math.isfinite(amount) and amount > 0):
+        raise click.BadParameter(f"{value!r} is not an amount above zero.")
+    return amount
+
+
+PLACE_KEY = "teamwright.place"
+"""Where a click context keeps what the flags of `place_flags` said."""
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and param.name:
+        ctx.meta.setdefault(PLACE_KEY, {})[param.name] = value
+
+
+def place_flags(*, hidden: bool = False) -> list[click.Option]:
+    """Where and with what: understood before a command and, hidden from its help, behind it."""
+    path: Any = click.Path(path_type=Path)
+    rows: tuple[tuple[list[str], dict[str, Any]], ...] = (
+        (["-C", "cwd"], {"metavar": "DIR", "type": path, "help": "Run as if started in this directory."}),
+        (["--home"], {"metavar": "DIR", "help": "Where state is kept (TEAMWRIGHT_HOME; default ~/.teamwright)."}),
+        (["--settings"], {"metavar": "FILE", "type": path, "help": "One more settings file, above all others."}),
+        (["--debug"], {"is_flag": True, "help": "Show tracebacks."}),
+    )
+    return [click.Option(names, callback=_remember, expose_value=False, hidden=hidden, **row) for names, row in rows]
+
+
+RUN: tuple[click.Option, ...] = (
+    click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
+    click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
+    click.Option(["--permission-mode"], type=click.Choice(MODES), help="What is allowed without asking."),
+    click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
+    click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
+    click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these."),
+    click.Option(
+        ["--add-dir"],
+        multiple=True,
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="One more directory to work in.",
+    ),
+    click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
+    click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),
+    click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),
+    click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),
+    click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="At most so many tokens in all."),
+    click.Option(["--timeout"], metavar="TIME", callback=_span, help="At most so long: 90, 90s, 10m, 1h."),
+)
+"""What a run may be told, with or without a terminal."""
+
+HEADLESS: tuple[click.Option, ...] = (
+    click.Option(["--output-format"], type=click.Choice(("text", "json", "stream-json")), help="What stdout holds."),
+    click.Option(["--input-format"], type=click.Choice(("text", "stream-json")), help="How prompts come on stdin."),
+    click.Option(["--verbose"], is_flag=True, help="A line an event on stderr."),
+    click.Option(["--report"], metavar="FILE", type=click.Path(path_type=Path), help="Write the run as Markdown."),
+    click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
+)
+"""What only a run without a person understands."""
+
+BEGINNING: tuple[click.Option, ...] = (
+    click.Option(["-c", "--continue", "latest"], is_flag=True, help="Go on with the newest session here."),
+    click.Option(
+        ["-r", "--resume", "resume"],
+        is_flag=False,
+        flag_value="",
+        metavar="[ID]",
+        help="Go on with this session; without ID choose from a list.",
+    ),
+    click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),
+)
+"""Where a run begins: the root command alone."""

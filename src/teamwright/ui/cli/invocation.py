@@ -1,0 +1,158 @@
+"""One call of the program, read from its flags: the value that the faces of a run are handed.
+
+Knows options and prompts through `app`. Refuses to know how a run is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.budget import Budget
+from teamwright.app.options import Options
+from teamwright.app.prompting import read_prompt
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import session_id
+from teamwright.ui.cli.place import Place
+
+STDIN_MOST = 10_000_000
+"""Bytes of stdin that may be a prompt."""
+
+STDIN_WAIT_S = 3.0
+"""How long a pipe may stay silent beside a prompt that was typed: a parent that never closes it holds nobody up."""
+
+BYPASS = "bypassPermissions"
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes."""
+
+    options: Options
+    prompt: str | None = None
+    piped: bool = False
+    output_format: str = "text"
+    input_format: str = "text"
+    verbose: bool = False
+    report: Path | None = None
+    strict: bool = False
+    debug: bool = False
+
+    async def read_prompt(self) -> list[Block]:
+        """The blocks of the prompt, stdin first. Raises UsageError, StorageError."""
+        return await asyncio.to_thread(self.blocks)
+
+    def blocks(self) -> list[Block]:
+        """As `read_prompt`; waits for stdin."""
+        return read_prompt(self.prompt, self._stdin() if self.piped else None, self.options.cwd)
+
+    def _stdin(self) -> str:
+        fd = sys.stdin.fileno()
+        if self.prompt and not select.select([fd], [], [], STDIN_WAIT_S)[0]:
+            sys.stderr.write(f"teamwright: stdin said nothing within {STDIN_WAIT_S:.0f} s and is left out\n")
+            return ""
+        with os.fdopen(os.dup(fd), "rb") as source:
+            raw = source.read(STDIN_MOST + 1)
+        if len(raw) > STDIN_MOST:
+            raise UsageError(
+                "usage",
+                f"stdin brought more than {STDIN_MOST // 1_000_000} MB",
+                do=["write it to a file and name the file in the prompt"],
+                note="nothing was started",
+            )
+        return raw.decode("utf-8", "replace")
+
+
+def stdin_is_piped() -> bool:
+    """Whether stdin is a pipe, a file or a socket: something that may hold a prompt."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def on_a_terminal() -> bool:
+    """Whether a person sits in front of both ends."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
+
+
+def invocation_of(place: Place, flags: Mapping[str, Any], prompt: str | None, *, interactive: bool) -> Invocation:
+    """The call that the flags of a run describe. Raises UsageError for flags that contradict each other."""
+    report = flags.get("report")
+    return Invocation(
+        options=_options(place, flags, interactive=interactive),
+        prompt=prompt,
+        piped=not interactive and stdin_is_piped(),
+        output_format=flags.get("output_format") or "text",
+        input_format=flags.get("input_format") or "text",
+        verbose=bool(flags.get("verbose")),
+        report=place.path(report) if report is not None else None,
+        strict=bool(flags.get("strict")),
+        debug=place.debug,
+    )
+
+
+def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Options:
+    seconds = flags.get("timeout")
+    wanted = flags.get("session_id")
+    return Options(
+        cwd=place.cwd,
+        home=place.home,
+        model=flags.get("model"),
+        permission_mode=_mode(flags),
+        add_dirs=tuple(_directory(place, given) for given in flags.get("add_dir") or ()),
+        allowed_tools=_rules(flags.get("allowed_tools") or ()),
+        disallowed_tools=_rules(flags.get("disallowed_tools") or ()),
+        settings_file=place.settings,
+        trust=bool(flags.get("trust")),
+        budget=Budget(
+            usd=flags.get("max_budget_usd"),
+            tokens=flags.get("max_tokens"),
+            turns=flags.get("max_turns"),
+            minutes=None if seconds is None else seconds / 60,
+        ),
+        session_id=session_id(wanted) if wanted else None,
+        resume=flags.get("resume") or None,
+        append_system_prompt=flags.get("append_system_prompt") or "",
+        interactive=interactive,
+    )
+
+
+def _mode(flags: Mapping[str, Any]) -> str | None:
+    mode = flags.get("permission_mode")
+    if not flags.get("dangerously_skip_permissions"):
+        return mode
+    if mode not in (None, BYPASS):
+        raise UsageError("usage", f"--permission-mode {mode} and --dangerously-skip-permissions contradict each other")
+    return BYPASS
+
+
+def _directory(place: Place, given: Path) -> Path:
+    path = place.path(given)
+    if not path.is_dir():
+        raise UsageError("usage", f"there is no directory {path}", looked_at=[("flag", "--add-dir")])
+    return path
+
+
+def _rules(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The rules of all flags, cut at commas and blanks that stand outside parentheses."""
+    rules: list[str] = []
+    for text in given:
+        depth, rule = 0, ""
+        for char in text:
+            depth += (char == "(") - (char == ")" and depth > 0)
+            if depth == 0 and (char == "," or char.isspace()):
+                rules, rule = [*rules, rule], ""
+            else:
+                rule += char
+        rules.append(rule)
+    return tuple(rule for rule in rules if rule)

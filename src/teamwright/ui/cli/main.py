@@ -1,0 +1,107 @@
+"""The door of the command line: run a command, and whatever happens end in words and an exit code.
+
+Loads click at once, and all else when something needs it: `--help` and `--version` cost an import of click.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from teamwright.ui.cli.root import root
+
+if TYPE_CHECKING:
+    from teamwright.protocol.errors import TeamwrightError
+
+INTERRUPTED = 130
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code of docs/exit-codes.md. Never raises."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    _speak_any_encoding()
+    debug = "--debug" in args[: args.index("--") if "--" in args else len(args)]
+    try:
+        code = root.main(args, prog_name="teamwright", standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as problem:
+        if debug and not isinstance(problem, BrokenPipeError):
+            _show_traceback()
+        return _ending(problem, args)
+    return code if isinstance(code, int) else 0
+
+
+def _ending(problem: BaseException, args: list[str]) -> int:
+    """The exit code of what ended the program, and the words for it."""
+    if isinstance(problem, BrokenPipeError):
+        _let_go(sys.stdout)
+        return 0
+    if isinstance(problem, KeyboardInterrupt | click.Abort):
+        return INTERRUPTED
+    if isinstance(problem, OSError) and problem.errno in _FULL:
+        _let_go(sys.stdout)
+    if isinstance(problem, SystemExit):
+        return problem.code if isinstance(problem.code, int) else 1
+    error = _error_of(problem, args)
+    with contextlib.suppress(OSError):
+        sys.stderr.write(error.render() + "\n")
+    return error.exit_code
+
+
+def _error_of(problem: BaseException, args: list[str]) -> TeamwrightError:
+    from teamwright.protocol.errors import TeamwrightError
+
+    if isinstance(problem, TeamwrightError):
+        return problem
+    if isinstance(problem, click.ClickException):
+        from teamwright.ui.cli.usage import usage_error
+
+        return usage_error(problem)
+    if isinstance(problem, OSError) and problem.errno in _FULL:
+        from teamwright.protocol.errors import StorageError
+
+        return StorageError("disk-full", f"a write did not reach the disk: {problem.strerror}")
+    from teamwright.app.looking.system import crash
+
+    return crash(problem, args, _home(args))
+
+
+def _home(args: list[str]) -> str | None:
+    """The home that was named, for the crash file; whatever else is wrong with the command line."""
+    for position, arg in enumerate(args):
+        if arg.startswith("--home="):
+            return arg.removeprefix("--home=")
+        if arg == "--home":
+            return args[position + 1] if position + 1 < len(args) else None
+    return None
+
+
+def _show_traceback() -> None:
+    import traceback
+
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
+
+
+def _speak_any_encoding() -> None:
+    """A terminal that cannot show a character gets a question mark instead of an error."""
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        if getattr(stream, "encoding", None) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="replace")
+
+
+def _let_go(stream: Any) -> None:
+    """Nobody takes what is still buffered: it goes nowhere, in silence."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)

@@ -1,0 +1,57 @@
+"""Where a command looks: the directory, the home, the settings, as the flags before or behind it said.
+
+One value read from the click context. Knows click; opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.ui.cli.flags import PLACE_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`cwd` is absolute. `home` and `settings` are None when the flags did not name them."""
+
+    cwd: Path
+    home: str | None = None
+    settings: Path | None = None
+    debug: bool = False
+
+    def path(self, given: Path) -> Path:
+        """A path of the command line: relative ones begin at `cwd`."""
+        return self.cwd / given.expanduser()
+
+
+def place_of(ctx: click.Context) -> Place:
+    """The place of a command. Raises UsageError for a directory that is not there."""
+    said = cast("dict[str, Any]", ctx.meta.get(PLACE_KEY, {}))
+    here = _here()
+    cwd = Path(os.path.normpath(here / cast("Path", said.get("cwd", Path())).expanduser()))
+    if not cwd.is_dir():
+        raise UsageError(
+            "usage", f"there is no directory {cwd}", looked_at=[("flag", "-C")], note="nothing was started"
+        )
+    settings = said.get("settings")
+    return Place(
+        cwd=cwd,
+        home=said.get("home"),
+        settings=cwd / settings.expanduser() if settings is not None else None,
+        debug=bool(said.get("debug")),
+    )
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise CannotStart(
+            "failed", "the directory that this was started in is gone", do=["cd to another one"]
+        ) from None

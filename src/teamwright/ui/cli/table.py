@@ -1,0 +1,32 @@
+"""The commands by name: where each lives, and its line of help.
+
+`--help` is made from this table alone, so that no command's module loads before it is called. Imports nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One command: `module:function`, the section of the help it stands in, one line for the list."""
+
+    target: str
+    section: str
+    help: str
+
+
+WORK, LOOK, SET_UP = "Work", "Look", "Set up"
+
+COMMANDS: dict[str, Row] = {
+    "demo": Row("teamwright.ui.demo.command:demo", WORK, "A team reads this repository and reports; needs no model."),
+    "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a session, or with the session of a team."),
+    "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory."),
+    "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `teams show NAME` for one of them."),
+    "tasks": Row("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
+    "inbox": Row("teamwright.ui.cli.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
+    "log": Row("teamwright.ui.cli.log:log", LOOK, "What happened in a team or a session."),
+    "doctor": Row("teamwright.ui.cli.doctor:doctor", SET_UP, "What is found here, which model is used, and why."),
+    "models": Row("teamwright.ui.cli.models:models", SET_UP, "Providers, aliases, prices; what a provider lists."),
+    "trust": Row("teamwright.ui.cli.trust:trust", SET_UP, "Whether this repository's own entries may take effect."),
+}

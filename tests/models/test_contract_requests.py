@@ -152,6 +152,17 @@ async def test_an_adapter_may_be_closed_twice_and_used_again(client):
         assert isinstance((await c.ask()).last, Reply)
 
 
+async def test_an_adapter_that_is_closed_while_a_call_waits_for_its_turn_tries_anew(client):
+    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+        await c.ask()
+        async with c.governor.turn() as turn:
+            c.governor.throttled(turn, 0.05)
+        asking = asyncio.create_task(c.ask())
+        await asyncio.sleep(0)
+        await c.model.aclose()
+        assert isinstance((await asking).last, Reply)
+
+
 def test_one_adapter_serves_one_event_loop_after_another(client):
     with LoopbackModel.in_thread(["Hello."]) as server:
         c = client(server.url)

@@ -77,7 +77,7 @@ def test_after_compaction_the_check_begins_anew():
     check = PromptCheck()
     assert look(check, [turn(9000)], 9000) is None
     assert look(check, [turn(500)], 1500) is None
-    assert look(check, [turn(500), turn(3000)], 4500) is None
+    assert look(check, [turn(500), turn(7000)], 8000) is None
 
 
 def test_two_conversations_are_kept_apart():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.family import Family, kill_group, processes
+from teamwright.storage.family import Family, _from_ps, kill_group, processes
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, Process, finish, run, run_argv
 
@@ -203,3 +203,25 @@ async def test_a_hundred_commands_leave_no_process_and_no_descriptor(tmp_path):
     await asyncio.gather(*(run(shell("sleep 0.01", tmp_path), Output(100), timeout_s=10) for _ in range(20)))
     assert len(os.listdir("/dev/fd")) == before
     assert_no_child_is_left()
+
+
+async def test_without_process_descriptors_the_end_is_noticed_too(tmp_path, monkeypatch):
+    def refused(pid: int) -> int:
+        raise OSError("not in this sandbox")
+
+    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
+    outcome = await run(shell("echo out; exit 4", tmp_path), Output(100), timeout_s=10)
+    assert (outcome.exit_code, outcome.output) == (4, "out\n")
+    late = await run(shell("sleep 600", tmp_path), Output(100), timeout_s=0.2, grace_s=0.5)
+    assert late.timed_out and late.exit_code < 0
+
+
+@pytest.mark.skipif(not os.access("/bin/ps", os.X_OK), reason="ps is not on this machine")
+async def test_ps_tells_what_the_process_file_system_tells(tmp_path, monkeypatch):
+    monkeypatch.setattr("teamwright.storage.family.processes", _from_ps)
+    process = Process.start(shell("trap '' TERM; sleep 600 & sleep 600; sleep 600", tmp_path), Output(100))
+    mine = next(row for row in _from_ps() if row.pid == process.pid)
+    assert (mine.parent, mine.group) == (os.getpid(), process.pid)
+    await process.end(0.2)
+    process.close()
+    assert not [row for row in _from_ps() if row.group == process.pid] and process.exit_code is not None

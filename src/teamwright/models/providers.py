@@ -93,7 +93,7 @@ _ROWS = (
         (KeyVariable("OPENROUTER_API_KEY", "bearer"),),
         caching=True,
         images=True,
-        source="https://openrouter.ai/docs/guides/coding-agents/claude-code-integration",
+        source="https://www.developersdigest.tech/reference/api-compatibility/openrouter",
     ),
     _local(
         "ollama",

@@ -45,6 +45,19 @@ def judge_command(ground: Ground, access: Access) -> Decision:
     return strictest(_all(ground, rules, parsed), allowed)
 
 
+def proves_read_only(command: str, cwd: Path) -> bool:
+    """Whether the line certainly changes nothing, not even where the shell is: such calls may run side by side."""
+    parsed = parse(command, cwd)
+    if not parsed.ok or parsed.doubt or parsed.sets or any(_writes(redirect) for redirect in parsed.redirects):
+        return False
+    found = [one for one in parsed.commands if one.role == "run"]
+    return bool(found) and not any(one.name == "cd" or one.variables or proven(one) is None for one in found)
+
+
+def _writes(redirect: Redirect) -> bool:
+    return redirect.writes and redirect.target not in _HARMLESS_TARGETS
+
+
 def _denials(ground: Ground, rules: ToolRules, parsed: Parsed) -> Iterator[Decision]:
     """What forbids the line in every mode. Where a deny rule cannot be excluded, the line must be written plainer."""
     for command in parsed.commands:

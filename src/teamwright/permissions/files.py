@@ -38,8 +38,11 @@ def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: boo
 
 def _is_private(ground: Ground, rules: ToolRules, named: Path, real: Path, writes: bool) -> bool:
     scope = ground.scope
-    if not within(real, scope.private) or (not writes and within(real, scope.own)):
+    around = [directory for directory in scope.private if real.is_relative_to(directory)]
+    if not around or (not writes and within(real, scope.own)):
         return False
+    if any(real.is_relative_to(one) and within(one, tuple(around)) for one in scope.directories):
+        return False  # somebody works inside a private directory: what was given to them is theirs
     lifted = (rule for rule in rules.allow if rule.by_user and not rule.whole and _within_private(ground, rule.text))
     return not any(rule.matches_path(named, real) for rule in lifted)
 

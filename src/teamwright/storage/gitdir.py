@@ -6,6 +6,7 @@ at. Formats: gitrepository-layout(5), git-config(1), index-format. Knows nothing
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -52,9 +53,15 @@ def common_dir(git_dir: Path) -> Path:
 
 
 def trust_root(start: Path) -> Path:
-    """What trust in a repository is bound to: its common directory, or outside git the directory itself."""
+    """What trust in a repository is bound to: its common directory, or outside git the directory itself.
+
+    A `.git` that only points to somebody else's repository, without being known there, does not share its trust.
+    """
     found = find_git_dir(start)
-    return Path(os.path.realpath(start)) if found is None else common_dir(found[1])
+    if found is None:
+        return Path(os.path.realpath(start))
+    tree, git_dir = found
+    return common_dir(git_dir) if _belongs(tree, git_dir) else tree
 
 
 def work_tree(start: Path) -> Path | None:
@@ -81,6 +88,22 @@ def running_entries(start: Path) -> list[tuple[Path, str]]:
     if _holds(index, _GITLINK):
         entries.append((index, "submodules"))
     return entries
+
+
+def _belongs(tree: Path, git_dir: Path) -> bool:
+    """Whether the git directory knows this work tree: it lies in it, or points back (worktree, submodule)."""
+    dot = tree / ".git"
+    if git_dir == tree or (git_dir == dot and not dot.is_symlink()):
+        return True
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if os.path.realpath((git_dir / "gitdir").read_text(encoding="utf-8").strip()) == os.path.realpath(dot):
+            return not dot.is_symlink()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        named = re.search(
+            r"^\s*worktree\s*=\s*(.+?)\s*$", (git_dir / "config").read_text(encoding="utf-8"), re.MULTILINE
+        )
+        return named is not None and os.path.realpath(os.path.join(git_dir, named[1].strip('"'))) == str(tree)
+    return False
 
 
 def _git_dir_of(directory: Path) -> Path | None:

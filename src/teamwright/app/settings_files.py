@@ -1,0 +1,231 @@
+"""Settings files: JSON read and checked against one table of keys, each value with the place it came from.
+
+Reads and checks only; which layer may say what, and which value wins, is decided in `settings`. An unknown key is
+a warning, a wrong type an error with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.ids import nearest
+
+MAX_BYTES = 1_000_000
+
+
+class Origin(Enum):
+    """Whose words a file holds. The later one is nearer and wins where only one value can hold."""
+
+    COMPAT_USER = "the user's, of the other product"
+    USER = "the user's"
+    COMPAT_SHARED = "the repository's, of the other product"
+    COMPAT_LOCAL = "the checkout's, of the other product"
+    SHARED = "the repository's"
+    LOCAL = "the checkout's"
+    GIVEN = "given with --settings"
+
+    @property
+    def of_repository(self) -> bool:
+        """Whether it lies in the repository, so that it may be somebody else's."""
+        return self in {Origin.COMPAT_SHARED, Origin.COMPAT_LOCAL, Origin.SHARED, Origin.LOCAL}
+
+    @property
+    def compat(self) -> bool:
+        """Whether it is a file of the other product."""
+        return self in {Origin.COMPAT_USER, Origin.COMPAT_SHARED, Origin.COMPAT_LOCAL}
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a person wrote it for themselves, once it is trusted."""
+        return self not in {Origin.COMPAT_SHARED, Origin.SHARED}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A setting: what it must be, whether only a person's own files may hold it, and a sentence."""
+
+    kind: str
+    meaning: str
+    user_only: bool = False
+
+
+KEYS: dict[str, Key] = {
+    "model": Key("text", "The model that is used when none is named."),
+    "teams": Key("bool", "Whether agents may form teams."),
+    "env": Key("env", "Variables for commands that agents run."),
+    "permissions.allow": Key("texts", "Rules for calls that run without a question."),
+    "permissions.ask": Key("texts", "Rules for calls that are asked about."),
+    "permissions.deny": Key("texts", "Rules for calls that never run."),
+    "permissions.additionalDirectories": Key("texts", "Directories that agents may use besides the working directory."),
+    "permissions.defaultMode": Key("text", "The permission mode at the start."),
+    "limits.members": Key("count", "Teammates alive at once."),
+    "limits.spawns": Key("count", "Agents started in one run."),
+    "limits.spawns_per_minute": Key("count", "Agents started within a minute."),
+    "limits.depth": Key("count", "How deep agents may start agents; a sub-agent of a teammate is 1."),
+    "bash.timeout_s": Key("seconds", "How long a command may run when the call does not say."),
+    "bash.max_timeout_s": Key("seconds", "How long a command may run at most."),
+    "bash.output_chars": Key("count", "Characters of output in a result; the rest is in a file."),
+    "retries": Key("count", "How often a failed model request is tried again."),
+    "stall_s": Key("seconds", "How long an answer may make no progress."),
+    "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
+    "shutdown_objection_s": Key("seconds", "How long a member may take to answer a request to stop."),
+    "cancel_grace_s": Key("seconds", "How long a cancelled turn may wind up."),
+    "goodbye_s": Key("seconds", "How long leaving waits for members that wind up."),
+    "dedupe_names": Key("bool", "Whether a name that is taken becomes name-2."),
+    "git_trailer": Key("text", "A trailer line for commits; none by default."),
+    "thinking": Key("text", "adaptive or off."),
+    "context_tokens": Key("count", "The model's window, where you know it better."),
+    "max_output_tokens": Key("count", "The longest answer."),
+    "retention_days": Key("count", "How long archived teams are kept."),
+    "providers": Key("map", "Your own model services, by name.", user_only=True),
+    "prices": Key("map", "Prices by provider/model, in USD per million tokens.", user_only=True),
+    "compat.claude": Key("bool", "Whether files of the other product are read.", user_only=True),
+}
+"""Every setting, with the name it has in a file (a dot is a level of JSON)."""
+
+_NOT_USED_YET = frozenset(
+    {
+        *("hooks", "mcpServers", "enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers"),
+        *("statusLine", "outputStyle", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
+        *("permissions.disableBypassPermissionsMode", "sandbox", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
+    }
+)
+_NEVER_USED = frozenset(
+    {"apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "otelHeadersHelper", "forceLoginMethod"}
+)
+_TOPS = frozenset(name.split(".")[0] for name in KEYS if "." in name)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file: its known values by key, warnings, and the raw object for whoever looks for more."""
+
+    path: Path
+    origin: Origin
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    warnings: tuple[str, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def read_layer(path: Path, origin: Origin) -> Layer | None:
+    """The file's values, or None when there is none. Raises CannotStart (`bad-settings`) with file and position."""
+    text = _text(path)
+    if text is None:
+        return None
+    try:
+        read: Any = json.loads(text) if text.strip() else {}
+    except RecursionError:
+        raise bad_settings(path, "it is nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise bad_settings(path, problem.msg.lower(), f"line {problem.lineno}, column {problem.colno}") from None
+    if not isinstance(read, dict):
+        raise bad_settings(path, "it is not a JSON object", "line 1")
+    raw = cast("dict[str, Any]", read)
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in _flat(raw, path, text):
+        key = KEYS.get(name)
+        if key is None:
+            warnings += _unknown(path, name, origin)
+        else:
+            values[name] = _checked(key.kind, name, value, path, text)
+    return Layer(path, origin, values, tuple(warnings), raw)
+
+
+def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:
+    """The error of a settings file that cannot be used."""
+    looked_at = [("file", str(path)), *([("at", where)] if where else [])]
+    do = ["correct the file, or move it away"]
+    return CannotStart("bad-settings", f"a settings file cannot be read: {what}", looked_at=looked_at, do=do)
+
+
+def line_of(text: str, name: str) -> str:
+    """Where a key stands in its file, for errors: the first line that holds its last part."""
+    found = re.search(rf'"{re.escape(name.rsplit(".", 1)[-1])}"\s*:', text)
+    return f"line {text.count(chr(10), 0, found.start()) + 1}, {name}" if found else name
+
+
+def _text(path: Path) -> str | None:
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise bad_settings(path, problem.strerror or "it cannot be opened") from None
+    if len(content) > MAX_BYTES:
+        raise bad_settings(path, "it is larger than 1 MB")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise bad_settings(path, "it is not UTF-8", f"byte {problem.start}") from None
+
+
+def _flat(raw: Mapping[str, Any], path: Path, text: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in raw.items():
+        if name not in _TOPS:
+            found.append((name, value))
+        elif isinstance(value, dict):
+            found += [(f"{name}.{part}", inner) for part, inner in cast("dict[str, Any]", value).items()]
+        else:
+            raise bad_settings(path, f"{name} is not an object", line_of(text, name))
+    return found
+
+
+def _unknown(path: Path, name: str, origin: Origin) -> list[str]:
+    if name == "$schema" or name.startswith("//"):
+        return []
+    if name in _NEVER_USED:
+        return [f"{path}: {name} is never used: a key is given by its variable only"]
+    if name in _NOT_USED_YET:
+        return [f"{path}: {name} is not used yet"]
+    if origin.compat:
+        return [f"{path}: {name} is not used"]
+    near = nearest(name, KEYS)
+    return [f"{path}: {name} is not a setting" + (f"; did you mean {near}?" if near else "")]
+
+
+def _checked(kind: str, name: str, value: Any, path: Path, text: str) -> Any:
+    if _fits(kind, value):
+        return value
+    raise bad_settings(path, f"{name} must be {_EXPECTED[kind]}", line_of(text, name))
+
+
+def _fits(kind: str, value: Any) -> bool:
+    match kind:
+        case "bool":
+            return isinstance(value, bool)
+        case "count":
+            return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        case "seconds" | "seconds or null":
+            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
+            return number or (kind != "seconds" and value is None)
+        case "text":
+            return isinstance(value, str)
+        case "texts":
+            return isinstance(value, list) and all(isinstance(part, str) for part in cast("list[Any]", value))
+        case "env":
+            return isinstance(value, dict) and all(
+                isinstance(part, str) for part in cast("dict[Any, Any]", value).values()
+            )
+        case _:
+            return isinstance(value, dict)
+
+
+_EXPECTED = {
+    "bool": "true or false",
+    "count": "a whole number from 0 on",
+    "seconds": "a number of seconds above 0",
+    "seconds or null": "a number of seconds above 0, or null",
+    "text": "a text",
+    "texts": "a list of texts",
+    "env": "an object with texts",
+    "map": "an object",
+}

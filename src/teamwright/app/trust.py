@@ -1,0 +1,141 @@
+"""Trust: what a person has allowed of a repository, kept by where git keeps it and by what each entry said then.
+
+`<home>/trust.json`, 0600: version, and for each repository (the real path of its common git directory; outside git
+of the directory) the digest of every entry. An entry that is new or was changed is not trusted. Runs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.app.settings_files import bad_settings
+from teamwright.app.trust_survey import TrustEntry, survey
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.gitdir import trust_root, work_tree
+from teamwright.storage.paths import Home
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrustState:
+    """How far a repository is trusted now.
+
+    `root` is its work tree, `bound_to` what trust is kept by. `trusted`: a person trusted it, for good or for this
+    run. `pending` are entries that nobody trusted yet; they take no effect.
+    """
+
+    root: Path
+    bound_to: Path
+    trusted: bool
+    entries: tuple[TrustEntry, ...] = ()
+    pending: tuple[TrustEntry, ...] = ()
+    _allowed: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
+
+    def allows(self, entry: TrustEntry) -> bool:
+        """Whether exactly this entry, saying exactly this, was trusted."""
+        return self.trusted and (entry.key, entry.digest) in self._allowed
+
+    @property
+    def needs_asking(self) -> tuple[TrustEntry, ...]:
+        """The pending entries that would take effect today: what a person is asked about."""
+        return tuple(entry for entry in self.pending if entry.effect == "used")
+
+    @property
+    def trusted_git(self) -> frozenset[Path]:
+        """The repository, if nothing in its git configuration is still to be trusted."""
+        quiet = self.trusted and not any(entry.kind == "git" for entry in self.pending)
+        return frozenset({self.bound_to}) if quiet else frozenset()
+
+
+def state_of(
+    start: Path, stored: Mapping[str, str] | None, *, session: bool = False, compat: bool = True
+) -> TrustState:
+    """The state of the repository that holds `start`, against the digests stored for it (None: never trusted)."""
+    root = repository_of(start)
+    entries = tuple(survey(root, compat))
+    if session:
+        allowed = frozenset((entry.key, entry.digest) for entry in entries)
+    else:
+        allowed = frozenset((stored or {}).items())
+    pending = tuple(entry for entry in entries if (entry.key, entry.digest) not in allowed)
+    return TrustState(root, trust_root(start), session or stored is not None, entries, pending, allowed)
+
+
+def repository_of(start: Path) -> Path:
+    """The root of the work tree that holds `start`, else the directory itself, by real path."""
+    return work_tree(start) or Path(os.path.realpath(start))
+
+
+class Trust:
+    """The file of trust. `load` reads it once; `give` and `remove` write it."""
+
+    def __init__(self, path: Path, repositories: dict[str, dict[str, Any]]) -> None:
+        self._path = path
+        self._repositories = repositories
+
+    @classmethod
+    def load(cls, home: Home) -> Trust:
+        """What is trusted under this home. Raises CannotStart (`bad-settings`) when the file cannot be read."""
+        return cls(home.trust, _read(home.trust))
+
+    def verdict(self, start: Path, *, session: bool = False, compat: bool = True) -> TrustState:
+        """How far the repository that holds this directory is trusted. `session`: a person trusts it for this run."""
+        return state_of(start, self._stored(trust_root(start)), session=session, compat=compat)
+
+    def give(self, state: TrustState) -> TrustState:
+        """Trust what the state showed, and nothing that appeared since; kept for good. Raises StorageError."""
+        entries = {entry.key: entry.digest for entry in state.entries}
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._read_again()
+        self._repositories[str(state.bound_to)] = {"trusted_at": now, "entries": entries}
+        self._write()
+        allowed = frozenset(entries.items())
+        return replace(state, trusted=True, pending=(), _allowed=allowed)
+
+    def remove(self, start: Path) -> bool:
+        """Forget the repository that holds this directory; False when it was not trusted. Raises StorageError."""
+        self._read_again()
+        known = self._repositories.pop(str(trust_root(start)), None) is not None
+        if known:
+            self._write()
+        return known
+
+    @property
+    def repositories(self) -> tuple[Path, ...]:
+        """What is trusted, by the path that trust is bound to."""
+        return tuple(Path(name) for name in self._repositories)
+
+    def _stored(self, bound_to: Path) -> dict[str, str] | None:
+        known = self._repositories.get(str(bound_to))
+        entries: Any = known.get("entries") if known is not None else None
+        if not isinstance(entries, dict):
+            return None
+        return {str(key): str(digest) for key, digest in cast("dict[Any, Any]", entries).items()}
+
+    def _read_again(self) -> None:
+        """Another process may have written since."""
+        self._repositories = _read(self._path)
+
+    def _write(self) -> None:
+        kept = {"version": VERSION, "repositories": self._repositories}
+        write_atomic(self._path, (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode())
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        read: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as problem:
+        raise bad_settings(path, str(problem)) from None
+    kept: Any = cast("dict[str, Any]", read).get("repositories") if isinstance(read, dict) else None
+    if not isinstance(kept, dict):
+        raise bad_settings(path, "it does not hold trusted repositories")
+    return cast("dict[str, dict[str, Any]]", kept)

@@ -1,0 +1,173 @@
+"""What of a repository could run, redirect or widen something: every entry with a digest of what it says.
+
+Looks, runs nothing, trusts nothing. What takes effect is decided in `settings`, what is trusted in `trust`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from teamwright.app.settings_files import KEYS, Layer, Origin, read_layer
+from teamwright.protocol.errors import CannotStart
+from teamwright.storage.gitdir import running_entries
+
+Effect: TypeAlias = Literal["used", "not used yet"]
+
+MAX_FILES = 200
+"""Files of one definition directory that go into a digest; more make it `too many`, which is never the same."""
+
+NARROWING = frozenset({"permissions.deny", "permissions.ask"})
+"""The only settings of a repository that hold before somebody trusts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustEntry:
+    """One thing of a repository. `file` is relative to its root; `summary` says in one line what it would do."""
+
+    kind: str
+    name: str
+    file: str
+    digest: str
+    effect: Effect
+    summary: str
+
+    @property
+    def key(self) -> str:
+        """What the entry is called in `trust.json`."""
+        return f"{self.kind} {self.file} {self.name}"
+
+
+def repository_layers(root: Path, compat: bool) -> list[tuple[Path, Origin]]:
+    """The settings files that a repository may have, the nearest last."""
+    theirs = [
+        (root / ".claude" / "settings.json", Origin.COMPAT_SHARED),
+        (root / ".claude" / "settings.local.json", Origin.COMPAT_LOCAL),
+    ]
+    ours = [
+        (root / ".teamwright" / "settings.json", Origin.SHARED),
+        (root / ".teamwright" / "settings.local.json", Origin.LOCAL),
+    ]
+    return [*(theirs if compat else []), *ours]
+
+
+def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
+    """Every entry of the repository that trust is about, in a stable order. Unreadable files are left out."""
+    found: list[TrustEntry] = []
+    for path, origin in repository_layers(root, compat):
+        try:
+            layer = read_layer(path, origin)
+        except CannotStart:
+            continue
+        if layer is not None:
+            found += layer_entries(layer, root)
+    found += _servers(root, compat)
+    found += [
+        entry
+        for place in ((".claude", ".teamwright") if compat else (".teamwright",))
+        for entry in _assets(root, place)
+    ]
+    return found + [_git_entry(root, path, name) for path, name in running_entries(root)]
+
+
+def layer_entries(layer: Layer, root: Path) -> list[TrustEntry]:
+    """The entries of one settings file: each rule, directory, variable and value by itself."""
+    file = _relative(layer.path, root)
+    found: list[TrustEntry] = []
+    for name, value in layer.values.items():
+        if name not in NARROWING and not KEYS[name].user_only:
+            found += [_entry(name, part, file, "used", inner) for part, inner in _parts(name, value)]
+    for name, value in layer.raw.items():
+        if name == "hooks" and isinstance(value, dict):
+            events = cast("dict[str, Any]", value)
+            found += [_entry("hook", event, file, "not used yet", inner) for event, inner in events.items()]
+        elif name in {"mcpServers", "enableAllProjectMcpServers", "statusLine", "enabledMcpjsonServers"}:
+            found.append(_entry(name, "", file, "not used yet", value))
+    return found
+
+
+def entry_of(layer: Layer, root: Path, name: str, part: str, value: Any) -> TrustEntry:
+    """The entry of one part of one setting, as `layer_entries` makes it."""
+    return _entry(name, part, _relative(layer.path, root), "used", value)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        yield from ((str(part), part) for part in cast("list[Any]", value))
+    elif name == "env":
+        yield from cast("Mapping[str, Any]", value).items()
+    else:
+        yield "", value
+
+
+def _entry(kind: str, name: str, file: str, effect: Effect, value: Any) -> TrustEntry:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    what = kind.removeprefix("permissions.")
+    shown = _shortened(name if name == value else f"{name} {text}".strip())
+    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}")
+
+
+def _servers(root: Path, compat: bool) -> list[TrustEntry]:
+    """The servers of `.mcp.json`."""
+    path = root / ".mcp.json"
+    try:
+        read: Any = json.loads(path.read_text(encoding="utf-8")) if compat and path.stat().st_size < 1_000_000 else {}
+    except (OSError, ValueError, RecursionError):
+        return []
+    servers: Any = cast("dict[str, Any]", read).get("mcpServers") if isinstance(read, dict) else None
+    if not isinstance(servers, dict):
+        return []
+    found = cast("dict[str, Any]", servers)
+    return [_entry("mcp server", name, ".mcp.json", "not used yet", value) for name, value in sorted(found.items())]
+
+
+_KINDS = {"skills": "skill", "commands": "command", "agents": "agent"}
+
+
+def _assets(root: Path, place: str) -> Iterator[TrustEntry]:
+    for directory, kind in _KINDS.items():
+        base = root / place / directory
+        for found in sorted(base.iterdir()) if base.is_dir() else ():
+            file = f"{place}/{directory}/{found.name}"
+            digest = _tree_digest(found)
+            yield TrustEntry(kind, found.stem, file, digest, "not used yet", f"{kind}: {found.stem}")
+
+
+def _tree_digest(path: Path) -> str:
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    if len(files) > MAX_FILES:
+        return _digest(["too many", os.urandom(8).hex()])
+    parts: list[str] = []
+    for file in files:
+        try:
+            parts += [_relative(file, path.parent), hashlib.sha256(file.read_bytes()).hexdigest()]
+        except OSError:
+            parts += [str(file), "unreadable"]
+    return _digest(parts)
+
+
+def _git_entry(root: Path, path: Path, name: str) -> TrustEntry:
+    try:
+        content = path.read_bytes() if name != "submodules" else b""
+    except OSError:
+        content = b""
+    digest = _digest([name, hashlib.sha256(content).hexdigest()])
+    return TrustEntry("git", name, _relative(path, root), digest, "used", f"git may run by itself: {name}")
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def _shortened(text: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return plain if len(plain) <= 100 else plain[:99] + "…"

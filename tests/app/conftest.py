@@ -1,0 +1,54 @@
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from teamwright.app.policy import policy_of
+from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.trust import Trust, TrustState
+from teamwright.permissions.decide import Policy
+from teamwright.storage.paths import Home, home_of
+
+
+class Repository:
+    """A repository of a stranger, the home that it is opened under, and what would hold in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+        self.root.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "init", "-q", str(self.root)], check=True)
+
+    @property
+    def home(self) -> Home:
+        return home_of()
+
+    def write(self, name: str, content: object) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def user(self, content: object) -> None:
+        self.home.settings.parent.mkdir(parents=True, exist_ok=True)
+        self.home.settings.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    def state(self, **kwargs) -> TrustState:
+        return Trust.load(self.home).verdict(self.root, **kwargs)
+
+    def trust(self) -> TrustState:
+        return Trust.load(self.home).give(self.state())
+
+    def settings(self, flags: Flags | None = None, **kwargs) -> Settings:
+        flags = flags or Flags()
+        compat = reads_other_product(self.home, flags)
+        return load_settings(self.home, self.root, flags, self.state(compat=compat, **kwargs))
+
+    def policy(self, flags: Flags | None = None, **kwargs) -> Policy:
+        return policy_of(self.settings(flags, **kwargs), self.home, self.root, self.state(**kwargs))
+
+
+@pytest.fixture
+def repository(tmp_path) -> Repository:
+    return Repository(tmp_path / "repository")

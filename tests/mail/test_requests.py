@@ -1,0 +1,124 @@
+"""Requests: each meets one answer, the first, whoever gives it."""
+
+import os
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamwright.mail.requests import RequestBox, file_stem, request_id_of
+from teamwright.protocol.errors import InvalidName, TeamRefused, UsageError
+
+ID = "plan_approval-1795215239629@alice@demo team"
+
+
+@pytest.fixture
+def box(tmp_path):
+    return RequestBox(tmp_path / "team" / "requests")
+
+
+@pytest.mark.promise("P4")
+def test_a_request_carries_who_asks_whom_in_which_life_since_when_and_until_when(box):
+    path = box.open(ID, {"requester": "alice", "target": "team-lead", "incarnation": 3, "plan": "x"})
+    assert path.name == "plan_approval-1795215239629@alice@demo%20team.json"
+    body = box.get(ID)
+    assert list(body) == ["id", "v", "requester", "target", "incarnation", "opened_at", "deadline", "plan"]
+    assert (body["id"], body["requester"], body["incarnation"], body["deadline"]) == (ID, "alice", 3, None)
+    assert body["opened_at"] > 1_700_000_000_000
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.promise("P4")
+def test_the_first_answer_counts_and_a_later_one_is_told_so(box):
+    box.open(ID, {"requester": "alice"})
+    assert box.answer_of(ID) is None
+    assert box.answer(ID, {"approve": True})
+    assert not box.answer(ID, {"approve": False})
+    assert box.answer_of(ID)["approve"] is True
+    assert box.open_requests() == []
+
+
+@pytest.mark.promise("P4")
+def test_of_many_answers_at_once_one_counts(box):
+    box.open(ID, {})
+    won = []
+    answerers = [
+        threading.Thread(target=lambda n=n: won.append(n) if box.answer(ID, {"by": n}) else None) for n in range(12)
+    ]
+    for one in answerers:
+        one.start()
+    for one in answerers:
+        one.join(10)
+    assert won == [box.answer_of(ID)["by"]]
+    assert len(os.listdir(box.directory)) == 2
+
+
+def test_an_answer_to_what_nobody_asked_is_refused_and_leaves_no_file(box):
+    box.open("other", {})
+    with pytest.raises(TeamRefused):
+        box.answer(ID, {"approve": True})
+    assert os.listdir(box.directory) == ["other.json"]
+
+
+def test_open_requests_are_listed_by_age(box):
+    assert box.open_requests() == []
+    for name, moment in (("b", 2), ("c", 3), ("a", 1)):
+        box.open(name, {"opened_at": moment})
+    box.answer("b", {})
+    assert [body["id"] for body in box.open_requests()] == ["a", "c"]
+
+
+def test_opening_the_same_again_changes_nothing_and_another_under_its_id_is_refused(box):
+    path = box.open(ID, {"requester": "alice"})
+    before = path.read_bytes()
+    assert box.open(ID, {"requester": "alice"}) == path
+    with pytest.raises(UsageError):
+        box.open(ID, {"requester": "mallory"})
+    assert path.read_bytes() == before
+
+
+@pytest.mark.promise("F04")
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
+def test_a_damaged_request_is_set_aside_and_the_others_are_listed(box, content):
+    box.open("fine", {})
+    path = box.open(ID, {})
+    path.write_bytes(content)
+    assert [body["id"] for body in box.open_requests()] == ["fine"]
+    assert not path.exists()
+    assert [copy.read_bytes() for copy in box.directory.glob("*.bad.*")] == [content]
+    with pytest.raises(TeamRefused):
+        box.answer(ID, {})
+
+
+def test_a_request_that_is_over_can_be_put_away(box):
+    box.open(ID, {})
+    box.answer(ID, {"approve": True})
+    box.retire(ID)
+    box.retire(ID)
+    assert box.get(ID) is None
+    assert box.open_requests() == []
+    assert len(os.listdir(box.directory / "answered")) == 2
+
+
+@pytest.mark.parametrize("odd", ["", "x" * 300])
+def test_an_id_that_cannot_be_a_name_is_refused(box, odd):
+    with pytest.raises(InvalidName):
+        box.open(odd, {})
+    assert not box.directory.exists()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=15))
+def test_every_id_has_a_name_of_its_own_that_stays_in_the_directory(text):
+    stem = file_stem(text)
+    assert request_id_of(stem) == text
+    assert "/" not in stem
+    assert stem[0] != "."
+    assert not stem.endswith(".answer")
+
+
+def test_an_id_that_ends_like_an_answer_is_no_answer(box):
+    box.open("x", {})
+    box.open("x.answer", {})
+    assert box.answer_of("x") is None
+    assert len(box.open_requests()) == 2

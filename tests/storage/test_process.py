@@ -1,6 +1,7 @@
 """Commands end with all that came out of them, in time, and their output is bounded."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
@@ -38,9 +39,11 @@ async def heard(fifo: Path) -> int:
         return int(await asyncio.to_thread(fifo.read_text))
 
 
-def assert_no_child_is_left() -> None:
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+def children() -> set[int]:
+    """Our living children. Fails if there is a dead one that nobody has reaped."""
+    with contextlib.suppress(ChildProcessError):
+        assert os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return {row.pid for row in processes() if row.parent == os.getpid()}
 
 
 async def test_output_exit_code_and_both_streams_come_back(tmp_path):
@@ -142,6 +145,7 @@ async def test_a_child_that_left_the_session_is_ended_with_the_rest(tmp_path, pa
 
 @pytest.mark.promise("F62")
 async def test_cancelling_the_waiter_ends_the_group_and_leaves_no_zombie(tmp_path):
+    others = children()
     pid_file = tmp_path / "pid"
     os.mkfifo(pid_file)
     waiting = asyncio.create_task(
@@ -152,7 +156,7 @@ async def test_cancelling_the_waiter_ends_the_group_and_leaves_no_zombie(tmp_pat
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert not lives(child)
-    assert_no_child_is_left()
+    assert children() == others
 
 
 async def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_the_call(tmp_path):
@@ -197,12 +201,13 @@ async def test_a_number_that_was_taken_by_somebody_else_is_not_touched(tmp_path)
 
 @pytest.mark.promise("F62")
 async def test_a_hundred_commands_leave_no_process_and_no_descriptor(tmp_path):
+    others = children()
     before = len(os.listdir("/dev/fd"))
     for _ in range(80):
         await run(shell("true", tmp_path), Output(100), timeout_s=10)
     await asyncio.gather(*(run(shell("sleep 0.01", tmp_path), Output(100), timeout_s=10) for _ in range(20)))
     assert len(os.listdir("/dev/fd")) == before
-    assert_no_child_is_left()
+    assert children() == others
 
 
 async def test_without_process_descriptors_the_end_is_noticed_too(tmp_path, monkeypatch):

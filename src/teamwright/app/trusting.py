@@ -10,6 +10,8 @@ from teamwright.app.options import Options
 from teamwright.app.trust import Trust, TrustState
 from teamwright.storage.paths import home_of
 
+__all__ = ["TrustState", "give_trust", "trust_survey"]
+
 
 def trust_survey(options: Options) -> TrustState:
     """How far the repository of these options is trusted now; `needs_asking` is what a person should be asked.
@@ -24,3 +26,8 @@ def give_trust(options: Options, state: TrustState) -> None:
     home = home_of(options.home)
     home.prepare()
     Trust.load(home).give(state)
+
+
+def take_trust(options: Options) -> bool:
+    """Forget the repository of these options; False when it was not trusted. Raises CannotStart, StorageError."""
+    return Trust.load(home_of(options.home)).remove(options.cwd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
@@ -42,7 +44,7 @@ class LineEditor:
         self._wiring = wiring
         self._stack = ExitStack()
         # No question to the terminal about its cursor: slow and simple ones answer into the line.
-        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_cpr=False)
+        output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
         self._stack.enter_context(create_app_session(output=output))
         self._stack.enter_context(patch_stdout(raw=True))
         depth = None if wiring.colors else ColorDepth.DEPTH_1_BIT
@@ -168,6 +170,11 @@ class _Offers(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         for one in self._wiring.offered(document.text_before_cursor):
             yield Completion(one.text, start_position=-one.length, display_meta=one.about)
+
+
+def _size() -> Size:
+    columns, rows = shutil.get_terminal_size()
+    return Size(rows=rows, columns=columns)
 
 
 def _private(path: Path) -> Path:

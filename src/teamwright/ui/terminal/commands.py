@@ -1,0 +1,80 @@
+"""The commands of the terminal: what each shows, and the one that ends a member.
+
+Knows sessions through `app`; gives lines back and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from teamwright.app.session import Session
+from teamwright.app.talking import live_members, stop_member
+from teamwright.ui.terminal.lines import shown
+from teamwright.ui.terminal.parsing import COMMANDS, Unknown
+from teamwright.ui.terminal.text import clean, one_line
+
+KEYS = (
+    "@NAME words        to that member; without @NAME to the lead, also while it works",
+    "@PATH in a prompt  attaches the file",
+    "Alt-Enter          a new line · Tab completes @member, @path, /command",
+    "Ctrl-C             clears the line; on an empty line ends the lead's turn, members go on",
+    "Ctrl-D             leave, like /quit",
+)
+
+Shown: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
+
+
+async def _help(_session: Session, _rest: str) -> list[str]:
+    return [*(f"  {usage:<18} {about}" for usage, about in COMMANDS.items()), *(f"  {line}" for line in KEYS)]
+
+
+async def _members(session: Session, _rest: str) -> list[str]:
+    lines: list[str] = []
+    for member in live_members(session):
+        waits = f", waits for {one_line(member.waiting_on)}" if member.waiting_on else ""
+        about = f"{clean(member.model)}, {member.turns} turns"
+        if member.context:
+            about += f", context {member.context:,} tokens"
+        lines.append(f"  {shown(member.name):<14} {member.state + waits:<12} {about}")
+    return lines
+
+
+async def _tasks(session: Session, _rest: str) -> list[str]:
+    marks = {"completed": "✓", "in_progress": "▸"}
+    tasks = await session.task_lines()
+    if not tasks:
+        return ["  no tasks"]
+    return [
+        f"  {marks.get(task.status, '·')} #{task.id:<3} {one_line(task.subject)}"
+        + (f"  ({shown(task.owner)})" if task.owner else "")
+        for task in tasks
+    ]
+
+
+async def _cost(session: Session, _rest: str) -> list[str]:
+    purse = session.maker.purse
+    rows = {shown(name): usage for name, usage in purse.by_member.items()}
+    lines = [f"  {name:<14} {usage}" for name, usage in rows.items()]
+    return [*lines, f"  {'all':<14} {purse.total}"]
+
+
+async def _stop(session: Session, rest: str) -> list[str]:
+    if not rest:
+        return ["  /stop NAME: whom? /members shows the names"]
+    name, tasks = await stop_member(session, rest.removeprefix("@"))
+    if not tasks:
+        return [f"  {name} was stopped; it had no open task"]
+    handed = ", ".join(f"#{task.id} {one_line(task.subject)}" for task in tasks)
+    return [f"  {name} was stopped; handed back to the list: {handed}"]
+
+
+RUN: dict[str, Shown] = {"/help": _help, "/members": _members, "/tasks": _tasks, "/cost": _cost, "/stop": _stop}
+"""What runs a command. `/quit` is not here: it is the session's own end."""
+
+
+def unknown_lines(unknown: Unknown) -> list[str]:
+    """What to say of a command that there is not."""
+    close = f"; did you mean {unknown.close}?" if unknown.close else ""
+    names = " ".join(usage for usage in COMMANDS)
+    return [f"  there is no {clean(unknown.name)}{close}", f"  there are: {names}"]

@@ -1,0 +1,271 @@
+"""One person at one session: what they type goes in, what happens comes out, the lead works in between.
+
+Two loops, one that reads lines and one that runs the lead's turns, on the event loop of the session. No key ends
+more than it says; members are ended by name or on leaving. Knows sessions through `app`, and an editor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from teamwright.app.result import Result
+from teamwright.app.session import Session
+from teamwright.app.looking.system import mask_secrets
+from teamwright.app.talking import member_names, members_at_work, say_to_lead, write_to
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta, ToolStarted
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.ui.terminal.activity import Activity
+from teamwright.ui.terminal.asking import Questions
+from teamwright.ui.terminal.commands import RUN, unknown_lines
+from teamwright.ui.terminal.completion import Candidate, candidates
+from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Withdrawn
+from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
+from teamwright.ui.terminal.leaving import Ending, choose_ending
+from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.parsing import Command, Mail, Prompt, Unknown, leading_word, parse
+from teamwright.ui.terminal.stream import LineStream
+from teamwright.ui.terminal.text import clean
+
+
+@dataclass(slots=True)
+class Host:
+    """Hosts the session until its person leaves, or a cap is spent. `editor` is set before `run`."""
+
+    session: Session
+    narrator: Narrator
+    editor: Editor = field(init=False)
+    questions: Questions = field(default_factory=Questions)
+    activity: Activity = field(default_factory=Activity)
+    last: Result | None = None
+    cut: list[str] = field(default_factory=list[str])
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    _stream: LineStream = field(default_factory=LineStream)
+    _turn: asyncio.Task[bool] | None = None
+    _leaving: bool = False
+    _at_line: bool = False
+    _kept: Kept = NOTHING
+
+    async def run(self, prompt: str | None) -> Ending:
+        """Until the person leaves, or the session is over by itself (`last` says how). `cut` names who was at work."""
+        unsubscribe = self.session.log.subscribe(lambda _number, event: self._happened(event))
+        if prompt:
+            self._prompt(prompt)
+        reading = asyncio.create_task(self._read_lines(), name="reading lines")
+        working = asyncio.create_task(self._work(), name="turns of the lead")
+        try:
+            await asyncio.wait({reading, working}, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else working.result()
+        finally:
+            await self._end_turn()
+            for task in (reading, working):
+                task.cancel()
+            await asyncio.gather(reading, working, return_exceptions=True)
+            unsubscribe()
+
+    # ── what the editor asks ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def lead_works(self) -> bool:
+        """Whether a turn of the lead runs."""
+        return self._turn is not None and not self._turn.done() and self.session.lead.busy
+
+    def interrupted(self, line: bool) -> Act:
+        """What Ctrl-C does now; ending the turn and saying so is done here."""
+        act = self.interrupts.pressed(line=line, lead_works=self.lead_works, now=time.monotonic())
+        if act is Act.END_TURN and self._turn is not None:
+            self._turn.cancel()
+        elif act is Act.HINT:
+            self.show([self._hint()])
+        return act
+
+    def offered(self, before: str) -> list[Candidate]:
+        """What Tab offers."""
+        return candidates(before, member_names(self.session), self.session.options.cwd)
+
+    def status(self) -> str:
+        """What goes on, on one line."""
+        waiting = len(self.questions.waiting) - (self.questions.asked is not None)
+        return self.activity.line(self.lead_works, members_at_work(self.session), waiting, self._width())
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Put lines above the prompt, without secrets."""
+        if lines:
+            env = self.session.options.env
+            text = "".join(f"{line}\n" for line in lines)
+            self.editor.show(mask_secrets(text, os.environ if env is None else env))
+
+    def _happened(self, event: TeamEvent) -> None:
+        if isinstance(event, TextDelta):
+            if event.member == LEAD:
+                self.show([clean(line) for line in self._stream.add(event.text)])
+            return
+        if event.member == LEAD:
+            self.show([clean(line) for line in self._stream.end()])
+        self.activity.note(event)
+        match event:
+            case RequestOpened():
+                self.questions.opened(event)
+                if self._at_line:
+                    self.editor.withdraw()
+            case RequestClosed():
+                if self.questions.closed(event):
+                    self.editor.withdraw()
+            case ToolStarted():
+                pass
+            case _:
+                self.narrator.width = self._width()
+        self.show(self.narrator.lines(event))
+        self.editor.refresh()
+
+    # ── the lead's turns ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _work(self) -> Ending:
+        """Turns as prompts and mail ask for them, until a cap is spent or all was seen through."""
+        while True:
+            if not self._leaving:
+                await self.session.lead.wait()
+            self._turn = asyncio.create_task(self._see_through() if self._leaving else self._one_turn())
+            await asyncio.wait({self._turn})
+            self.show([clean(line) for line in self._stream.end()])
+            if self._turn.cancelled():
+                self._turn_was_ended()
+            elif self._turn.result():
+                return Ending.OVER
+            self.editor.refresh()
+
+    async def _one_turn(self) -> bool:
+        """A turn on what waits; whether the session is over with it."""
+        try:
+            end = await self.session.lead.turn()
+        except TeamwrightError as problem:
+            self._ended(await self.session.result("failed", self.session.lead.last.text, error=problem))
+            return False
+        if end is None:
+            return False
+        if end.stop == "done":
+            self.last = None
+            return False
+        self._ended(await self.session.end_of(end))
+        return end.stop == "limit"
+
+    async def _see_through(self) -> bool:
+        """All that is open, until the team is done; whether the person still wants to leave then."""
+        self._ended(await self.session.run(()))
+        return self._leaving
+
+    def _ended(self, result: Result) -> None:
+        self.last = result
+        if result.error is not None:
+            self._show_error(result.error)
+
+    def _turn_was_ended(self) -> None:
+        self.activity.ended(LEAD)
+        waited, self._leaving = self._leaving, False
+        names = members_at_work(self.session)
+        go_on = f"; {', '.join(names)} go on (/stop NAME ends one)" if names else ""
+        head = "no longer waiting to leave" if waited else "the lead's turn was ended"
+        self.show([f"{head}{go_on}. Nothing is lost: it goes on with your next line."])
+
+    async def _end_turn(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.cancel()
+            await asyncio.wait({self._turn})
+
+    # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read_lines(self) -> Ending:
+        while True:
+            try:
+                await self._next_line()
+            except EOFError:
+                ending = await self._ending()
+                if ending not in {Ending.STAY, Ending.WAIT}:
+                    return ending
+
+    async def _next_line(self) -> None:
+        """A question that waits, else a line. Raises EOFError when the person wants to leave."""
+        if self.questions.waiting:
+            await self._ask()
+        elif (line := await self._line()) is not None:
+            self.interrupts.typed()
+            await self._said(line)
+
+    async def _line(self) -> str | None:
+        """A line; None when a question came in between, and what was typed is kept."""
+        kept, self._kept = self._kept, NOTHING
+        self._at_line = True
+        try:
+            return await self.editor.read(kept)
+        except Withdrawn as withdrawn:
+            self._kept = withdrawn.kept
+            return None
+        finally:
+            self._at_line = False
+
+    async def _ask(self) -> None:
+        stray = await self.questions.ask_first(self.editor, self.narrator, self.show)
+        if stray and self._kept.text:
+            # They were still typing their line when the question came: the rest of it belongs there.
+            self._kept = self._kept.joined(stray)
+
+    async def _said(self, text: str) -> None:
+        """Do what a line says. Raises EOFError for /quit."""
+        names = member_names(self.session)
+        is_path = (self.session.options.cwd / leading_word(text).rstrip(",:")).exists()
+        line = parse(text, names, is_path)
+        try:
+            match line:
+                case Command(name="/quit"):
+                    raise EOFError
+                case Command():
+                    self.show(await RUN[line.name](self.session, line.rest))
+                case Unknown():
+                    self.show(unknown_lines(line))
+                case Mail():
+                    await write_to(self.session, line.to, line.text)
+                case Prompt():
+                    self._prompt(line.text)
+        except TeamwrightError as problem:
+            self._show_error(problem)
+
+    def _prompt(self, text: str) -> None:
+        if not text.strip():
+            return
+        try:
+            say_to_lead(self.session, text)
+        except TeamwrightError as problem:
+            self._show_error(problem)
+            return
+        if self.lead_works:
+            self.show(["  the lead reads it before its next step"])
+
+    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _ending(self) -> Ending:
+        """How to leave, or that the person stays. Waiting begins here and ends the session by itself."""
+        self.cut = [*([LEAD_ALIAS] if self.lead_works else []), *members_at_work(self.session)]
+        ending = await choose_ending(self.editor, self.show, self.cut)
+        if ending is Ending.WAIT:
+            self._leaving = True
+            self.session.team.changed.set()
+            self.show(["waiting; Ctrl-C stays"])
+        return ending
+
+    def _hint(self) -> str:
+        names = members_at_work(self.session)
+        go_on = f" {', '.join(names)} go on meanwhile." if names else ""
+        return f"Ctrl-C again within {WINDOW_S:.0f} s leaves, as does Ctrl-D.{go_on}"
+
+    def _show_error(self, problem: TeamwrightError) -> None:
+        self.show([clean(line) for line in problem.render().split("\n")])
+
+    def _width(self) -> int:
+        return shutil.get_terminal_size().columns

@@ -1,0 +1,147 @@
+"""A session on a terminal: trust first, then the session, then one line of what it cost and how to go on.
+
+Everything heavy loads when a person is really there. Signals save, end the members and say how to resume. Knows
+sessions through `app`; what happens in between is the host's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from teamwright.app.cost_line import cost_line
+from teamwright.app.opening import open_session
+from teamwright.app.options import Options
+from teamwright.app.result import Result
+from teamwright.app.session import Session
+from teamwright.app.talking import leave_resumable, members_at_work
+from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
+from teamwright.ui.terminal.host import Host
+from teamwright.ui.terminal.leaving import Ending
+from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.paint import paint_for
+from teamwright.ui.terminal.plain_editor import PlainEditor
+from teamwright.ui.terminal.text import clean
+from teamwright.ui.terminal.trusting import settle_trust
+
+TERMINATED = 143
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def interactive(options: Options, prompt: str | None) -> int:
+    """Host a person until they leave; returns the exit code of docs/exit-codes.md.
+
+    Raises TeamwrightError when it cannot start, KeyboardInterrupt for Ctrl-C at the question of trust.
+    """
+    options = settle_trust(replace(options, interactive=True))
+    return asyncio.run(_interactive(options, prompt))
+
+
+async def _interactive(options: Options, prompt: str | None) -> int:
+    async with open_session(options) as session:
+        host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty())))
+        host.editor = editor = _editor(session, host)
+        with _signals(editor.interrupt) as terminated:
+            host.show(_greeting(session))
+            ending = await _host(host, prompt, terminated)
+            result = await _finish(session, host, ending)
+    _farewell(result)
+    return TERMINATED if terminated else result.exit_code
+
+
+async def _host(host: Host, prompt: str | None, terminated: Collection[int]) -> Ending:
+    """Host until the end, and give the terminal back. A signal is a wish to stop."""
+    try:
+        return await host.run(prompt)
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        return Ending.STOP
+    finally:
+        with contextlib.suppress(OSError):
+            await host.editor.close()
+
+
+def _editor(session: Session, host: Host) -> Editor:
+    wiring = Wiring(
+        interrupted=host.interrupted,
+        offered=host.offered,
+        status=host.status,
+        history=session.maker.home.history,
+        colors=host.narrator.paint.on,
+    )
+    if is_plain(os.environ) or not sys.stdin.isatty():
+        return PlainEditor(wiring, sys.stdin.fileno())
+    from teamwright.ui.terminal.line_editor import LineEditor
+
+    return LineEditor(wiring)
+
+
+def _greeting(session: Session) -> list[str]:
+    model = session.lead.agent.model.card.name
+    lines = [f"teamwright · {clean(model)} · {clean(str(session.options.cwd))} · /help"]
+    lines += [f"  {clean(warning)}" for warning in session.warnings]
+    conversation = session.lead.agent.conversation
+    if conversation.items:
+        lines.append(f"  session {session.id[:8]} goes on; it holds {len(conversation.items)} messages")
+    if conversation.owes_round:
+        lines.append("  its last turn was cut off: your next line goes on from there")
+    return lines
+
+
+async def _finish(session: Session, host: Host, ending: Ending) -> Result:
+    """End what is to be ended, and make the result that the exit code comes from."""
+    if ending is Ending.OVER and host.last is not None:
+        return host.last
+    if ending is Ending.STOP:
+        await session.wind_down("stopped by the user")
+    elif ending is Ending.LEAVE:
+        session.cut_off += members_at_work(session)
+    last = host.last
+    if last is not None:
+        result = await session.result(last.stop, last.text, error=last.error)
+    else:
+        # Leaving cut the lead's turn: that is no end of its own.
+        stop = "cancelled" if host.cut and ending is not Ending.QUIT and not session.cut_off else "done"
+        result = await session.result(stop, session.lead.last.text)
+    if ending is Ending.LEAVE:
+        await leave_resumable(session)
+    return result
+
+
+def _farewell(result: Result) -> None:
+    with contextlib.suppress(OSError):
+        if result.stop == "limit":
+            sys.stderr.write(f"teamwright: the cap on {result.limit} is spent\n")
+        if result.cut_off:
+            sys.stderr.write(f"teamwright: cut off at work: {', '.join(result.cut_off)}\n")
+        sys.stderr.write(f"{cost_line(result)}\ngo on with: {result.resume_command}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def _signals(on_interrupt: Callable[[], None]) -> Generator[list[int]]:
+    """SIGINT is a key; SIGTERM and a terminal that closes cancel the block. Gives the signals that did."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    caught: list[int] = []
+
+    def terminate(number: int) -> None:
+        caught.append(number)
+        if task is not None and len(caught) == 1:
+            task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    for number in _ENDING_SIGNALS:
+        loop.add_signal_handler(number, terminate, int(number))
+    try:
+        yield caught
+    finally:
+        for number in (signal.SIGINT, *_ENDING_SIGNALS):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,71 @@
+"""The first question of all: whether this repository's own entries may take effect. Asked before a session opens.
+
+Knows what trust is through `app`; reads one line from the terminal and writes a few.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from teamwright.app.options import Options
+from teamwright.app.trusting import TrustState, give_trust, trust_survey
+from teamwright.ui.terminal.text import clean, one_line
+
+LISTED = 20
+"""Entries that are listed; the rest is counted."""
+
+Ask = Callable[[str], str]
+
+
+def settle_trust(options: Options, ask: Ask = input) -> Options:
+    """The options to go on with: `trust` set when the person trusts the entries for this run.
+
+    Nothing is asked when nothing waits. No answer, or none that is understood, is a no: the entries are left out.
+    Raises KeyboardInterrupt for Ctrl-C.
+    """
+    state = trust_survey(options)
+    if options.trust or not state.needs_asking:
+        return options
+    sys.stdout.write("\n".join(_listed(state)) + "\n")
+    sys.stdout.flush()
+    match _answer(ask):
+        case "y":
+            give_trust(options, state)
+            return options
+        case "o":
+            return replace(options, trust=True)
+        case _:
+            sys.stdout.write("Left out. `teamwright trust` gives trust later.\n")
+            return options
+
+
+def _listed(state: TrustState) -> list[str]:
+    """What waits for trust: all of it, for a yes covers all of it."""
+    waiting = sorted(state.pending, key=lambda entry: entry.effect != "used")
+    lines = [f"{clean(str(state.root))} brings entries of its own, which can run or widen something:", ""]
+    for entry in waiting[:LISTED]:
+        later = "" if entry.effect == "used" else f" [{entry.effect}]"
+        lines.append(f"  {entry.kind:<10} {one_line(entry.name)}  ({one_line(entry.file)}){later}")
+        if entry.summary:
+            lines.append(f"  {'':<10} {one_line(entry.summary)}")
+    if len(waiting) > LISTED:
+        lines.append(f"  … and {len(waiting) - LISTED} more: `teamwright trust` shows them")
+    return [*lines, "", "Without trust only its instructions and its own prohibitions apply."]
+
+
+def _answer(ask: Ask) -> str:
+    """One of y, o, n; asked again until it is one of them."""
+    while True:
+        try:
+            said = ask("trust them?  y for good · o only this run · n leave them out: ").strip().lower()
+        except EOFError:
+            sys.stdout.write("\n")
+            return "n"
+        if said in {"y", "yes"}:
+            return "y"
+        if said in {"o", "once"}:
+            return "o"
+        if said in {"n", "no"}:
+            return "n"

@@ -15,6 +15,8 @@ import click
 MODES = ("default", "acceptEdits", "dontAsk", "bypassPermissions")
 """The permission modes, as the ecosystem spells them; a test compares them with the room that decides."""
 
+FORMATS = ("text", "json", "stream-json")
+
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
 _HUMP = re.compile(r"(?<=[a-z])([A-Z])")
@@ -76,7 +78,7 @@ def place_flags(*, hidden: bool = False) -> list[click.Option]:
 RUN: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
-    click.Option(["--permission-mode"], type=click.Choice(MODES), help="What is allowed without asking."),
+    click.Option(["--permission-mode"], type=click.Choice(MODES), metavar="MODE", help=f"{', '.join(MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
     click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
     click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these."),
@@ -97,8 +99,8 @@ RUN: tuple[click.Option, ...] = (
 """What a run may be told, with or without a terminal."""
 
 HEADLESS: tuple[click.Option, ...] = (
-    click.Option(["--output-format"], type=click.Choice(("text", "json", "stream-json")), help="What stdout holds."),
-    click.Option(["--input-format"], type=click.Choice(("text", "stream-json")), help="How prompts come on stdin."),
+    click.Option(["--output-format"], type=click.Choice(FORMATS), metavar="FORMAT", help="text, json or stream-json."),
+    click.Option(["--input-format"], type=click.Choice(FORMATS[::2]), metavar="FORMAT", help="text or stream-json."),
     click.Option(["--verbose"], is_flag=True, help="A line an event on stderr."),
     click.Option(["--report"], metavar="FILE", type=click.Path(path_type=Path), help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),

@@ -11,7 +11,7 @@ import select
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,10 @@ BYPASS = "bypassPermissions"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes."""
+    """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes.
+
+    `blocks` is the prompt once it was read: before anything starts, where it can be.
+    """
 
     options: Options
     prompt: str | None = None
@@ -45,14 +48,16 @@ class Invocation:
     report: Path | None = None
     strict: bool = False
     debug: bool = False
+    blocks: tuple[Block, ...] = ()
 
     async def read_prompt(self) -> list[Block]:
         """The blocks of the prompt, stdin first. Raises UsageError, StorageError."""
-        return await asyncio.to_thread(self.blocks)
+        return list(self.blocks) or list((await asyncio.to_thread(self.with_blocks)).blocks)
 
-    def blocks(self) -> list[Block]:
-        """As `read_prompt`; waits for stdin."""
-        return read_prompt(self.prompt, self._stdin() if self.piped else None, self.options.cwd)
+    def with_blocks(self) -> Invocation:
+        """The same call with its prompt read; waits for stdin. Raises UsageError, StorageError."""
+        read = read_prompt(self.prompt, self._stdin() if self.piped else None, self.options.cwd)
+        return replace(self, blocks=tuple(read))
 
     def _stdin(self) -> str:
         fd = sys.stdin.fileno()

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from teamwright.protocol.errors import UsageError
-from teamwright.ui.cli.invocation import Invocation, invocation_of, on_a_terminal, stdin_is_piped
+from teamwright.ui.cli.invocation import invocation_of, on_a_terminal, stdin_is_piped
 from teamwright.ui.cli.place import Place, place_of
 from teamwright.ui.cli.usage import too_many_words
 
@@ -24,47 +24,39 @@ def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) 
     if len(words) > 1:
         raise too_many_words(words)
     _refuse_contradictions(flags)
-    headless = bool(flags.get("headless")) or (not on_a_terminal() and stdin_is_piped())
-    if not headless and not on_a_terminal():
-        raise _nobody_here(words)
-    chosen = {**flags, **_where_to_begin(place, flags, headless=headless)}
-    place = chosen.pop("place", place)
-    return run(invocation_of(place, chosen, words[0] if words else None, interactive=not headless), headless=headless)
+    headless = face_of(flags, words)
+    refuse_headless_flags(flags, headless=headless)
+    found = _session_to_resume(place, flags, headless=headless)
+    if found is not None:
+        place, flags = found[1], {**flags, "resume": found[0]}
+    return run(place, flags, words[0] if words else None, headless=headless)
 
 
-def run(invocation: Invocation, *, headless: bool) -> int:
-    """Hand the call to its face."""
-    if headless:
-        from teamwright.ui.headless.run import headless as face
+def run(place: Place, flags: Mapping[str, Any], prompt: str | None, *, headless: bool) -> int:
+    """Hand the call to its face. Returns the exit code; raises TeamwrightError when it cannot start."""
+    invocation = invocation_of(place, flags, prompt, interactive=not headless)
+    if not headless:
+        from teamwright.ui.terminal.run import interactive
 
-        return face(invocation)
-    from teamwright.ui.terminal.run import interactive
+        return interactive(invocation.options, invocation.prompt)
+    if invocation.input_format == "text":
+        invocation = invocation.with_blocks()
+    elif prompt is not None:
+        raise UsageError("usage", "with --input-format stream-json the prompts come on stdin alone")
+    from teamwright.ui.headless.run import headless as face
 
-    return interactive(invocation.options, invocation.prompt)
-
-
-def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
-    given = [
-        name
-        for name, present in (
-            ("--continue", bool(flags.get("latest"))),
-            ("--resume", flags.get("resume") is not None),
-            ("--session-id", bool(flags.get("session_id"))),
-        )
-        if present
-    ]
-    if len(given) > 1:
-        raise UsageError("usage", f"{' and '.join(given)} contradict each other", note="nothing was started")
-    used = [name for name in _ONLY_HEADLESS if flags.get(name)]
-    if used and not flags.get("headless") and on_a_terminal():
-        flag = f"--{used[0].replace('_', '-')}"
-        raise UsageError(
-            "usage", f"{flag} needs -p", do=[f'teamwright -p {flag} … "PROMPT"'], note="nothing was started"
-        )
+    return face(invocation)
 
 
-def _nobody_here(words: tuple[str, ...]) -> UsageError:
-    return UsageError(
+def face_of(flags: Mapping[str, Any], words: tuple[str, ...]) -> bool:
+    """Whether the run is headless. Raises UsageError when nobody is here and nothing says that it should be."""
+    if flags.get("headless"):
+        return True
+    if on_a_terminal():
+        return False
+    if stdin_is_piped():
+        return True
+    raise UsageError(
         "usage",
         "this is not a terminal, and no prompt comes through a pipe",
         do=[f'teamwright -p "{words[0] if words else "…"}"'[:120], 'echo "…" | teamwright', "teamwright --help"],
@@ -72,14 +64,36 @@ def _nobody_here(words: tuple[str, ...]) -> UsageError:
     )
 
 
-def _where_to_begin(place: Place, flags: Mapping[str, Any], *, headless: bool) -> dict[str, Any]:
-    """`resume` (and another place, when the session belongs to another directory) for `-c` and `-r`."""
+def refuse_headless_flags(flags: Mapping[str, Any], *, headless: bool) -> None:
+    """Raises UsageError for a flag that means nothing at a terminal."""
+    used = next((name for name in _ONLY_HEADLESS if flags.get(name)), None)
+    if used is not None and not headless:
+        flag = f"--{used.replace('_', '-')}"
+        raise UsageError(
+            "usage", f"{flag} needs -p", do=[f'teamwright -p {flag} … "PROMPT"'], note="nothing was started"
+        )
+
+
+def _refuse_contradictions(flags: Mapping[str, Any]) -> None:
+    said = {
+        "--continue": bool(flags.get("latest")),
+        "--resume": flags.get("resume") is not None,
+        "--session-id": bool(flags.get("session_id")),
+    }
+    given = [name for name, present in said.items() if present]
+    if len(given) > 1:
+        raise UsageError("usage", f"{' and '.join(given)} contradict each other", note="nothing was started")
+
+
+def _session_to_resume(place: Place, flags: Mapping[str, Any], *, headless: bool) -> tuple[str, Place] | None:
+    """Id and place of what `-c` or `-r` means; None for a new session."""
     if not flags.get("latest") and flags.get("resume") is None:
-        return {}
+        return None
     from teamwright.ui.cli.choosing import choose, latest, named
 
     if flags.get("latest"):
-        return {"resume": latest(place).id}
-    wanted = str(flags["resume"])
-    found = named(place, wanted) if wanted else choose(place, ask=not headless)
-    return {"resume": found.id, "place": found.place(place)}
+        found = latest(place)
+    else:
+        wanted = str(flags["resume"])
+        found = named(place, wanted) if wanted else choose(place, ask=not headless)
+    return found.id, found.place(place)

@@ -1,0 +1,88 @@
+"""What models there are to name: providers, aliases, prices with their date; and what a provider lists.
+
+Knows the room `models`; asks a service only when it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from teamwright.models.catalog import aliases, card, known_ids, seen
+from teamwright.models.endpoint import Endpoint
+from teamwright.models.providers import endpoint_of
+from teamwright.models.resolve import providers
+from teamwright.models.settings import ModelSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderView:
+    """A provider: where it is, the variables that may hold its key, how sure we are that it works."""
+
+    id: str
+    title: str
+    where: str
+    key: str
+    proof: str
+    lacks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """A model: windows in tokens, prices in USD per million tokens; None is unknown."""
+
+    name: str
+    alias: str
+    context_tokens: int
+    max_output_tokens: int
+    usd_in: float | None
+    usd_out: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All of it; `seen` is the day on which prices were looked up, `YYYY-MM-DD`."""
+
+    providers: tuple[ProviderView, ...]
+    models: tuple[ModelView, ...]
+    seen: str
+
+
+def catalogue(settings: ModelSettings, env: Mapping[str, str]) -> Catalogue:
+    """Presets, the user's own providers, and the models whose prices are known."""
+    rows = providers(settings)
+    names = {wire: alias for alias, wire in aliases().items()}
+    cards = [(wire, card(rows["anthropic"], wire, settings)) for wire in known_ids()]
+    return Catalogue(
+        providers=tuple(
+            ProviderView(
+                row.id,
+                row.title,
+                endpoint_of(row, env).where,
+                _key(endpoint_of(row, env), row.key_needed),
+                row.proof,
+                row.lacks,
+            )
+            for row in rows.values()
+        ),
+        models=tuple(
+            ModelView(
+                wire, names.get(wire, ""), found.context_tokens, found.max_output_tokens, found.usd_in, found.usd_out
+            )
+            for wire, found in cards
+        ),
+        seen=seen(),
+    )
+
+
+def _key(endpoint: Endpoint, needed: bool) -> str:
+    if endpoint.credential:
+        return endpoint.shown_key
+    return f"{endpoint.key_name} is not set" if needed else "none needed"
+
+
+async def listed_models(provider: str, settings: ModelSettings, env: Mapping[str, str]) -> list[str]:
+    """The names that a provider lists. Raises CannotStart, ModelFailed."""
+    from teamwright.models.pool import list_models
+
+    return await list_models(provider, env, settings)

@@ -1,0 +1,180 @@
+"""What `doctor` finds: the machine, the home, the model and why, local servers, trust, settings.
+
+Every finding is a line with a verdict; nothing is changed, no request leaves the machine but to its own ports. Keys
+are masked to their last four. Knows the rooms that own each answer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from teamwright.app.looking.system import platform_name, require_platform
+from teamwright.app.policy import model_settings
+from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.trust import Trust, TrustState
+from teamwright.models.local import FoundServer, probe_local
+from teamwright.models.model import ModelCard
+from teamwright.models.resolve import resolve
+from teamwright.models.settings import ModelSettings
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.storage.paths import Home
+
+Verdict: TypeAlias = Literal["ok", "note", "problem"]
+
+SECTIONS = ("machine", "model", "repository", "settings")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: where it belongs, what was looked at, what was found, what to do about it."""
+
+    section: str
+    label: str
+    value: str
+    verdict: Verdict = "ok"
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is looked at. `model` is what `--model` would name; `env` is the environment."""
+
+    home: Home
+    cwd: Path
+    env: Mapping[str, str]
+    model: str | None = None
+    settings_file: Path | None = None
+
+
+def examine(subject: Subject) -> list[Finding]:
+    """All findings, by section. Never raises for what it finds."""
+    findings = [*_machine(subject)]
+    try:
+        trust, settings = _read(subject)
+        for_models = model_settings(settings)
+    except TeamwrightError as problem:
+        return [*findings, *_model(subject, ModelSettings(), {}), _trouble("settings", "file", problem)]
+    findings += _model(subject, for_models, settings.origins)
+    findings += _repository(trust)
+    return [*findings, *_settings(settings)]
+
+
+def models_settings(subject: Subject) -> ModelSettings:
+    """The models' settings that hold there. Raises CannotStart (`bad-settings`)."""
+    return model_settings(_read(subject)[1])
+
+
+def _read(subject: Subject) -> tuple[TrustState, Settings]:
+    flags = Flags(model=subject.model, settings_file=subject.settings_file)
+    trust = Trust.load(subject.home).verdict(subject.cwd, compat=reads_other_product(subject.home, flags))
+    return trust, load_settings(subject.home, subject.cwd, flags, trust)
+
+
+# ── machine ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _machine(subject: Subject) -> Iterator[Finding]:
+    try:
+        require_platform()
+        yield Finding("machine", "platform", platform_name())
+    except TeamwrightError as problem:
+        yield _trouble("machine", "platform", problem)
+    yield Finding("machine", "python", f"{sys.version.split()[0]} at {sys.executable}")
+    yield _program("git", "problem", "agents look at history and files with it: install git")
+    yield _program("rg", "note", "not needed; Grep is faster with ripgrep in large trees")
+    yield _program("tmux", "note", "not needed; members run in this process")
+    yield _home(subject.home)
+
+
+def _program(name: str, missing: Verdict, why: str) -> Finding:
+    found = shutil.which(name)
+    return Finding("machine", name, found) if found else Finding("machine", name, "not found", missing, why)
+
+
+def _home(home: Home) -> Finding:
+    """Whether the home can be written, without making it."""
+    place = home.ours
+    shown = str(place)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        return Finding("machine", "home", f"{shown} cannot be written", "problem", "teamwright --home DIR …")
+    mode = home.ours.stat().st_mode & 0o777 if home.ours.is_dir() else 0o700
+    if mode & 0o077 and not home.foreign:
+        return Finding("machine", "home", f"{shown} can be read by others ({mode:o})", "note", f"chmod 700 {shown}")
+    return Finding("machine", "home", shown + ("" if home.ours.is_dir() else " (made with the first session)"))
+
+
+# ── model ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _model(subject: Subject, settings: ModelSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    name = subject.model or settings.model
+    why = f"named by {origins.get('model', '--model')}" if name else "nothing names one, so the default"
+    if name is not None and name.startswith("scripted:"):
+        yield Finding("model", "model", f"{name}: {why}; no key, no network")
+        return
+    try:
+        card, endpoint = resolve(name, subject.env, settings)
+    except TeamwrightError as problem:
+        yield _trouble("model", "model", problem)
+    else:
+        yield Finding("model", "model", f"{card.name}: {why}")
+        yield Finding("model", "address", endpoint.where)
+        yield Finding("model", "key", endpoint.shown_key)
+        yield Finding("model", "window", f"{card.context_tokens:,} tokens; answers up to {card.max_output_tokens:,}")
+        yield _price(card)
+    if subject.env.get("ANTHROPIC_AUTH_TOKEN") and subject.env.get("ANTHROPIC_API_KEY"):
+        yield Finding("model", "both keys", "ANTHROPIC_AUTH_TOKEN wins over ANTHROPIC_API_KEY", "note")
+    servers = probe_local(subject.env)
+    for server in servers:
+        yield Finding("model", "found", str(server), "note", _use(server))
+    if not servers:
+        yield Finding("model", "found", "no local model server answers on its usual port")
+
+
+def _use(server: FoundServer) -> str:
+    name = server.models[0].id if server.models else "MODEL"
+    return f"to use it: teamwright --model {server.provider}/{name}"
+
+
+def _price(card: ModelCard) -> Finding:
+    if card.usd_in is None or card.usd_out is None:
+        return Finding("model", "price", "unknown: a cap on money is refused", "note", 'set "prices" in your settings')
+    return Finding("model", "price", f"{card.usd_in:g} USD in, {card.usd_out:g} out, for a million tokens")
+
+
+# ── repository, settings ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _repository(trust: TrustState) -> Iterator[Finding]:
+    yield Finding("repository", "root", str(trust.root))
+    waiting = len(trust.needs_asking)
+    if waiting:
+        what = f"{waiting} of its own entries wait for you and take no effect"
+        yield Finding("repository", "trust", what, "note", "teamwright trust")
+    else:
+        yield Finding("repository", "trust", "trusted" if trust.trusted else "it has nothing that would need trust")
+
+
+def _settings(settings: Settings) -> Iterator[Finding]:
+    files = list(dict.fromkeys(origin for origin in settings.origins.values() if not origin.startswith("--")))
+    for file in files:
+        names = [name for name, origin in settings.origins.items() if origin == file]
+        yield Finding("settings", "file", f"{file}: {', '.join(names[:4])}" + (" …" if len(names) > 4 else ""))
+    if not files:
+        yield Finding("settings", "file", "none: all values are defaults")
+    for warning in settings.warnings:
+        yield Finding("settings", "left out", warning, "note")
+
+
+def _trouble(section: str, label: str, problem: TeamwrightError) -> Finding:
+    facts = "; ".join(f"{name} {value}".strip() for name, value in problem.looked_at if name != "found")
+    value = problem.what + (f" ({facts})" if facts else "")
+    return Finding(section, label, value, "problem", problem.do[0] if problem.do else "")

@@ -1,0 +1,49 @@
+"""`teamwright doctor`: what is found here, which model would be used, and why. Exit 1 when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+
+import click
+
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.doctor import SECTIONS, Finding, Subject, examine
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import WIDTH, one_line, pad, say, say_json
+from teamwright.ui.cli.place import place_of
+
+_MARKS = {"ok": " ", "note": "·", "problem": "✗"}
+
+
+@click.command()
+@click.option("--model", metavar="NAME", help="As if the run named this model.")
+@json_flag
+@click.pass_context
+def doctor(ctx: click.Context, /, model: str | None, as_json: bool) -> int:
+    """What is found here: machine, model, repository, settings. Sends nothing; asks this machine's own ports only."""
+    place = place_of(ctx)
+    findings = examine(Subject(home_at(place.home), place.cwd, os.environ, model, place.settings))
+    problems = sum(finding.verdict == "problem" for finding in findings)
+    if as_json:
+        say_json({"ok": not problems, "findings": findings})
+        return 1 if problems else 0
+    for section in SECTIONS:
+        rows = [finding for finding in findings if finding.section == section]
+        if rows:
+            say(section)
+        for finding in rows:
+            _show(finding)
+    say()
+    say("Nothing is wrong." if not problems else f"{problems} to repair: the lines with {_MARKS['problem']}")
+    return 1 if problems else 0
+
+
+def _show(finding: Finding) -> None:
+    """The finding whole: long ones go on in the next line, what is to be pasted is never broken."""
+    head = f"{_MARKS[finding.verdict]} {pad(finding.label, 10)} "
+    for part in textwrap.wrap(one_line(finding.value), WIDTH - 13, break_long_words=False, break_on_hyphens=False):
+        say((head + part).rstrip())
+        head = " " * 13
+    if finding.do:
+        say(f"  {'':<10} → {one_line(finding.do)}")

@@ -1,0 +1,109 @@
+"""`teamwright log`: what happened, a line an event; `--call` shows one tool call whole, as a receipt."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+
+import click
+
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import MemberChanged, RequestOpened, RunEnded, TeamEvent, to_json
+from teamwright.ui.cli.flags import seconds
+from teamwright.ui.cli.looking import clock, json_flag, moment
+from teamwright.ui.cli.output import WIDTH, clean, cut, facts, plain, say, say_json
+from teamwright.ui.cli.place import place_of
+from teamwright.ui.headless.progress import line_of, shown
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[TEAM or SESSION]")
+@click.option("--member", metavar="NAME", help="Only of this member.")
+@click.option("--call", "call_id", metavar="ID", help="One tool call, e.g. c7: command, member, time, whole output.")
+@click.option("--since", metavar="TIME", help="10m, 2h, 14:30 or a date and time.")
+@json_flag
+@click.pass_context
+def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: object) -> int:
+    """What happened in a team (the one on disk, else the newest deleted one) or a session; newest session by default.
+
+    With --json a line an event.
+    """
+    place = place_of(ctx)
+    found = find_log(home_at(place.home), place.cwd, name)
+    if call_id is not None:
+        call = find_call(found, call_id)
+        say_json(call) if how["as_json"] else _show_call(call)
+        return 0
+    since = how["since"]
+    start = moment_of(since) if isinstance(since, str) else None
+    _show(found, member, start, as_json=bool(how["as_json"]))
+    return 0
+
+
+def moment_of(text: str, now: float | None = None) -> float:
+    """A time in seconds since 1970: a span back from now, a time of today, or a date. Raises UsageError."""
+    now = time.time() if now is None else now
+    span = seconds(text) if text[-1:] in "smh" else None
+    if span is not None:
+        return now - span
+    try:
+        if ":" in text and "-" not in text:
+            today = datetime.fromtimestamp(now).strftime("%Y-%m-%d")
+            return datetime.fromisoformat(f"{today}T{text.zfill(5)}").timestamp()
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UsageError(
+            "usage", f"--since {text!r} is not a time", do=["write 10m, 2h, 14:30 or 2026-11-20T14:30"]
+        ) from None
+
+
+def _show(found: LogView, member: str | None, since: float | None, *, as_json: bool) -> None:
+    some = False
+    for number, event in log_events(found, member=member, since=since):
+        if as_json:
+            say(json.dumps({"n": number, **plain(to_json(event))}, ensure_ascii=False))
+            some = True
+        elif (line := _line(event)) is not None:
+            say(f"{clock(event.at)}  {cut(clean(line).replace(chr(10), ' '), WIDTH - 10)}")
+            some = True
+    if not some and not as_json:
+        say(f"Nothing in {found.path}." if member is None and since is None else "Nothing that fits.")
+
+
+def _line(event: TeamEvent) -> str | None:
+    """As a run shows it while it goes on, and what only matters afterwards."""
+    who = f"{shown(event.member):<12}"
+    match event:
+        case MemberChanged(state=state):
+            return f"{who} {state}" + (f": {event.detail}" if event.detail else "")
+        case RequestOpened():
+            return f"{who} asks: {event.tool} {event.what}"
+        case RunEnded():
+            return f"{who} the run ended: {event.stop}" + (f" ({event.detail})" if event.detail else f", {event.usage}")
+        case _:
+            return line_of(event)
+
+
+def _show_call(call: CallView) -> None:
+    command = call.input.get("command")
+    facts(
+        [
+            ("call", call.call),
+            ("member", call.member),
+            ("tool", call.tool),
+            ("time", f"{moment(call.at)}, {call.seconds:.2f} s, {call.outcome}"),
+        ],
+        label=8,
+    )
+    say()
+    asked = command if isinstance(command, str) else json.dumps(dict(call.input), ensure_ascii=False, indent=2)
+    for line in clean(asked).splitlines():
+        say(f"  {line}")
+    say()
+    for line in clean(call.output).splitlines():
+        say(line)
+    if not call.complete:
+        say("… (the log holds no more of it, and no transcript has it)")

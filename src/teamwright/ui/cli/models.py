@@ -1,0 +1,60 @@
+"""`teamwright models`: names to give to `--model`, what they cost, and what a provider lists."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.catalogue import Catalogue, ModelView, catalogue, listed_models
+from teamwright.app.looking.doctor import Subject, models_settings
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import say, say_json, say_table
+from teamwright.ui.cli.place import place_of
+
+
+@click.command()
+@click.argument("provider", required=False)
+@json_flag
+@click.pass_context
+def models(ctx: click.Context, /, provider: str | None, as_json: bool) -> int:
+    """Providers, aliases and prices. With PROVIDER that service is asked what it lists."""
+    place = place_of(ctx)
+    settings = models_settings(Subject(home_at(place.home), place.cwd, os.environ, None, place.settings))
+    if provider is not None:
+        names = asyncio.run(listed_models(provider, settings, os.environ))
+        if as_json:
+            say_json([f"{provider}/{name}" for name in names])
+        for name in [] if as_json else names:
+            say(f"{provider}/{name}")
+        if not names and not as_json:
+            say(f"{provider} lists no models.")
+        return 0
+    found = catalogue(settings, os.environ)
+    if as_json:
+        say_json(found)
+    else:
+        _show(found)
+    return 0
+
+
+def _show(found: Catalogue) -> None:
+    say_table(
+        ("provider", "where", "key", "lacks"),
+        [(row.id, row.where, row.key, ", ".join(row.lacks)) for row in found.providers],
+    )
+    say()
+    say_table(("model", "alias", "window", "USD in", "out"), [_row(model) for model in found.models])
+    say()
+    say(f"USD for a million tokens, as published on {found.seen}; a local model costs 0.")
+    say("Other names work as provider/model, at an unknown price.")
+    say("What a provider lists: teamwright models PROVIDER")
+    tried = [row.id for row in found.providers if row.proof == "tried"]
+    say(f"Tried by hand: {', '.join(tried) or 'none yet'}; the others by their documentation.")
+
+
+def _row(model: ModelView) -> tuple[str, ...]:
+    prices = [f"{price:g}" if price is not None else "unknown" for price in (model.usd_in, model.usd_out)]
+    return model.name, model.alias, f"{model.context_tokens // 1000:,}k", *prices

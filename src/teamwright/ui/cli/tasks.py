@@ -1,0 +1,39 @@
+"""`teamwright tasks TEAM`: the task list, as the files have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from teamwright.app.inspect import TaskView, find_tasks, home_at
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import say, say_json, say_table
+from teamwright.ui.cli.place import place_of
+
+
+@click.command()
+@click.argument("team")
+@json_flag
+@click.pass_context
+def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
+    """The task list of a team, or of a session that has none (session-…)."""
+    views = find_tasks(home_at(place_of(ctx).home), team)
+    if as_json:
+        say_json(views)
+    elif not views:
+        say("No tasks.")
+    else:
+        say_table(("task", "status", "owner", "subject"), task_rows(views))
+    return 0
+
+
+def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
+    """Tasks as cells: number, status with what it waits for, owner, subject."""
+    return [(f"#{view.id}", _status(view), view.owner or "", view.damaged or view.subject) for view in views]
+
+
+def _status(view: TaskView) -> str:
+    if view.damaged:
+        return "damaged"
+    return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}" if view.waits_for else view.status

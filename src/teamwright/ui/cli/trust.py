@@ -1,0 +1,95 @@
+"""`teamwright trust`: what of this repository waits for a person; to give trust, and to take it back."""
+
+from __future__ import annotations
+
+import click
+
+from teamwright.app.options import Options
+from teamwright.app.trust import TrustState
+from teamwright.app.trusting import give_trust, take_trust, trust_survey
+from teamwright.protocol.errors import UsageError
+from teamwright.ui.cli.invocation import on_a_terminal
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import one_line, say, say_json
+from teamwright.ui.cli.place import place_of
+
+
+@click.command()
+@click.option("--show", "only_show", is_flag=True, help="Show, and change nothing.")
+@click.option("--remove", is_flag=True, help="Take trust back.")
+@click.option("--yes", is_flag=True, help="Trust what is shown, without asking: for scripts.")
+@json_flag
+@click.pass_context
+def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_json: bool) -> int:
+    """Whether this repository's own settings and definitions may take effect.
+
+    Trust is bound to the repository and to what each entry says now: an entry that changes is asked about again.
+    """
+    if sum((only_show, remove, yes)) > 1:
+        raise UsageError("usage", "--show, --remove and --yes exclude each other", note="nothing was changed")
+    place = place_of(ctx)
+    options = Options(cwd=place.cwd, home=place.home)
+    if remove:
+        gone = take_trust(options)
+        say("It is trusted no longer." if gone else "It was not trusted; nothing was changed.")
+        return 0
+    state = trust_survey(options)
+    if as_json:
+        say_json(_as_json(state))
+    else:
+        _show(state)
+    if only_show or (as_json and not yes) or (not state.pending and (state.trusted or not yes)):
+        return 0
+    if not yes and not on_a_terminal():
+        say()
+        say("Nothing was changed. To trust it from a script: teamwright trust --yes")
+        return 0
+    if yes or click.confirm("Trust these entries of this repository", default=False, err=True):
+        give_trust(options, state)
+        if not as_json:
+            say("Trusted. To take it back: teamwright trust --remove")
+    else:
+        say("Nothing was changed.")
+    return 0
+
+
+def _show(state: TrustState) -> None:
+    say(f"repository   {one_line(str(state.root))}")
+    say(f"state        {_word(state)}")
+    waiting = {entry.key for entry in state.pending}
+    for title, effect in (("takes effect when trusted", "used"), ("not used yet", "not used yet")):
+        entries = [entry for entry in state.entries if entry.effect == effect]
+        if entries:
+            say()
+            say(title)
+        for entry in entries:
+            mark = "?" if entry.key in waiting else "✓"
+            say(f"  {mark} {one_line(entry.summary)}   ({one_line(entry.file)})")
+    if not state.entries:
+        say("It has no entries of its own that could run, redirect or widen something.")
+
+
+def _word(state: TrustState) -> str:
+    if not state.trusted:
+        return "not trusted: its instructions and its narrowing rules apply, and nothing else of it"
+    return f"trusted, but {len(state.pending)} entries are new or changed" if state.pending else "trusted"
+
+
+def _as_json(state: TrustState) -> dict[str, object]:
+    waiting = {entry.key for entry in state.pending}
+    return {
+        "root": str(state.root),
+        "bound_to": str(state.bound_to),
+        "trusted": state.trusted,
+        "entries": [
+            {
+                "kind": entry.kind,
+                "name": entry.name,
+                "file": entry.file,
+                "summary": entry.summary,
+                "effect": entry.effect,
+                "pending": entry.key in waiting,
+            }
+            for entry in state.entries
+        ],
+    }

@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from teamwright.app.looking.system import mask_secrets
 from teamwright.app.result import Result
 from teamwright.app.session import Session
-from teamwright.app.looking.system import mask_secrets
 from teamwright.app.talking import member_names, members_at_work, say_to_lead, write_to
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta, ToolStarted

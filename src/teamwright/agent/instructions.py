@@ -1,0 +1,207 @@
+"""Instructions of the user and the project: AGENTS.md and CLAUDE.md, what they import, and those of deeper directories.
+
+User first, then root to leaf, local last; a text that is reached twice is given once. Before a repository is trusted
+its files lead nowhere outside it, by link or by import. Reads files; runs nothing, knows no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_CHARS = 40_000
+"""Characters of one file; the rest is cut, and the text says so."""
+
+MAX_TOTAL = 160_000
+"""Characters of all files together; what comes later is left out."""
+
+MAX_DEPTH = 5
+"""Imports of imports."""
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+LOCAL = "CLAUDE.local.md"
+
+_OUTSIDE = frozenset({".md", ".mdc", ".txt", ".rst"})
+"""What a trusted repository may import from outside it: texts, never keys or settings."""
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_IMPORT = re.compile(r"(?<!\S)@((?:~/|/|\.{0,2}/)?[^\s@`]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One text with the file it came from. `warning` says in one line what was cut or left out."""
+
+    path: Path
+    text: str
+    warning: str = ""
+
+
+def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> list[Instruction]:
+    """All instructions for an agent that works in `cwd`, in the order in which it reads them.
+
+    `home` is the user's state root. With `compat` the files of the other product are read as well.
+    """
+    reader = _Reader(Path(os.path.realpath(repo_root)), compat, trusted)
+    reader.read(home / "AGENTS.md", own=True)
+    if compat:
+        reader.read(Path(os.path.expanduser("~/.claude/CLAUDE.md")), own=True)
+    places = list(_way_down(reader.root, Path(os.path.realpath(cwd))))
+    for place in places:
+        reader.read_directory(place)
+    for place in places if compat else ():
+        reader.read(place / LOCAL)
+    return reader.found
+
+
+class NestedInstructions:
+    """The instructions of directories below, each given once to one agent, when it first touches something there."""
+
+    def __init__(self, cwd: Path, repo_root: Path, known: Sequence[Instruction], compat: bool, trusted: bool) -> None:
+        self._reader = _Reader(Path(os.path.realpath(repo_root)), compat, trusted)
+        for instruction in known:
+            self._reader.remember(instruction)
+        self._visited = set(_way_down(self._reader.root, Path(os.path.realpath(cwd))))
+
+    def nested_for(self, path: Path) -> str:
+        """What to tell the agent that touches this path; empty when it was told or there is nothing."""
+        place = path.parent
+        if place in self._visited:
+            return ""
+        self._visited.add(place)
+        real = Path(os.path.realpath(place))
+        if not real.is_relative_to(self._reader.root):
+            return ""
+        before = len(self._reader.found)
+        for directory in _way_down(self._reader.root, real):
+            if directory == real or directory not in self._visited:
+                self._visited.add(directory)
+                self._reader.read_directory(directory)
+        new = self._reader.found[before:]
+        return "\n\n".join(f"{one.path} holds for what lies in its directory:\n{one.text.strip()}" for one in new)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads files once, in order, with what they import right behind them."""
+
+    root: Path
+    compat: bool
+    trusted: bool
+    found: list[Instruction] = field(default_factory=list[Instruction])
+    _paths: set[str] = field(default_factory=set[str])
+    _digests: set[bytes] = field(default_factory=set[bytes])
+    _total: int = 0
+
+    def read_directory(self, directory: Path) -> None:
+        for name in NAMES if self.compat else NAMES[:1]:
+            self.read(directory / name)
+
+    def remember(self, instruction: Instruction) -> None:
+        """This one was given already."""
+        self._paths.add(os.path.realpath(instruction.path))
+        self._digests.add(_digest(instruction.text))
+
+    def read(self, path: Path, *, own: bool = False, depth: int = 0) -> None:
+        """One file and its imports. `own`: the user's, which may lead anywhere."""
+        real = os.path.realpath(path)
+        if real in self._paths or not self._may(Path(real), own, depth):
+            return
+        text = _text(Path(real))
+        if text is None:
+            return
+        self._paths.add(real)
+        imports = list(_imports(text)) if depth < MAX_DEPTH else []
+        targets = [target for name in imports if (target := _target(name, Path(real).parent)) is not None]
+        if _digest(text) not in self._digests and (not targets or not _only_imports(text)):
+            self._digests.add(_digest(text))
+            self._add(path, text)
+        for target in targets:
+            self.read(target, own=own, depth=depth + 1)
+
+    def _may(self, real: Path, own: bool, depth: int) -> bool:
+        if own or real.is_relative_to(self.root):
+            return True
+        return self.trusted and real.suffix.lower() in _OUTSIDE and (depth > 0 or real.name in {*NAMES, LOCAL})
+
+    def _add(self, path: Path, text: str) -> None:
+        warning = ""
+        if self._total >= MAX_TOTAL:
+            warning = f"{path} was left out: the instructions before it are {self._total:,} characters long"
+            text = f"[{warning}]"
+        elif len(text) > MAX_CHARS:
+            warning = f"{path} was cut at {MAX_CHARS:,} of {len(text):,} characters"
+            text = f"{text[:MAX_CHARS]}\n[{warning}]"
+        self._total += len(text)
+        self.found.append(Instruction(path, text, warning))
+
+
+def _way_down(root: Path, leaf: Path) -> Iterator[Path]:
+    """The directories from the root to the leaf, both included; the leaf alone when it is not below."""
+    if not leaf.is_relative_to(root):
+        yield leaf
+        return
+    yield root
+    place = root
+    for part in leaf.relative_to(root).parts:
+        place = place / part
+        yield place
+
+
+def _text(path: Path) -> str | None:
+    """The file's text; None when it is no plain file of text."""
+    try:
+        if not path.is_file():
+            return None
+        with open(path, "rb") as file:
+            content = file.read(4 * MAX_TOTAL)
+    except OSError:
+        return None
+    return None if b"\0" in content or not content.strip() else content.decode("utf-8-sig", "replace")
+
+
+def _imports(text: str) -> Iterator[str]:
+    """The `@path` words that stand outside code."""
+    for line in _without_code(text):
+        for found in _IMPORT.finditer(_INLINE_CODE.sub("", line)):
+            yield found[1]
+
+
+def _without_code(text: str) -> Iterator[str]:
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if fence:
+            if mark is not None and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+            continue
+        if mark is not None:
+            fence = mark[1]
+            continue
+        yield line
+
+
+def _target(name: str, base: Path) -> Path | None:
+    """The file that an import names, or None: a mention or an address is not an import."""
+    for form in (name, name.rstrip(".,;:!?)")):
+        path = Path(os.path.normpath(os.path.join(base, os.path.expanduser(form))))
+        try:
+            if path.is_file():
+                return path
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def _only_imports(text: str) -> bool:
+    """Whether a file says nothing but what it imports."""
+    return not _IMPORT.sub("", text).strip()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).digest()

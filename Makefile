@@ -31,7 +31,7 @@ test: check pytest  ## formatter, linter, types, floors, tests: all that CI runs
 check: $(VENV)/.dev  ## formatter, linter and types only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .

@@ -7,12 +7,12 @@ a session; adds names that read well and nothing else. Public names are those of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from teamwright.app.asking import OnRequest
 from teamwright.app.budget import Budget
@@ -80,6 +80,49 @@ class Tasks:
         return await self._team.session.team.tasks.get(task_id)
 
 
+class TeamOptions(TypedDict, total=False):
+    """What `Team` and `run` take, all of it optional; see `Options` for what each means."""
+
+    model: str | Model | None
+    budget: Budget | None
+    tools: Sequence[Callable[..., Any]]
+    permission_mode: str
+    allowed_tools: Sequence[str]
+    disallowed_tools: Sequence[str]
+    add_dirs: Sequence[str | Path]
+    cwd: str | Path
+    home: str | Path | None
+    on_request: OnRequest | None
+    append_system_prompt: str
+    settings_file: str | Path | None
+    trust: bool
+    env: Mapping[str, str] | None
+
+
+def options_of(given: TeamOptions) -> Options:
+    """The options of a run from the keywords of the API. Raises UsageError for a keyword that is none of them."""
+    unknown = set(given) - set(TeamOptions.__annotations__)
+    if unknown:
+        raise UsageError("usage", f"not an option: {', '.join(sorted(unknown))}", note="nothing was started")
+    home, settings = given.get("home"), given.get("settings_file")
+    return Options(
+        cwd=Path(given.get("cwd") or Path.cwd()),
+        home=str(home) if home is not None else None,
+        model=given.get("model"),
+        permission_mode=given.get("permission_mode", "default"),
+        add_dirs=tuple(Path(one) for one in given.get("add_dirs", ())),
+        allowed_tools=tuple(given.get("allowed_tools", ())),
+        disallowed_tools=tuple(given.get("disallowed_tools", ())),
+        settings_file=Path(settings) if settings is not None else None,
+        trust=given.get("trust", False),
+        budget=given.get("budget") or Budget(),
+        append_system_prompt=given.get("append_system_prompt", ""),
+        tools=tuple(given.get("tools", ())),
+        on_request=given.get("on_request"),
+        env=given.get("env"),
+    )
+
+
 class Run:
     """A run of a team: `await` it for its Result, or watch `events()` first. Made by `Team.run`."""
 
@@ -137,37 +180,9 @@ class Team:
     (no model, unreadable settings) and TeamRefused (the name is led by somebody else).
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        model: str | Model | None = None,
-        budget: Budget | None = None,
-        tools: Sequence[Callable[..., Any]] = (),
-        permission_mode: str = "default",
-        allowed_tools: Sequence[str] = (),
-        disallowed_tools: Sequence[str] = (),
-        cwd: str | Path | None = None,
-        home: str | Path | None = None,
-        on_request: OnRequest | None = None,
-        **more: Any,
-    ) -> None:
-        unknown = set(more) - {field for field in Options.__dataclass_fields__}
-        if unknown:
-            raise UsageError("usage", f"Team does not know {', '.join(sorted(unknown))}")
+    def __init__(self, name: str, **options: Unpack[TeamOptions]) -> None:
         self.name = name
-        self.options = Options(
-            cwd=Path(cwd) if cwd is not None else Path.cwd(),
-            home=str(home) if home is not None else None,
-            model=model,
-            permission_mode=permission_mode,
-            allowed_tools=tuple(allowed_tools),
-            disallowed_tools=tuple(disallowed_tools),
-            budget=budget or Budget(),
-            tools=tuple(tools),
-            on_request=on_request,
-            **more,
-        )
+        self.options = options_of(options)
         self.tasks = Tasks(self)
         self._stack = AsyncExitStack()
         self._session: Session | None = None
@@ -206,7 +221,7 @@ class Team:
     def run(self, prompt: str) -> Run:
         """Give the lead a prompt and see it through: the result comes when the team is done."""
         session = self.session
-        made = Run(session, lambda: session.run([text_block(prompt)]), session.log.last_number)
+        made = Run(session, lambda: session.run([text_block(prompt)]), session.log.last)
         self._runs.append(made)
         return made
 
@@ -239,7 +254,7 @@ class Team:
 
     def events(self) -> AsyncIterator[tuple[int, TeamEvent]]:
         """Everything that happens from now on, with its number in the log, until the block is left."""
-        return self.session.log.follow(self.session.log.last_number)
+        return self.session.log.follow(self.session.log.last)
 
     def _mate(self, name: str) -> Teammate:
         mate = self.session.team.find(name)
@@ -257,14 +272,7 @@ async def run_once(prompt: str, options: Options) -> Result:
         return replace(result, cut_off=tuple(session.cut_off))
 
 
-def run(
-    prompt: str,
-    *,
-    model: str | Model | None = None,
-    budget: Budget | None = None,
-    permission_mode: str = "default",
-    **more: Any,
-) -> Result:
+def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
     """One call for scripts: a session for this prompt alone, its team included.
 
     Raises CannotStart when nothing could begin, UsageError inside a running event loop.
@@ -272,6 +280,5 @@ def run(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        options = Options(model=model, budget=budget or Budget(), permission_mode=permission_mode, **more)
-        return asyncio.run(run_once(prompt, options))
+        return asyncio.run(run_once(prompt, options_of(options)))
     raise UsageError("usage", "run() does not work inside a running event loop", do=["async with Team(…) as team: …"])

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.definition import (
     LEAD_ONLY,
@@ -33,7 +32,8 @@ from teamwright.app.models_of import ModelSource
 from teamwright.models.model import Model
 from teamwright.models.prefix import prefix_for
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.verdict import Asker, Mode
+from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.verdict import Asker, Mode, Verdict
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, SessionId, run_id
@@ -60,15 +60,13 @@ class Maker:
     limits: SpawnLimits
     place: Surroundings
     instructions: Sequence[Instruction]
-    jobs: BackgroundJobs
-    keep_always: Callable[[str], None] | None = None
     env: dict[str, str] = field(default_factory=dict[str, str])
     max_rounds: int | None = None
     appended: str = ""
-    teams: bool = True
     numbers: CallNumbers = field(default_factory=CallNumbers)
     edits: Edits = field(default_factory=Edits)
     denials: list[Denial] = field(default_factory=list[Denial])
+    derived: list[Policy] = field(default_factory=list[Policy])
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,7 +76,7 @@ class Maker:
         tools = self.kit.tools(Caller(LEAD, team), self)
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: self.policy, None))
         if conversation is None:
-            system = lead_prompt(self.teams, self.place, self.instructions, self.appended)
+            system = lead_prompt(self.kit.teams, self.place, self.instructions, self.appended)
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
         return self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
 
@@ -124,8 +122,17 @@ class Maker:
 
     def _policy_of(self, spec: SpawnSpec) -> Callable[[], Policy]:
         """The stricter of the lead's policy as it is then, and the mode that was asked for."""
-        mode = Mode(spec.mode) if spec.mode else None
-        return lambda: self.policy if mode is None else self.policy.with_mode(mode).narrow(self.policy)
+        if spec.mode is None:
+            return lambda: self.policy
+        own = Policy(Mode(spec.mode), self.policy.rules, self.policy.scope).narrow(self.policy)
+        self.derived.append(own)
+        return lambda: own
+
+    def keep_always(self, text: str) -> None:
+        """An "always": the rule holds for the rest of this session, for every agent."""
+        rules = parse_rules([text], Verdict.ALLOW, "said always", self.policy.scope.base)
+        for policy in (self.policy, *self.derived):
+            policy.add(*rules)
 
     def _gate(self, member: str, policy: Callable[[], Policy], team: Team | None, *, read_only: bool = False) -> Gate:
         gate = Gate(member, policy, self.asker, self.denials, self.keep_always, read_only=read_only)
@@ -139,15 +146,14 @@ class Maker:
         base = self.home.session(self.cwd, self.session)
         workplace = Workplace(
             cwd or self.cwd,
-            self.policy.directories,
+            self.policy.scope.directories,
             base / "output",
             base / "history",
             edits=self.edits,
             env=self.env,
             images=model.card.images,
         )
-        hidden = self.policy.hidden_tools
-        shown = [tool for tool in tools if tool.name not in hidden]
+        shown = [tool for tool in tools if not self.policy.hides(tool.name)]
         return Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
 
     def _begin(

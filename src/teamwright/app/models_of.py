@@ -51,17 +51,25 @@ class Services:
         await self.pool.aclose()
 
 
+@dataclass(frozen=True, slots=True)
+class Play:
+    """How a script is played: names given from outside, receipts of calls (`toolu_…` to `cN`), pause in seconds."""
+
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
+    receipts: Callable[[str], str] = field(default=lambda _use: "")
+    pace_s: float | None = None
+
+
 @dataclass(slots=True)
 class Scripts:
     """A script plays every agent; other names of models are taken as the same script."""
 
     script: Script
-    given: Mapping[str, str] = field(default_factory=dict[str, str])
-    receipts: Callable[[str], str] = field(default=lambda _use: "")
+    play: Play
 
     async def open(self, name: str | None, agent: str) -> Model:
         """See ModelSource."""
-        return self.script.model(agent, self.given, self.receipts)
+        return self.script.model(agent, self.play.given, self.play.receipts)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -81,16 +89,13 @@ class OneModel:
         """It is not ours to close."""
 
 
-def models_for(
-    model: str | Model | None,
-    settings: ModelSettings,
-    env: Mapping[str, str],
-    receipts: Callable[[str], str],
-    given: Mapping[str, str] | None = None,
-) -> ModelSource:
+def models_for(model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: Play) -> ModelSource:
     """The source for what was given as `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script."""
     if model is not None and not isinstance(model, str):
         return OneModel(model)
-    if isinstance(model, str) and model.startswith(SCRIPTED):
-        return Scripts(Script.load(Path(model.removeprefix(SCRIPTED)).expanduser()), given or {}, receipts)
+    if model is not None and model.startswith(SCRIPTED):
+        script = Script.load(Path(model.removeprefix(SCRIPTED)).expanduser())
+        if play.pace_s is not None:
+            script.pace_s = play.pace_s
+        return Scripts(script, play)
     return Services(settings, env, model)

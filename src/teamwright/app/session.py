@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from teamwright.agent.background import BackgroundJobs
@@ -20,7 +21,7 @@ from teamwright.app.options import Options
 from teamwright.app.result import MemberLine, Result, TaskLine
 from teamwright.app.tally import Tally
 from teamwright.protocol.blocks import Block
-from teamwright.protocol.errors import ModelFailed, TeamwrightError
+from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
 from teamwright.protocol.events import LimitReached, Notice, RunEnded
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.usage import Usage
@@ -35,11 +36,13 @@ from teamwright.teams.team import Team
 class Deadlines:
     """Timers of shutdown requests, owned by the session (the port of the team's tools)."""
 
-    team: Team
+    team: Team | None = None
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     async def ask(self, to: str, reason: str) -> str:
         """Ask a member to stop; its deadline runs from now."""
+        if self.team is None:
+            raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
         return await ask_to_stop(self.team, to, reason, self.timers)
 
     def cancel(self) -> None:
@@ -140,6 +143,20 @@ class Session:
         cut = await leave_all(self.team, cause)
         self.cut_off += cut
         return cut
+
+    async def goodbye(self) -> list[str]:
+        """Wait up to `goodbye_s` for members that are winding up, then end all; the names that were cut off."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.team.settings.goodbye_s):
+                while self.team.busy():
+                    self.team.changed.clear()
+                    await self.team.changed.wait()
+        return await self.wind_down()
+
+    @property
+    def permission_mode(self) -> str:
+        """The mode of the lead's policy."""
+        return str(self.maker.policy.mode)
 
     async def close(self) -> None:
         """End everything that this session started. May be called twice."""

@@ -35,6 +35,11 @@ def render_entry(entry: Entry, *, plain: bool = False) -> str:
     return made if plain or entry.sender == LEAD else f"{PEER_NOTE}\n{made}"
 
 
+def escaped(text: str) -> str:
+    """Text of others inside a tag of ours: it can neither close it nor open another."""
+    return text.translate(_BODY)
+
+
 def reminder(text: str) -> str:
     """A note of the runtime to the model, marked as such."""
     return f"<system-reminder>\n{text}\n</system-reminder>"

@@ -73,6 +73,8 @@ class Team:
     members: dict[str, Teammate] = field(default_factory=dict[str, Teammate])
     lead_desk: Desk | None = None
     on_created: Callable[[], None] | None = None
+    watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
+    """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
     talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: TaskList | None = None

@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -20,16 +20,15 @@ from teamwright.app.opening import open_session
 from teamwright.app.report import Calls, report
 from teamwright.app.result import Result
 from teamwright.app.session import Session
+from teamwright.app.writing import write_report
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.errors import StorageError, TeamwrightError, UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.ui.headless.progress import line_of
 from teamwright.ui.headless.wire import event_object, init_object, result_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from teamwright.ui.cli.invocation import Invocation
 
 SIGNAL_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -105,7 +104,7 @@ async def _headless(invocation: Invocation) -> int:
             unsubscribe()
     outlet.ending(result)
     if invocation.report is not None:
-        _write_report(invocation, result, outlet.calls)
+        write_report(invocation.report, report(result, outlet.calls))
     return code if code is not None else _exit_code(result, strict=invocation.strict, outlet=outlet)
 
 
@@ -196,18 +195,8 @@ def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
     return strictly.exit_code
 
 
-def _write_report(invocation: Invocation, result: Result, calls: Calls) -> None:
-    path = invocation.report
-    if path is None:
-        return
-    try:
-        path.write_text(report(result, calls), encoding="utf-8")
-    except OSError as problem:
-        raise StorageError("disk-full", f"the report {path} could not be written: {problem.strerror}") from problem
-
-
 @contextmanager
-def _signals(on_signal: Callable[[int], object]) -> Iterator[None]:
+def _signals(on_signal: Callable[[int], object]) -> Generator[None]:
     """SIGINT and SIGTERM go to this function while the block runs."""
     loop = asyncio.get_running_loop()
     for number in SIGNAL_CODES:

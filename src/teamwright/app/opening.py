@@ -1,0 +1,284 @@
+"""Opening a session: settings, trust, model, lease, log, team, lead; every port is filled here.
+
+Either everything stands or nothing is left: what was opened is closed in reverse when a later part cannot be.
+Knows all rooms below and the settings; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.agent.background import BackgroundJobs, Job
+from teamwright.agent.conversation import Conversation, read_header
+from teamwright.agent.instructions import load_instructions
+from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.prefix import load_prefix
+from teamwright.agent.system_prompt import Surroundings
+from teamwright.agent.toolbox import CallNumbers
+from teamwright.app.asking import Requests
+from teamwright.app.budget import Purse
+from teamwright.app.builder import Maker
+from teamwright.app.kit import Kit
+from teamwright.app.looking.sessions import LEASE, SessionView, find_session, latest_session
+from teamwright.app.models_of import ModelSource, Play, models_for
+from teamwright.app.options import Options
+from teamwright.app.policy import model_settings, policy_of
+from teamwright.app.session import Deadlines, Session
+from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.looking.system import require_platform
+from teamwright.app.trust import Trust, TrustState
+from teamwright.models.model import ModelCard
+from teamwright.permissions.commands import proves_read_only
+from teamwright.protocol.envelope import escaped
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.ids import LEAD, SessionId, session_id
+from teamwright.storage.git import git
+from teamwright.storage.gitdir import find_git_dir
+from teamwright.storage.lease import Lease
+from teamwright.storage.log import EventLog
+from teamwright.storage.paths import Home, home_of, make_private
+from teamwright.storage.watch import Watcher
+from teamwright.teams.lead import Lead
+from teamwright.teams.team import Team
+from teamwright.tools.python import python_tool
+
+ASK_TIMEOUT_S = 600.0
+"""How long a request waits for a program's answer, unless the settings say otherwise."""
+
+
+@asynccontextmanager
+async def open_session(options: Options) -> AsyncGenerator[Session, None]:
+    """A session for the block. Raises CannotStart, UsageError, StorageError; then nothing is left behind."""
+    async with AsyncExitStack() as stack:
+        session = await _open(options, stack)
+        try:
+            yield session
+        finally:
+            await asyncio.shield(session.close())
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What is known before anything is made."""
+
+    options: Options
+    home: Home
+    cwd: Path
+    env: Mapping[str, str]
+    settings: Settings
+    trust: TrustState
+    id: SessionId
+    resumed: bool
+
+    @property
+    def directory(self) -> Path:
+        """Where the session keeps its log, outputs and members' transcripts."""
+        return self.home.session(self.cwd, self.id)
+
+
+async def _open(options: Options, stack: AsyncExitStack) -> Session:
+    ground = _ground(options)
+    make_private(ground.directory)
+    lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
+    stack.callback(lease.release)
+    log = EventLog(ground.directory / "events.jsonl")
+    stack.callback(log.close)
+    watcher = await stack.enter_async_context(Watcher())
+    numbers = CallNumbers()
+    models = _models(ground, numbers)
+    stack.push_async_callback(models.aclose)
+    requests = Requests(log.emit, lambda: options.interactive, _ask_timeout(ground), options.on_request)
+    jobs = BackgroundJobs()
+    stack.push_async_callback(jobs.close)
+    deadlines = Deadlines()
+    maker = await _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
+    team = _team(ground, log, maker)
+    team.watch = watcher.follow
+    deadlines.team = team
+    agent = await maker.lead(team, _conversation(ground, maker))
+    _check_budget(options, agent.model.card)
+    team.lead_model = agent.model.card.name
+    lead = Lead(agent, team)
+    jobs.on_done = _job_notice(lead, team)
+    warnings = (*_trust_warnings(ground), *ground.settings.warnings)
+    session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
+    log.subscribe(lambda _number, event: session.tally.note(event))
+    return session
+
+
+def _team(ground: _Ground, log: EventLog, maker: Maker) -> Team:
+    made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
+    made.lease, made.log = str(ground.directory / LEASE), str(ground.directory / "events.jsonl")
+    return made
+
+
+def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: Deadlines) -> Kit:
+    settings, options = ground.settings, ground.options
+    return Kit(
+        jobs,
+        requests,
+        deadlines,
+        settings.bash,
+        model_settings(settings),
+        proves_read_only,
+        teams=settings.teams if options.teams is None else options.teams,
+        extra=[python_tool(function) for function in options.tools],
+    )
+
+
+def _ask_timeout(ground: _Ground) -> float | None:
+    """A person at a terminal may take any time; elsewhere a request has a deadline."""
+    given = ground.settings.ask_timeout_s
+    return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S
+
+
+def _trust_warnings(ground: _Ground) -> list[str]:
+    """One line that says what of the repository is left out, and how to trust it."""
+    waiting = ground.trust.needs_asking
+    if not waiting:
+        return []
+    return [
+        f"this repository is not trusted: {len(waiting)} of its entries are left out; --trust takes them for this run, "
+        "teamwright trust shows them and trusts for good"
+    ]
+
+
+def _ground(options: Options) -> _Ground:
+    """Everything that can be wrong before a model is asked."""
+    require_platform()
+    home = home_of(options.home)
+    home.prepare()
+    cwd = Path(os.path.realpath(options.cwd))
+    if not cwd.is_dir():
+        raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
+    session, resumed = session_id(options.session_id), False
+    if options.resume is not None:
+        view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
+        session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
+    env = dict(os.environ if options.env is None else options.env)
+    flags = flags_of(options)
+    trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
+    settings = load_settings(home, cwd, flags, trust)
+    return _Ground(options, home, cwd, env, settings, trust, session, resumed)
+
+
+def _directory_of(view: SessionView, cwd: Path) -> Path:
+    """Where a session that is resumed works. Raises CannotStart when that cannot be."""
+    if view.damaged:
+        raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be resumed: {view.damaged}")
+    there = Path(view.cwd) if view.cwd else cwd
+    if not there.is_dir():
+        what = f"the directory of session {view.id[:8]} is gone"
+        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
+    return there
+
+
+def flags_of(options: Options) -> Flags:
+    """What of the options settings care about."""
+    return Flags(
+        model=options.model if isinstance(options.model, str) else None,
+        permission_mode=options.permission_mode,
+        allowed_tools=options.allowed_tools,
+        disallowed_tools=options.disallowed_tools,
+        add_dirs=options.add_dirs,
+        settings_file=options.settings_file,
+    )
+
+
+def _models(ground: _Ground, numbers: CallNumbers) -> ModelSource:
+    options = ground.options
+    model = options.model if options.model is not None else _model_of_resumed(ground)
+    play = Play(options.given, lambda use: numbers.by_use.get(use, ""), options.pace_s)
+    return models_for(model, model_settings(ground.settings), ground.env, play)
+
+
+def _model_of_resumed(ground: _Ground) -> str | None:
+    """A resumed session goes on with the model that it was born with, unless another is named."""
+    if not ground.resumed:
+        return None
+    header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
+    name = header.get("model")
+    return name if isinstance(name, str) else None
+
+
+async def _maker(
+    ground: _Ground, models: ModelSource, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers
+) -> Maker:
+    options, settings = ground.options, ground.settings
+    own = tuple(ground.directory / name for name in ("output", "history"))
+    return Maker(
+        ground.home,
+        ground.id,
+        ground.cwd,
+        models,
+        kit,
+        policy_of(settings, ground.home, ground.cwd, ground.trust, own),
+        requests,
+        Purse(options.budget),
+        log.emit,
+        SpawnLimits(settings.limits),
+        await _surroundings(ground),
+        load_instructions(ground.cwd, ground.trust.root, ground.home.ours, settings.compat, ground.trust.trusted),
+        env=dict(settings.env),
+        max_rounds=options.budget.turns,
+        appended=options.append_system_prompt,
+        numbers=numbers,
+    )
+
+
+async def _surroundings(ground: _Ground) -> Surroundings:
+    branch = None
+    if find_git_dir(ground.cwd) is not None:
+        asked = await git(ground.cwd, "symbolic-ref", "--short", "-q", "HEAD")
+        branch = asked.output.strip() or "(detached)"
+    roots = (ground.cwd, *ground.settings.directories)
+    return Surroundings(ground.cwd, roots, branch, platform.system(), headless=not ground.options.interactive)
+
+
+def _conversation(ground: _Ground, maker: Maker) -> Conversation | None:
+    if not ground.resumed:
+        return None
+    path = ground.home.transcript(ground.cwd, ground.id)
+    header = read_header(path) or {}
+    return Conversation.load(path, load_prefix(maker.prefixes, str(header.get("prefix", ""))))
+
+
+def _check_budget(options: Options, card: ModelCard) -> None:
+    if options.budget.usd is None or card.usd_in is not None:
+        return
+    raise CannotStart(
+        "unknown-price",
+        "a cap on money needs a price, and the price of this model is not known",
+        looked_at=[("model", card.name)],
+        do=['give it under "prices" in your settings.json', "cap tokens instead: --max-tokens N"],
+        note="nothing was sent",
+    )
+
+
+def _job_notice(lead: Lead, team: Team) -> Callable[[Job], None]:
+    """A background command that has ended wakes the agent that started it, and nobody else."""
+
+    def done(job: Job) -> None:
+        text = notification(job)
+        if job.owner == LEAD:
+            lead.notice(text)
+        elif (mate := team.find(job.owner)) is not None:
+            mate.desk.notice(text)
+
+    return done
+
+
+def notification(job: Job) -> str:
+    """The end of a background command, as its owner reads it (tags as observed)."""
+    how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
+    return (
+        f"<task-notification>\n<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
+        f"<status>{job.state}</status>\n<summary>Background command {escaped(job.description or job.command)} {how}"
+        "</summary>\n</task-notification>\nRead the output file for what it printed."
+    )

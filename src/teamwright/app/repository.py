@@ -1,0 +1,85 @@
+"""The repository that a run works in, as faces may ask: its top, its name, its commit; and whether a tree changed.
+
+Looks only: `footprint` stats files, the rest reads what git keeps. Runs git with nothing of the repository's own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.storage.git import git_argv, git_env
+from teamwright.storage.gitdir import find_git_dir
+
+FOOTPRINT_MOST = 200_000
+"""Files that are compared at most; a larger tree is said not to have been compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository: `top` is its work tree, `commit` the short id of HEAD, empty before the first commit."""
+
+    top: Path
+    name: str
+    commit: str
+
+
+def repository_at(path: Path) -> Repository | None:
+    """The repository that holds the path, or None outside git. Raises UsageError when there is no such directory."""
+    if not path.is_dir():
+        raise UsageError("usage", f"{path} is not a directory", do=["--repo DIR names a directory"])
+    found = find_git_dir(path)
+    if found is None:
+        return None
+    top = found[0]
+    head = subprocess.run(
+        git_argv("rev-parse", "--short=8", "--verify", "-q", "HEAD"),
+        cwd=top,
+        env=git_env(),
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return Repository(top, top.name or "repository", head.stdout.strip())
+
+
+def clone_bundle(bundle: Path, into: Path) -> None:
+    """Unpack a git bundle into a new directory. Raises CannotStart when git is missing or refuses."""
+    try:
+        subprocess.run(
+            ["git", "-c", "protocol.file.allow=always", *git_argv("clone", "-q", str(bundle), str(into))[1:]],
+            env=git_env(),
+            check=True,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise CannotStart("usage", "git is not installed", do=["install git, then run this again"]) from None
+    except subprocess.CalledProcessError as problem:
+        said = problem.stderr.decode(errors="replace").strip()
+        raise CannotStart("failed", "the sample repository could not be unpacked", looked_at=[("git", said)]) from None
+
+
+def footprint(top: Path) -> dict[str, tuple[int, int, int]] | None:
+    """Size, mtime and inode of every file below, `.git` and ignored ones included; None for a tree too large."""
+    seen: dict[str, tuple[int, int, int]] = {}
+    for directory, _, files in os.walk(top):
+        for name in files:
+            path = os.path.join(directory, name)
+            try:
+                stat = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            seen[path] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if len(seen) > FOOTPRINT_MOST:
+            return None
+    return seen
+
+
+def differences(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> list[str]:
+    """Paths that are new, gone or changed."""
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))

@@ -1,0 +1,18 @@
+"""What the lead of a demo is asked: by the script's own words, and by a real model's."""
+
+SCRIPTED_PROMPT = "Show what a team can find out about this repository. The team is called {team}."
+
+LIVE_PROMPT = """\
+Find out with a team of three what somebody should read first in this repository, and why.
+
+Make a team called {team} with the teammates surveyor, historian and tester, and these tasks:
+1. What is here: text files, lines, languages.
+2. Where it burns: which source files changed most in the last year (counted back from HEAD), and how large they are.
+3. What the tests see: test files and cases; how often source changed without a test.
+4. Cross-examine the five hottest files (after 2 and 3): per file commits, how many without a test, which test changes with it.
+5. Debts: TODO and FIXME markers, the oldest first (after 1).
+6. What to read first: join 4 and 5 yourself.
+
+Read only: use git, grep, awk and the reading tools. Run nothing of the repository. Name or rate no person.
+End with a report of at most 25 lines of 80 columns: for each number say which command gave it.
+"""

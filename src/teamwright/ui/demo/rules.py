@@ -1,0 +1,27 @@
+"""What the demo's script may run: git, read-only, with the repository's own settings switched off.
+
+Git commands of this form run nothing of the repository, fetch nothing and take no lock, whatever its configuration
+says; that is why they may run where nobody trusted the repository yet. A test compares this file with demo.toml.
+"""
+
+from __future__ import annotations
+
+GIT = (
+    "git --no-pager --no-optional-locks -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never"
+    " -c core.quotePath=false -c color.ui=false"
+)
+"""How each git command of the script begins."""
+
+_READING = (
+    "log -1 --no-show-signature",
+    "log -z -n 5000 --no-show-signature --no-ext-diff --no-textconv",
+    "rev-parse --is-shallow-repository",
+    "ls-tree -r -z --full-tree",
+    "grep -zIn",
+    "grep -zInwF",
+    "--literal-pathspecs grep -zIc",
+    "-c blame.ignoreRevsFile= blame --line-porcelain --no-textconv",
+)
+
+RULES = tuple(f"Bash({GIT} {words} *)" for words in _READING)
+"""Allow rules for a session that plays demo.toml; all else in it (awk, tr, printf) is proven read-only by itself."""

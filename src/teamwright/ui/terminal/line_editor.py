@@ -6,16 +6,16 @@ sends, Alt-Enter (or Esc, Enter) begins a new line, pasted line feeds are kept. 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import create_app_session
+from prompt_toolkit.application import create_app_session, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
@@ -44,9 +44,12 @@ class LineEditor:
         self._wiring = wiring
         self._stack = ExitStack()
         # No question to the terminal about its cursor: slow and simple ones answer into the line.
-        output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
-        self._stack.enter_context(create_app_session(output=output))
+        self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
+        self._stack.enter_context(create_app_session(output=self._output))
+        # What others print goes above the line too; our own words take the shorter way of `show`.
         self._stack.enter_context(patch_stdout(raw=True))
+        self._context = copy_context()
+        self._unshown: list[str] = []
         depth = None if wiring.colors else ColorDepth.DEPTH_1_BIT
         history = FileHistory(str(_private(wiring.history)))
         keys = self._keys()
@@ -90,8 +93,12 @@ class LineEditor:
 
     def show(self, text: str) -> None:
         """See Editor."""
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self._unshown.append(text)
+        if self._reading is None or not self._reading.app.is_running:
+            self._print()
+        elif len(self._unshown) == 1:
+            # Whoever shows something may run in a context that has never heard of this terminal.
+            self._context.run(run_in_terminal, self._print)
 
     def refresh(self) -> None:
         """See Editor."""
@@ -100,9 +107,15 @@ class LineEditor:
 
     async def close(self) -> None:
         """See Editor."""
+        self._print()
         self._stack.close()
-        # What was handed to the loop for printing is printed there.
-        await asyncio.sleep(0)
+
+    def _print(self) -> None:
+        text, self._unshown = "".join(self._unshown), []
+        with suppress(OSError):  # a terminal that is gone reads nothing
+            self._output.enable_autowrap()
+            self._output.write_raw(text)
+            self._output.flush()
 
     async def _prompt(self, session: PromptSession[str], kept: Kept, label: str) -> str:
         self._reading, self._withdrawn = session, False

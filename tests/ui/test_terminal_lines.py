@@ -1,0 +1,235 @@
+"""Events as lines of a terminal."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamwright.protocol.events import (
+    LimitReached,
+    MemberChanged,
+    MessageSent,
+    Notice,
+    RequestClosed,
+    TaskChanged,
+    TaskInfo,
+    TextDelta,
+    ToolCalled,
+    ToolStarted,
+)
+from teamwright.ui.terminal.activity import Activity
+from teamwright.ui.terminal.lines import DIFF_LINES, Narrator
+from teamwright.ui.terminal.paint import Paint, paint_for
+from teamwright.ui.terminal.stream import LineStream
+from teamwright.ui.terminal.text import cells, clean, cut
+
+
+def called(tool="Bash", summary="git status", outcome="done", member="team-lead", **more):
+    return ToolCalled(
+        member=member, call="c1", tool=tool, summary=summary, outcome=outcome, seconds=0.1, input={}, **more
+    )
+
+
+def task(change, **more):
+    info = TaskInfo(id="2", subject="write the tests", status="in_progress", owner=more.pop("owner", None))
+    return TaskChanged(member=more.pop("member", "tester"), task=info, change=change, **more)
+
+
+def a_diff(lines):
+    return "--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n" + "".join(f"+line {n}\n" for n in range(lines))
+
+
+def test_a_tool_call_is_one_line_with_its_name_and_what_it_does():
+    assert Narrator().lines(called()) == ["lead       Bash git status"]
+
+
+def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_long():
+    (line,) = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
+    assert line.endswith("— failed: exit code 1")
+    assert cells(line) <= 80
+    (line,) = Narrator().lines(called(outcome="denied", output="The user refused this call: no"))
+    assert line == "lead       Bash git status — refused: The user refused this call: no"
+
+
+def test_an_edit_shows_its_diff_without_the_heads():
+    lines = Narrator().lines(
+        called(
+            "Edit",
+            "a.py",
+            facts={"diff": "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-one\n+two\n", "added": 1, "removed": 1},
+        )
+    )
+    assert lines == ["lead       Edit a.py (+1 -1)", "  @@ -1 +1 @@", "  -one", "  +two"]
+
+
+def test_a_long_diff_is_cut_and_the_rest_is_counted():
+    lines = Narrator().lines(called("Write", "a.py", facts={"diff": a_diff(50), "added": 50, "removed": 0}))
+    assert len(lines) == 1 + DIFF_LINES + 1
+    assert lines[-1] == "  … 31 more lines"
+
+
+def test_an_edit_that_failed_shows_no_diff():
+    assert len(Narrator().lines(called("Edit", "a.py", "failed", facts={"diff": a_diff(3)}))) == 1
+
+
+def test_a_message_names_both_ends_and_its_summary():
+    sent = MessageSent(member="team-lead", to="tester", message_id="m", summary="look at five paths")
+    assert Narrator().lines(sent) == ["lead → tester: look at five paths"]
+    mine = MessageSent(member="user", to="tester", message_id="m", summary="stop that")
+    assert Narrator().lines(mine) == ["you → tester: stop that"]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        MessageSent(member="tester", to="team-lead", message_id="m", summary="idle", wire="idle_notification"),
+        MessageSent(member="system", to="team-lead", message_id="m", summary="x", wire="teammate_terminated"),
+        MessageSent(member="tester", to="team-lead", message_id="m", summary="x", wire="shutdown_approved"),
+        TextDelta(member="tester", text="thinking aloud"),
+        MemberChanged(member="team-lead", state="working"),
+        RequestClosed(member="tester", request="r", verdict="allow", by="surface"),
+        task("updated"),
+    ],
+    ids=lambda event: f"{event.KIND}",
+)
+def test_what_another_line_tells_already_is_not_told_again(noise):
+    assert Narrator().lines(noise) == []
+
+
+def test_an_idle_notice_with_a_result_is_told():
+    sent = MessageSent(member="tester", to="team-lead", message_id="m", summary="all pass", wire="idle_notification")
+    assert Narrator().lines(sent) == ["tester → lead: all pass"]
+
+
+def test_tasks_are_told_by_their_marks():
+    narrator = Narrator()
+    assert narrator.lines(task("completed")) == ["tester     ✓ #2 write the tests"]
+    assert narrator.lines(task("claimed")) == ["tester     ▸ #2 write the tests"]
+    assert narrator.lines(task("assigned", owner="docs")) == ["tester     → #2 write the tests → docs"]
+    assert narrator.lines(task("lost", detail="docs was first")) == [
+        "tester     lost #2 write the tests (docs was first)"
+    ]
+
+
+def test_of_a_members_states_only_those_worth_telling_are_told():
+    narrator = Narrator()
+    states = ["pending", "idle", "working", "blocked", "working", "idle", "completed"]
+    details = {"blocked": "permission for git push", "completed": "shut down on request"}
+    told = [
+        line
+        for state in states
+        for line in narrator.lines(
+            MemberChanged(member="tester", state=state, detail=details.get(state, ""), model="haiku")
+        )
+    ]
+    assert told == [
+        "tester     joined (haiku)",
+        "tester     waits for permission for git push",
+        "tester     has ended: shut down on request",
+    ]
+
+
+def test_a_member_that_comes_again_is_introduced_again():
+    narrator = Narrator()
+    for state in ("idle", "failed"):
+        narrator.lines(MemberChanged(member="tester", state=state))
+    assert narrator.lines(MemberChanged(member="tester", state="idle")) == ["tester     joined"]
+
+
+def test_limits_notices_and_deadlines_are_told():
+    narrator = Narrator()
+    assert narrator.lines(LimitReached(member="team-lead", limit="money", detail="the cap is spent")) == [
+        "lead       limit: the cap is spent"
+    ]
+    assert narrator.lines(Notice(member="tester", text="trying again", level="warning")) == ["tester     trying again"]
+    closed = RequestClosed(member="tester", request="r", verdict="deny", by="deadline", reason="no answer within 60 s")
+    assert narrator.lines(closed) == ["tester     deny by deadline: no answer within 60 s"]
+    gone = RequestClosed(member="tester", request="r", verdict="deny", by="cancelled")
+    assert narrator.lines(gone) == ["tester     no longer asks"]
+
+
+def test_no_text_of_others_steers_the_terminal():
+    evil = "rm \x1b[2J\x1b]0;title\x07 \u202egnp.exe \x9b1m"
+    (line,) = Narrator(width=200).lines(called(summary=evil))
+    assert "\x1b" not in line and "\x07" not in line and "\x9b" not in line and "\u202e" not in line
+    assert "\\x1b[2J" in line
+    assert "\\u202e" in line
+
+
+def test_line_feeds_in_a_subject_do_not_make_lines():
+    (line,) = Narrator().lines(called(summary="one\ntwo\rthree"))
+    assert line == "lead       Bash one two three"
+
+
+@given(st.text(max_size=200), st.integers(1, 120))
+@settings(max_examples=150, deadline=None)
+def test_a_line_never_passes_the_window_whatever_is_in_it(text, width):
+    narrator = Narrator(width=width)
+    lines = narrator.lines(called(summary=text, facts={"diff": "+" + clean(text).replace("\n", " ")}))
+    assert all(cells(line) <= max(width, 20) for line in lines[:1])
+    assert all(cells(line) <= max(width, 20) for line in lines[1:])
+
+
+@given(st.text(max_size=100))
+def test_what_is_cleaned_holds_no_control_character(text):
+    made = clean(text)
+    steering = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    allowed = "\n\u200c\u200d\ufe0e\ufe0f"
+    assert not [char for char in made if unicodedata.category(char) in steering and char not in allowed]
+
+
+def test_wide_characters_take_two_columns_and_combining_ones_none():
+    assert cells("漢字") == 4
+    assert cells("e\u0301") == 1
+    assert cut("漢字漢字", 5) == "漢字…"
+    assert cut("abc", 0) == ""
+
+
+def test_colours_come_only_where_they_are_wanted():
+    plain = {"TERM": "xterm-256color"}
+    assert paint_for(plain, is_tty=True).on
+    assert not paint_for(plain, is_tty=False).on
+    assert not paint_for({**plain, "NO_COLOR": "1"}, is_tty=True).on
+    assert not paint_for({"TERM": "dumb"}, is_tty=True).on
+    assert not paint_for({}, is_tty=True).on
+    assert Paint(False)("red", "x") == "x"
+
+
+def test_a_member_keeps_its_colour():
+    narrator = Narrator(Paint(True))
+    narrator.lines(MemberChanged(member="tester", state="idle", color="green"))
+    assert narrator.name("tester") == "\x1b[32mtester\x1b[0m"
+
+
+def test_a_colour_does_not_count_as_width():
+    narrator = Narrator(Paint(True), width=40)
+    (line,) = narrator.lines(called(summary="y" * 200))
+    assert line.endswith("…")
+    assert line.count("y") == 40 - 11 - len("Bash ") - 1
+
+
+def test_streamed_text_comes_in_whole_lines_and_the_remainder_at_the_end():
+    stream = LineStream()
+    assert stream.add("one ") == []
+    assert stream.add("line\ntwo\nthr") == ["one line", "two"]
+    assert stream.end() == ["thr"]
+    assert stream.end() == []
+
+
+@given(st.lists(st.text(alphabet="ab\n", max_size=8), max_size=20))
+def test_no_streamed_text_is_lost_however_it_is_cut(pieces):
+    stream = LineStream()
+    lines = [line for piece in pieces for line in stream.add(piece)]
+    whole = "".join(pieces)
+    assert "\n".join([*lines, *(stream.end() or [""])]) == whole
+
+
+def test_the_status_names_who_works_and_in_what():
+    activity = Activity()
+    activity.note(ToolStarted(member="tester", call="c2", tool="Bash", summary="make test"))
+    assert activity.line(True, ["tester"], 1, 80) == "lead works · tester: Bash make test · 1 question waits"
+    ended = ToolCalled(member="tester", call="c2", tool="Bash", summary="", outcome="done", seconds=1.0, input={})
+    activity.note(ended)
+    assert activity.line(False, ["tester"], 0, 80) == "tester works"
+    assert activity.line(False, [], 0, 80) == ""

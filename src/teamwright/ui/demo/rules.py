@@ -8,7 +8,8 @@ from __future__ import annotations
 
 GIT = (
     "git --no-pager --no-optional-locks -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never"
-    " -c core.quotePath=false -c color.ui=false"
+    " -c protocol.ext.allow=never -c fetch.prune=refused -c core.quotePath=false -c color.ui=false"
+    " -c grep.column=false"
 )
 """How each git command of the script begins."""
 
@@ -20,7 +21,7 @@ _READING = (
     "grep -zIn",
     "grep -zInwF",
     "--literal-pathspecs grep -zIc",
-    "-c blame.ignoreRevsFile= blame --line-porcelain --no-textconv",
+    "blame --line-porcelain --no-textconv --ignore-revs-file=",
 )
 
 RULES = tuple(f"Bash({GIT} {words} *)" for words in _READING)

@@ -290,6 +290,13 @@ async def test_the_lead_starts_a_task_without_becoming_its_owner(tasks):
     assert (await tasks.get("1")).owner is None
 
 
+async def test_a_member_that_only_writes_into_a_started_task_does_not_become_its_owner(tasks):
+    await tasks.create("a", "", by="team-lead")
+    await tasks.update("1", by="team-lead", lead=True, status="in_progress")
+    assert (await tasks.update("1", by="ann", description="a hint")).changed == ("description",)
+    assert (await tasks.get("1")).owner is None
+
+
 async def test_a_task_that_loses_its_owner_is_pending_again(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.claim("1", "ann")

@@ -96,7 +96,7 @@ def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
     """The task with owner, status and texts as wished; edges are not touched here. Raises TaskRefused, UsageError."""
     status = _status(wish, task)
     owner = _owner(wish, task)
-    takes = _takes(task, actor, owner, status)
+    takes = _takes(task, actor, owner, wish)
     if takes and "owner" not in wish:
         owner = actor.name
     _refuse_strangers_hand(task, actor, owner, status)
@@ -198,11 +198,13 @@ def _owner(wish: Wish, task: Task) -> str | None:
     return task.owner if same(task.owner, owner) else owner
 
 
-def _takes(task: Task, actor: Actor, owner: str | None, status: TaskStatus) -> bool:
+def _takes(task: Task, actor: Actor, owner: str | None, wish: Wish) -> bool:
     """A member takes a task by naming itself, or by starting one that nobody has; the lead's start takes nothing."""
     if actor.lead or task.owner is not None:
         return False
-    return (owner is not None and same(owner, actor.name)) or (owner is None and status is TaskStatus.IN_PROGRESS)
+    if owner is None:
+        return wish.get("status") == TaskStatus.IN_PROGRESS
+    return same(owner, actor.name)
 
 
 def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus) -> None:

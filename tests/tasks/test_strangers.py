@@ -1,0 +1,208 @@
+"""Others on the same files: they truncate and write, take no lock, and know nothing of our keys."""
+
+import asyncio
+import json
+import threading
+
+import anyio
+import pytest
+
+from teamwright.protocol.errors import LockTimeout, TaskRefused
+from teamwright.protocol.task import TaskStatus
+from teamwright.storage.lock import lock_for
+
+
+def put(tasks, id, **changes):
+    """Change a task as a stranger does: no lock, in place."""
+    file = tasks.directory / f"{id}.json"
+    data = json.loads(file.read_bytes()) | changes
+    file.write_text(json.dumps(data))
+
+
+def new(tasks, number, **changes):
+    data = {
+        "id": str(number),
+        "subject": f"s{number}",
+        "description": "",
+        "status": "pending",
+        "blocks": [],
+        "blockedBy": [],
+    }
+    tasks.directory.mkdir(parents=True, exist_ok=True)
+    (tasks.directory / f"{number}.json").write_text(json.dumps(data | changes))
+
+
+@pytest.mark.promise("B1")
+async def test_files_that_are_no_tasks_are_left_out_and_left_alone(tasks):
+    new(tasks, 1)
+    others = {"2.json": '{"id": 2}', "abc.json": "{}", "3.json.tmp.0a0b": "{", "04.json": "{}", "5.json": "[1]"}
+    for name, text in others.items():
+        (tasks.directory / name).write_text(text)
+    assert [t.id for t in await tasks.all()] == ["1"]
+    assert await tasks.get("2") is None
+    with pytest.raises(TaskRefused, match="#2"):
+        await tasks.update("2", by="ann", status="completed")
+    assert (await tasks.claim_next("ann")).id == "1" and await tasks.claim_next("ann") is None
+    assert {name: (tasks.directory / name).read_text() for name in others} == others
+
+
+@pytest.mark.promise("B1")
+async def test_the_name_of_the_file_is_the_number_whatever_is_inside(tasks):
+    new(tasks, 7, id="3")
+    assert [t.id for t in await tasks.all()] == ["7"]
+    await tasks.claim("7", "ann")
+    assert json.loads((tasks.directory / "7.json").read_bytes())["id"] == "7"
+
+
+async def test_an_empty_owner_of_a_stranger_is_nobody(tasks):
+    new(tasks, 1, owner="")
+    assert (await tasks.claim_next("ann")).owner == "ann"
+
+
+@pytest.mark.promise("B6")
+async def test_what_a_stranger_drops_in_is_claimed_wherever_its_number_lies(tasks):
+    await tasks.create("a", "", by="ann")
+    assert (await tasks.claim_next("ann")).id == "1" and await tasks.claim_next("ann") is None
+    new(tasks, 950)
+    assert (await tasks.claim_next("ann")).id == "950"
+    new(tasks, 17)
+    assert (await tasks.claim_next("ann")).id == "17"
+
+
+@pytest.mark.promise("B6")
+async def test_another_view_sees_completion_release_and_deletion_without_being_told(tasks, view):
+    other = view()
+    await tasks.create("a", "", by="ann")
+    await tasks.create("b", "", by="ann", blocked_by=["1"])
+    await tasks.create("c", "", by="ann")
+    await tasks.claim("1", "ann")
+    assert (await other.claim_next("bob")).id == "3"
+    await tasks.update("1", by="ann", status="completed")
+    await tasks.create("d", "", by="ann")
+    assert (await other.claim_next("bob")).id == "2"
+    await tasks.create("e", "", by="ann", blocked_by=["4"])
+    await tasks.update("4", by="ann", status="deleted")
+    assert (await other.claim_next("bob")).id == "5"
+    await tasks.release("bob")
+    assert (await other.claim_next("bob")).id == "2"
+
+
+@pytest.mark.promise("F14", "P2")
+async def test_a_stale_view_never_claims_what_a_stranger_has_or_what_waits_again(tasks, view):
+    other = view()
+    for n in (1, 2, 3):
+        new(tasks, n)
+    assert len(await other.all()) == 3
+    put(tasks, 1, owner="zed", status="in_progress")
+    put(tasks, 2, blockedBy=["1"])
+    assert (await other.claim_next("bob")).id == "3"
+    put(tasks, 1, status="completed")
+    assert (await other.claim_next("bob")).id == "2"
+
+
+@pytest.mark.promise("B5", "P2")
+async def test_an_owner_notices_that_an_unlocked_stranger_took_its_task(tasks):
+    await tasks.create("a", "", by="ann")
+    await tasks.claim("1", "ann")
+    assert await tasks.still_mine("1", "ann")
+    put(tasks, 1, owner="zed")
+    assert not await tasks.still_mine("1", "ann")
+    with pytest.raises(TaskRefused, match="belongs to zed"):
+        await tasks.update("1", by="ann", status="completed")
+    (tasks.directory / "1.json").unlink()
+    assert not await tasks.still_mine("1", "ann")
+
+
+@pytest.mark.promise("F18")
+async def test_a_file_that_is_just_being_rewritten_is_waited_for(tasks):
+    new(tasks, 1, description="x" * 3_000)
+    stop = threading.Event()
+
+    def truncate_and_write():
+        text = (tasks.directory / "1.json").read_text()
+        while not stop.is_set():
+            with open(tasks.directory / "1.json", "w") as file:
+                file.write(text[:1_000])
+                file.flush()
+                file.write(text[1_000:])
+
+    writer = threading.Thread(target=truncate_and_write)
+    writer.start()
+    try:
+        for _ in range(300):
+            assert [t.id for t in await tasks.all()] == ["1"]
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.promise("F18", "F17")
+async def test_a_file_that_stays_cut_shows_as_it_was_and_holds_back_what_waits_for_it(tasks, view):
+    await tasks.create("a", "", by="ann")
+    await tasks.create("b", "", by="ann", blocked_by=["1"])
+    assert len(await tasks.all()) == 2
+    (tasks.directory / "1.json").write_bytes(b"")
+    assert [t.id for t in await tasks.all()] == ["1", "2"]
+    newcomer = view()
+    assert [t.id for t in await newcomer.all()] == ["2"]
+    with pytest.raises(TaskRefused, match="waits for #1"):
+        await newcomer.claim("2", "bob")
+    assert await newcomer.claim_next("bob") is None
+    assert (await newcomer.create("c", "", by="bob")).id == "3"
+
+
+async def test_refreshing_tells_what_others_changed(tasks):
+    await tasks.create("a", "", by="ann")
+    await tasks.create("b", "", by="ann")
+    assert await tasks.refresh() == []
+    put(tasks, 2, status="completed", owner="zed")
+    (changed,) = await tasks.refresh()
+    assert (changed.id, changed.owner, changed.status) == ("2", "zed", TaskStatus.COMPLETED)
+
+
+@pytest.mark.promise("F14")
+async def test_a_claimer_passes_by_a_task_that_a_stranger_has_locked(tasks):
+    await tasks.create("a", "", by="ann")
+    await tasks.create("b", "", by="ann")
+    (tasks.directory / "1.json.lock").mkdir()
+    with anyio.fail_after(3):
+        assert (await tasks.claim_next("bob")).id == "2"
+    (tasks.directory / "1.json.lock").rmdir()
+    assert (await tasks.claim_next("bob")).id == "1"
+
+
+async def test_a_held_lock_is_waited_for_and_then_told_with_nothing_changed(tasks, home):
+    await tasks.create("a", "", by="ann")
+    file = tasks.directory / "1.json"
+    before = file.read_bytes()
+    (tasks.directory / "1.json.lock").mkdir()
+    lock = lock_for(file, home.guard(file))
+    lock.wait_s = 0.05
+    with pytest.raises(LockTimeout):
+        await tasks.claim("1", "ann")
+    assert file.read_bytes() == before
+
+
+@pytest.mark.promise("B5", "P2")
+async def test_members_of_one_process_that_claim_at_once_get_a_task_each(tasks, view):
+    for n in range(12):
+        await tasks.create(f"t{n}", "", by="ann")
+    lists = [view() for _ in range(3)]
+    async with asyncio.timeout(20):
+        won = await asyncio.gather(*(lists[n % 3].claim_next(f"m{n}") for n in range(14)))
+    assert sorted(int(t.id) for t in won if t) == list(range(1, 13))
+    assert len({t.owner for t in won if t}) == 12
+
+
+@pytest.mark.promise("B1")
+async def test_a_steady_claim_does_not_list_the_directory(tasks, monkeypatch):
+    for n in range(300):
+        new(tasks, n + 1)
+    assert (await tasks.claim_next("ann")).id == "1"
+    listings = []
+    monkeypatch.setattr("teamwright.tasks.files.os.scandir", lambda place: listings.append(place) or 1 / 0)
+    for n in range(2, 12):
+        task = await tasks.claim_next("ann")
+        assert task.id == str(n)
+        await tasks.update(task.id, by="ann", status="completed")
+    assert listings == []

@@ -19,9 +19,8 @@ from teamwright.app.inspect import (
     team_view,
     team_views,
 )
-from teamwright.app.looking.liveness import lease_held, lease_holder
 from teamwright.app.looking.receipts import find_call, find_log, log_events
-from teamwright.app.looking.sessions import LEASE, find_session, latest_session, session_views
+from teamwright.app.looking.sessions import LEASE, find_session, latest_session, lease_holder, session_views
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import text_block, tool_result_block
@@ -50,10 +49,10 @@ def home() -> Home:
     return found
 
 
-async def make_team(home: Home, name: str = "release", *, lease: str = "", log: str = "") -> str:
+async def make_team(home: Home, name: str = "release", *, lease: str = "/nowhere/lease", log: str = "") -> str:
     lead = LeadLease(SESSION, os.getpid(), lease)
     new = NewTeam(name, lead, "/repo", "m", int(time.time() * 1000), description="ships it", log=log)
-    made = await Teams(home, lease_held).create(new)
+    made = await Teams(home).create(new)
     member = Member(f"tess@{name}", "tess", model="m", backend_type="in-process", joined_at=1)
     await Roster(home, made.directory).join(member)
     return made.directory
@@ -120,7 +119,6 @@ def test_a_lease_of_a_killed_process_counts_as_free_though_its_note_is_still_the
         child.kill()
         child.wait(timeout=20)
     assert path.read_bytes()
-    assert not lease_held(path)
     assert lease_holder(path) == 0
 
 
@@ -207,7 +205,7 @@ async def test_an_archived_team_is_found_behind_the_living_one_with_tasks_and_ma
     directory = await make_team(home)
     await TaskList(home.tasks(directory), home.guard).create("left over", "d", by="tess")
     await write_to(home, directory, "tess", Entry("team-lead", "bye"))
-    await Teams(home, lease_held).delete(directory)
+    await Teams(home).delete(directory)
     (home.archive / "release-tasksonly" / "tasks").mkdir(parents=True)
     old = find_team(home, "release", archived=True)
     assert (old.state, [task.subject for task in old.tasks]) == ("archived", ["left over"])
@@ -311,7 +309,7 @@ async def test_a_log_is_found_by_team_by_session_and_without_a_name(home: Home, 
     by_team, by_id, newest = (find_log(home, tmp_path, name) for name in ("release", "7f3a", None))
     assert by_team.path == by_id.path == newest.path == log
     assert by_team.team == "release"
-    await Teams(home, lease_held).delete(directory)
+    await Teams(home).delete(directory)
     assert find_log(home, tmp_path, "release").path == log
     with pytest.raises(TeamwrightError) as caught:
         find_log(home, tmp_path, "nobody")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from teamwright.app.looking.liveness import lease_held
 from teamwright.mail.inbox import peek
 from teamwright.protocol.errors import StorageError, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_dir
@@ -19,7 +18,7 @@ from teamwright.protocol.roster import Member, TeamConfig, parse_config
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.storage.paths import Home, home_of
 from teamwright.tasks.files import Damaged, numbers_in, read_task
-from teamwright.teams.team_file import TeamFile, read_team_file
+from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""
@@ -147,7 +146,7 @@ def _view(home: Home, path: Path, directory: str, *, archived: bool = False) -> 
     config, damage = _config(path / "config.json")
     ours, our_damage = _team_file(path / "team.json")
     tasks = task_views(path / "tasks" if archived else home.shared / "tasks" / directory)
-    live = not archived and ours is not None and bool(ours.lead.lease) and lease_held(Path(ours.lead.lease))
+    live = not archived and ours is not None and lead_lives(ours.lead)
     entries = config.members if config is not None else ()
     members = tuple(_member(path, member, live=live, archived=archived) for member in entries)
     view = TeamView(

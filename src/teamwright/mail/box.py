@@ -17,7 +17,7 @@ from teamwright.mail.salvage import salvage, set_aside
 from teamwright.protocol.errors import LockLost
 from teamwright.storage.array import ArrayFile, NotAnArray, Stamp, joined, read_stamped
 from teamwright.storage.atomic import storage_error
-from teamwright.storage.lock import Held, lock_for
+from teamwright.storage.lock import FileLock, Held, lock_for
 
 R = TypeVar("R")
 
@@ -31,11 +31,12 @@ OnDamage = Callable[[Path, Path, int], None]
 class Box:
     """An inbox file with its lock."""
 
-    __slots__ = ("_guard", "on_damage", "path")
+    __slots__ = ("_guard", "_lock", "on_damage", "path")
 
     def __init__(self, path: Path, guard: Path, on_damage: OnDamage | None) -> None:
         self.path = path
         self._guard = guard
+        self._lock: FileLock | None = None
         self.on_damage = on_damage
 
     async def change(self, work: Callable[[ArrayFile], R]) -> R:
@@ -46,11 +47,11 @@ class Box:
         """
         for _ in range(RETRIES):
             try:
-                async with lock_for(self.path, self._guard).hold() as held:
+                async with self._hold() as held:
                     return self._run(work, held)
             except NotAnArray:
                 await asyncio.sleep(RETRY_S)
-        async with lock_for(self.path, self._guard).hold() as held:
+        async with self._hold() as held:
             return self._run_repairing(work, held)
 
     async def change_surely(self, work: Callable[[ArrayFile], R]) -> R:
@@ -72,6 +73,11 @@ class Box:
                 if left:
                     await asyncio.sleep(RETRY_S)
         return await self.change_surely(lambda file: (file.stamp, split(file.read()) if file.stamp else []))
+
+    def _hold(self) -> Held:
+        if self._lock is None:
+            self._lock = lock_for(self.path, self._guard)
+        return self._lock.hold()
 
     def _run(self, work: Callable[[ArrayFile], R], held: Held) -> R:
         try:

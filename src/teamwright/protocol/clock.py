@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def now_ms() -> int:
@@ -13,5 +14,11 @@ def now_ms() -> int:
 
 def iso(ms: int | None = None) -> str:
     """`2026-11-20T12:34:56.789Z` for a time in milliseconds (default: now)."""
-    moment = datetime.fromtimestamp((now_ms() if ms is None else ms) / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
+    seconds, rest = divmod(now_ms() if ms is None else ms, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    """Many entries and lines are stamped within one second: the calendar is asked once for it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]

@@ -361,6 +361,9 @@ def test_a_read_rule_also_holds_for_what_the_shell_reads(ground):
     assert ground.run("grep -r x .", deny=["Read(a.py)"]).verdict is Verdict.ASK
     assert ground.run("git show HEAD:a.py", deny=["Read(a.py)"]).verdict is Verdict.ASK
     assert ground.run("cat b.py", deny=["Read(a.py)"]).verdict is Verdict.ALLOW
+    assert ground.run("cat a.py", allow=["Bash(cat:*)"], deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert ground.run("cat a.py", Mode.BYPASS, deny=["Read(a.py)"]).verdict is Verdict.DENY
+    assert ground.run("grep -r x .", allow=["Bash(grep:*)"], deny=["Read(a.py)"]).verdict is Verdict.ASK
     outside = ground.outside / "secret"
     assert ground.run(f"cat {outside}", allow=[f"Read(/{ground.outside}/**)"]).verdict is Verdict.ALLOW
 
@@ -369,6 +372,8 @@ def test_a_read_rule_also_holds_for_what_the_shell_reads(ground):
 def test_an_edit_rule_also_holds_for_what_the_shell_writes(ground):
     assert ground.run("echo x > src/y", deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("echo x > src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert ground.run("cp a.py src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert ground.run("touch src/y", allow=["Bash(touch:*)"], deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("echo x > src/y", allow=["Edit(src/**)"]).verdict is Verdict.ALLOW
     assert ground.run("echo x > link/y", allow=["Edit(link/**)"]).verdict is Verdict.ASK
     assert ground.run("echo x > .git/hooks/pre-commit", allow=["Edit(**)"]).verdict is Verdict.ASK

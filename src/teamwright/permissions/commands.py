@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from teamwright.permissions.book import Ground, ToolRules, by_mode, by_rule, strictest
-from teamwright.permissions.edits import changes
+from teamwright.permissions.edits import Changes, changes
 from teamwright.permissions.files import judge_path
 from teamwright.permissions.manners import forms, needs_asking
 from teamwright.permissions.readonly import Reads, proven
@@ -34,15 +35,41 @@ _READABLE_VARIABLES = _SAFE_VARIABLES | table("HOME PWD OLDPWD USER LOGNAME SHEL
 _NOT_EXPORTED_BY_CHANCE = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy"})
 
 
+@dataclass(slots=True)
+class _Fact:
+    """One command of the line with what is known to be read or changed by it; None where nothing is proven."""
+
+    command: Command
+    reads: Reads | None
+    changes: Changes | None
+
+    def touched(self, ground: Ground) -> Iterator[Decision]:
+        """The verdict on every path that it is known to touch."""
+        if self.reads is not None:
+            for path in self.reads.paths:
+                yield judge_path(ground, "Read", path, writes=False, deep=self.reads.deep)
+        elif self.changes is not None:
+            yield from (judge_path(ground, "Read", path, writes=False) for path in self.changes.reads)
+            yield from (judge_path(ground, "Write", path, writes=True) for path in self.changes.writes)
+
+
 def judge_command(ground: Ground, access: Access) -> Decision:
     """The verdict on a command line; the strictest of all that it would run and touch."""
     parsed = parse(access.command or "", access.cwd or ground.scope.base)
     rules = ground.book.of("Bash")
+    facts = [_fact(command) for command in parsed.commands]
     if ground.bypass:
         allowed = by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
-        return strictest(_denials(ground, rules, parsed), allowed)
+        return strictest(_denials(ground, rules, parsed, facts), allowed)
     allowed = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    return strictest(_all(ground, rules, parsed), allowed)
+    return strictest(_all(ground, rules, parsed, facts), allowed)
+
+
+def _fact(command: Command) -> _Fact:
+    if command.role != "run":
+        return _Fact(command, None, None)
+    reads = proven(command)
+    return _Fact(command, reads, changes(command) if reads is None else None)
 
 
 def proves_read_only(command: str, cwd: Path) -> bool:
@@ -58,12 +85,13 @@ def _writes(redirect: Redirect) -> bool:
     return redirect.writes and redirect.target not in _HARMLESS_TARGETS
 
 
-def _denials(ground: Ground, rules: ToolRules, parsed: Parsed) -> Iterator[Decision]:
+def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -> Iterator[Decision]:
     """What forbids the line in every mode. Where a deny rule cannot be excluded, the line must be written plainer."""
-    for command in parsed.commands:
-        denied = _matching(rules.deny, command)
+    for fact in facts:
+        denied = _matching(rules.deny, fact.command)
         if denied is not None:
             yield by_rule(denied)
+        yield from (decision for decision in fact.touched(ground) if decision.verdict is Verdict.DENY)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
     hidden = _hidden(rules.deny, parsed)
     if hidden is not None:
@@ -71,55 +99,50 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed) -> Iterator[Decis
         yield Decision(Verdict.DENY if ground.bypass else Verdict.ASK, str(hidden), reason)
 
 
-def _all(ground: Ground, rules: ToolRules, parsed: Parsed) -> Iterator[Decision]:
-    yield from _denials(ground, rules, parsed)
+def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -> Iterator[Decision]:
+    yield from _denials(ground, rules, parsed, facts)
     unclear = _unclear(rules, parsed)
     if unclear is not None:
         yield unclear
-    for at, command in enumerate(parsed.commands):
-        yield _judge(ground, rules, parsed, command, last=at == len(parsed.commands) - 1)
+    for at, fact in enumerate(facts):
+        yield from (decision for decision in fact.touched(ground) if _is_fenced(decision))
+        yield _judge(ground, rules, parsed, fact, last=at == len(facts) - 1)
     yield from _redirected(ground, parsed)
 
 
-def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, command: Command, *, last: bool) -> Decision:
+def _is_fenced(decision: Decision) -> bool:
+    """Whether an ask about a path stands although a rule allows the command: somebody fenced off that path."""
+    mere = decision.rule.startswith("mode ") or decision.rule == "guarded files"
+    return decision.verdict is Verdict.ASK and not mere
+
+
+def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, last: bool) -> Decision:
     """One simple command: ask rules, manners, allow rules, then what is proven."""
+    command = fact.command
     asked = _matching(rules.ask, command)
     if asked is not None:
         return by_rule(asked)
-    allowing = next((rule for rule in rules.allow if rule.matches_words(command.words)), None)
+    allowing = [rule for rule in rules.allow if rule.matches_words(command.words)]
     name = needs_asking(command.words)
-    if name and not any(rule.by_user and rule.matches_words(command.words) for rule in rules.allow):
+    if name and not any(rule.by_user for rule in allowing):
         return Decision(Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.")
     if command.role != "run":
         return by_mode(ground.mode, Verdict.ALLOW, "It only starts what is judged by itself.")
-    if allowing is not None:
-        return by_rule(allowing)
-    if not _secretive(parsed):
-        reads = proven(command)
-        if reads is not None:
-            return _judge_reads(ground, reads)
-    if ground.mode is Mode.ACCEPT_EDITS and (decision := _judge_changes(ground, command, last)) is not None:
-        return decision
+    if allowing:
+        return by_rule(allowing[0])
+    if fact.reads is not None and not _secretive(parsed):
+        fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
+        return strictest((*_git_may_run(ground, fact.reads), *fact.touched(ground)), fine)
+    if fact.changes is not None and ground.mode is Mode.ACCEPT_EDITS and (last or not fact.changes.last):
+        fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
+        return strictest(fact.touched(ground), fine)
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
 
 
-def _judge_reads(ground: Ground, reads: Reads) -> Decision:
+def _git_may_run(ground: Ground, reads: Reads) -> Iterator[Decision]:
     if reads.git and not all(_quiet_git(ground, path) for path in reads.paths):
         reason = "This repository's own git configuration could run a program, and nobody trusted it yet."
-        return Decision(Verdict.ASK, "trust", reason)
-    fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    paths = (judge_path(ground, "Read", path, writes=False, deep=reads.deep) for path in reads.paths)
-    return strictest(paths, fine)
-
-
-def _judge_changes(ground: Ground, command: Command, last: bool) -> Decision | None:
-    found = changes(command)
-    if found is None or (found.last and not last):
-        return None
-    fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
-    reads = (judge_path(ground, "Read", path, writes=False) for path in found.reads)
-    writes = (judge_path(ground, "Write", path, writes=True) for path in found.writes)
-    return strictest((*reads, *writes), fine)
+        yield Decision(Verdict.ASK, "trust", reason)
 
 
 def _redirected(ground: Ground, parsed: Parsed) -> Iterator[Decision]:

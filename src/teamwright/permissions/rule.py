@@ -223,13 +223,20 @@ class HostPattern:
 
     def matches(self, url: str, below: bool) -> bool:
         """Whether the address is at this host, or with `below` also at one below it."""
-        try:
-            host = (urlsplit(url).hostname or "").rstrip(".").lower()
-        except ValueError:
-            return below
+        host = host_of(url)
+        if not host:
+            return below  # an address that nobody can read is not one that a rule allows
         if self.host.startswith("*."):
             return host.endswith(self.host[1:]) or (below and host == self.host[2:])
         return host == self.host or (below and host.endswith("." + self.host))
+
+
+def host_of(url: str) -> str:
+    """The host of an address in lower case; empty for what is no address."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return ""
 
 
 def parse_rule(text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True) -> Rule:

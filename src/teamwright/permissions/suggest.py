@@ -9,11 +9,10 @@ import os
 import re
 import shlex
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from teamwright.permissions.book import Scope
 from teamwright.permissions.guarded import guard_of, within
-from teamwright.permissions.rule import READERS, WRITERS
+from teamwright.permissions.rule import READERS, WRITERS, host_of
 from teamwright.permissions.shell import parse
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access
@@ -33,7 +32,7 @@ def always(tool: str, access: Access, scope: Scope) -> str:
     if access.command is not None:
         return _for_command(access, scope)
     if access.url is not None:
-        host = urlsplit(access.url).hostname or ""
+        host = host_of(access.url)
         return f"{tool}(domain:{host})" if _PLAIN.fullmatch(host) else ""
     if access.writes:
         return _for_paths("Edit", access.writes, scope) if tool in WRITERS else ""

@@ -1,0 +1,181 @@
+"""Paths: by name and by real path, the directories, what is private, what is guarded."""
+
+import os
+
+import pytest
+
+from teamwright.permissions.book import Scope
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Access, Mode, Verdict
+
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+
+
+@pytest.mark.promise("G1")
+@pytest.mark.parametrize(
+    ("mode", "inside", "outside"),
+    [
+        (Mode.DEFAULT, ASK, ASK),
+        (Mode.ACCEPT_EDITS, ALLOW, ASK),
+        (Mode.DONT_ASK, DENY, DENY),
+        (Mode.BYPASS, ALLOW, ALLOW),
+    ],
+)
+@pytest.mark.parametrize("tool", ["Write", "Edit", "NotebookEdit"])
+def test_changing_files_follows_the_mode_inside_and_asks_outside(ground, mode, inside, outside, tool):
+    assert ground.write("src/new.py", tool, mode).verdict is inside
+    assert ground.write("../outside/new", tool, mode).verdict is outside
+    assert ground.write("link/new", tool, mode).verdict is outside
+
+
+@pytest.mark.promise("G1")
+@pytest.mark.parametrize(
+    ("mode", "outside"),
+    [(Mode.DEFAULT, ASK), (Mode.ACCEPT_EDITS, ASK), (Mode.DONT_ASK, DENY), (Mode.BYPASS, ALLOW)],
+)
+@pytest.mark.parametrize("tool", ["Read", "Glob", "Grep"])
+def test_reading_is_allowed_inside_by_real_path_only(ground, mode, outside, tool):
+    assert ground.read("a.py", tool, mode).verdict is ALLOW
+    assert ground.read("link/secret", tool, mode).verdict is outside
+    assert ground.read(ground.outside / "secret", tool, mode).verdict is outside
+    assert ground.read("sub/../../outside/secret", tool, mode).verdict is outside
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("src/**", "src/main.py", True),
+        ("src/**", "src", True),
+        ("src/**", "src/deep/x/y.py", True),
+        ("src/**", "srcs/x", False),
+        ("src/**", "sub/src/x", False),
+        ("/src/**", "src/main.py", True),
+        ("src/*", "src/main.py", True),
+        ("src/*.py", "src/main.py", True),
+        ("src/*.py", "src/main.pyc", False),
+        ("src/?ain.py", "src/main.py", True),
+        ("**/main.py", "src/main.py", True),
+        ("**/main.py", "main.py", True),
+        ("main.py", "src/main.py", True),
+        ("*.py", "src/main.py", True),
+        ("/main.py", "src/main.py", False),
+        ("./src/main.py", "src/main.py", True),
+        ("src/[id]/x", "src/[id]/x", True),
+        ("src/[id]/x", "src/i/x", False),
+        ("src", "src/main.py", True),
+        ("~/x/**", "src/main.py", False),
+    ],
+)
+def test_a_path_pattern_matches_as_in_an_ignore_file(ground, pattern, path, matches):
+    assert (ground.write(path, allow=[f"Edit({pattern})"]).verdict is ALLOW) is matches
+    assert (ground.write(path, deny=[f"Edit({pattern})"]).verdict is DENY) is matches
+
+
+@pytest.mark.promise("G2")
+def test_absolute_and_home_patterns_start_where_they_say(ground, own_home):
+    home = os.path.realpath(own_home)
+    assert ground.read(f"{home}/x/y", allow=["Read(~/x/**)"]).verdict is ALLOW
+    assert ground.read(f"{home}/z", allow=["Read(~/x/**)"]).verdict is ASK
+    assert ground.read(ground.outside / "secret", allow=[f"Read(/{ground.outside}/**)"]).verdict is ALLOW
+    assert ground.read("/etc/hosts", allow=["Read(//etc/**)"]).verdict is ALLOW
+
+
+@pytest.mark.promise("G2")
+def test_a_rule_covers_the_tools_of_its_kind(ground):
+    for tool in ("Write", "Edit", "NotebookEdit"):
+        assert ground.write("src/x", tool, deny=["Edit(src/**)"]).verdict is DENY
+        assert ground.write("src/x", tool, deny=["Edit"]).verdict is DENY
+    for tool in ("Read", "Glob", "Grep"):
+        assert ground.read("src/x", tool, deny=["Read(src/**)"]).verdict is DENY
+    assert ground.write("src/x", "Edit", deny=["Write"]).verdict is ASK
+    assert ground.write("src/x", "Write", deny=["Write"]).verdict is DENY
+
+
+@pytest.mark.promise("G2", "P7")
+def test_a_deny_holds_by_either_name_of_a_file_and_an_allow_needs_both(ground):
+    outside = f"/{ground.outside}/**"
+    assert ground.read("link/secret", deny=[f"Read({outside})"]).verdict is DENY
+    assert ground.read(ground.outside / "secret", deny=["Read(link/**)"]).verdict is DENY
+    assert ground.read("link/secret", deny=["Read(link/**)"]).verdict is DENY
+    assert ground.read("link/secret", allow=["Read(link/**)"]).verdict is ASK
+    assert ground.read("link/secret", allow=[f"Read({outside})"]).verdict is ASK
+    assert ground.write("link/x", mode=Mode.BYPASS, deny=[f"Edit({outside})"]).verdict is DENY
+
+
+@pytest.mark.promise("G2")
+def test_a_deny_ignores_case_because_some_file_systems_do(ground):
+    assert ground.read("SECRETS/x", deny=["Read(secrets/**)"]).verdict is DENY
+    assert ground.read(ground.outside / "x", allow=[f"Read(/{str(ground.outside).upper()}/**)"]).verdict is ASK
+
+
+@pytest.mark.promise("F66")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_state_root_is_denied_to_file_tools_in_every_mode(ground, mode):
+    for rules in ({}, {"allow": ["Read", "Edit"]}, {"allow": ["Read(//**)", "Edit(//**)"]}):
+        assert ground.read(ground.home / "trust.json", mode=mode, **rules).verdict is DENY
+        assert ground.write(ground.home / "trust.json", mode=mode, **rules).verdict is DENY
+        assert ground.run(f"cat {ground.home}/trust.json", mode, **rules).verdict is not ALLOW or mode is Mode.BYPASS
+
+
+@pytest.mark.promise("F66")
+def test_an_agent_may_read_its_own_output_in_the_state_root_and_not_change_it(own_ground):
+    mine = own_ground.home / "projects" / "x" / "output"
+    mine.mkdir(parents=True)
+    policy = Policy(scope=Scope((own_ground.project,), (own_ground.home,), own=(mine,), base=own_ground.project))
+    assert policy.decide("Read", Access(reads=(mine / "c1.output",))).verdict is ALLOW
+    assert policy.decide("Read", Access(reads=(mine.parent / "other.jsonl",))).verdict is DENY
+    assert policy.decide("Write", Access(writes=(mine / "c1.output",))).verdict is DENY
+
+
+@pytest.mark.promise("F66")
+def test_a_search_from_above_the_state_root_asks(own_ground):
+    above = own_ground.home.parent
+    policy = Policy(scope=Scope((above,), (own_ground.home,), base=above))
+    assert policy.decide("Grep", Access(reads=(above,))).verdict is ASK
+    assert policy.decide("Bash", Access(command="grep -r x .", cwd=above)).verdict is ASK
+    assert policy.decide("Bash", Access(command="rg x", cwd=above)).verdict is ASK
+    assert policy.decide("Grep", Access(reads=(own_ground.project,))).verdict is ALLOW
+
+
+GUARDED_TEXT = """
+.git/hooks/pre-commit .git/config sub/.git/config .GIT/config .teamwright/settings.json .claude/settings.json .mcp.json
+.envrc sub/.envrc .vscode/tasks.json .github/workflows/ci.yml .bashrc .zshrc .husky/pre-commit .gitattributes
+"""
+GUARDED = GUARDED_TEXT.split()
+
+
+@pytest.mark.promise("K1", "P7")
+@pytest.mark.parametrize("path", GUARDED)
+def test_a_file_that_can_run_something_asks_although_edits_are_accepted(ground, path):
+    decision = ground.write(path, mode=Mode.ACCEPT_EDITS)
+    assert (decision.verdict, decision.rule, decision.always) == (ASK, "guarded files", "")
+    assert ground.write(path, allow=["Edit"]).verdict is ASK
+    assert ground.write(path, allow=["Edit(**)"]).verdict is ASK
+    assert ground.write(path, allow=[f"Edit(/{path.lower()})"], by_user=False).verdict is ASK
+    assert ground.write(path, mode=Mode.DONT_ASK, allow=["Edit"]).verdict is DENY
+    assert ground.read(path).verdict is ALLOW
+
+
+@pytest.mark.promise("G2")
+def test_a_rule_of_the_user_that_names_a_guarded_file_answers(ground):
+    assert ground.write(".claude/agents/x.md", allow=["Edit(.claude/**)"]).verdict is ALLOW
+    assert ground.write(".github/workflows/ci.yml", allow=["Edit(/.github/workflows/**)"]).verdict is ALLOW
+
+
+def test_a_file_beside_the_workflows_is_not_guarded(ground):
+    assert ground.write(".github/CODEOWNERS", mode=Mode.ACCEPT_EDITS).verdict is ALLOW
+    assert ground.write("src/.git.py", mode=Mode.ACCEPT_EDITS).verdict is ALLOW
+
+
+def test_a_project_that_lies_below_a_guarded_name_is_not_guarded_as_a_whole(tmp_path):
+    project = tmp_path / ".config" / "editor"
+    project.mkdir(parents=True)
+    policy = Policy(Mode.ACCEPT_EDITS, scope=Scope((project,), base=project))
+    assert policy.decide("Write", Access(writes=(project / "init.lua",))).verdict is ALLOW
+
+
+@pytest.mark.promise("P7")
+def test_a_guarded_file_behind_a_link_is_guarded(own_ground):
+    (own_ground.project / "plain").symlink_to(own_ground.project / ".git" / "hooks")
+    assert own_ground.write("plain/pre-commit", mode=Mode.ACCEPT_EDITS).verdict is ASK

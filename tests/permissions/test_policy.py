@@ -1,0 +1,269 @@
+"""The policy as a whole: order of verdicts, narrowing, what always offers, tools by name, and that it only tightens."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from permissions_ground import Ground
+
+from teamwright.permissions.decide import Policy, parse_mode
+from teamwright.permissions.rule import parse_rule, parse_rules, split_rules
+from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
+from teamwright.protocol.errors import UsageError
+
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+
+
+@pytest.fixture(scope="module")
+def calls(ground: Ground):
+    """A few calls of every kind."""
+    project = ground.project
+    commands = ["ls", "git push", "npm test", "cat a.py && rm b.py", "touch src/x", "ls )", "cat link/secret", "git $X"]
+    found = [("Bash", Access(command=command, cwd=project)) for command in commands]
+    for path in ("a.py", "link/secret", ".git/config", "src/x.py", str(ground.home / "trust.json"), "/etc/hosts"):
+        found += [(tool, Access(reads=(project / path,))) for tool in ("Read", "Grep")]
+        found += [(tool, Access(writes=(project / path,))) for tool in ("Edit", "Write")]
+    found += [
+        ("WebFetch", Access(url=url)) for url in ("https://example.org/x", "https://a.example.org", "http://[bad")
+    ]
+    found += [("Agent", Access(subject=kind, harmless=True)) for kind in ("Explore", "general")]
+    found += [("TaskCreate", HARMLESS), ("mcp__db__query", Access()), ("python__count", Access())]
+    return found
+
+
+RULES_TEXT = """
+Bash, Bash(ls:*), Bash(git:*), Bash(git push:*), Bash(npm test), Bash(* test), Bash(rm:*), Bash(cat:*), Bash(touch:*),
+Read, Read(a.py), Read(link/**), Read(//etc/**), Read(**), Edit, Edit(src/**), Edit(.git/**), Edit(**), Write,
+Write(src/**), WebFetch, WebFetch(domain:example.org), WebFetch(domain:*.example.org), Agent, Agent(Explore),
+Agent(Exp*), TaskCreate, mcp__db, mcp__db__*, mcp__*, python__count, python__*, Grep
+"""
+RULES = split_rules(RULES_TEXT)
+rule_lists = st.lists(st.sampled_from(RULES), max_size=4)
+modes = st.sampled_from(list(Mode))
+
+
+@pytest.mark.promise("G2")
+@settings(max_examples=60, deadline=None)
+@given(mode=modes, allow=rule_lists, ask=rule_lists, deny=rule_lists, more=st.sampled_from(RULES))
+def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(ground, calls, mode, allow, ask, deny, more):
+    base = ground.policy(mode, allow, ask, deny)
+    denied = ground.policy(mode, allow, ask, [*deny, more])
+    asked = ground.policy(mode, allow, [*ask, more], deny)
+    allowed = ground.policy(mode, [*allow, more], ask, deny)
+    for tool, access in calls:
+        before = base.decide(tool, access).verdict
+        assert stricter(denied.decide(tool, access).verdict, before) is denied.decide(tool, access).verdict
+        assert stricter(asked.decide(tool, access).verdict, before) is asked.decide(tool, access).verdict
+        after = allowed.decide(tool, access).verdict
+        assert stricter(after, before) is before
+
+
+@pytest.mark.promise("F46")
+@settings(max_examples=60, deadline=None)
+@given(mine=modes, theirs=modes, allow=rule_lists, deny=rule_lists, above=rule_lists, later=modes)
+def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine, theirs, allow, deny, above, later):
+    lead = ground.policy(theirs, deny=above)
+    middle = ground.policy(Mode.BYPASS).narrow(lead)
+    child = ground.policy(mine, allow, deny=deny).narrow(middle)
+    alone = ground.policy(mine, allow, deny=deny)
+    for mode in (theirs, later):
+        lead.mode = mode
+        for tool, access in calls:
+            verdict = child.decide(tool, access).verdict
+            assert verdict is stricter(alone.decide(tool, access).verdict, lead.decide(tool, access).verdict)
+
+
+@pytest.mark.promise("F46")
+def test_a_rule_that_is_added_above_holds_below_at_once(ground):
+    lead = ground.policy(Mode.BYPASS)
+    child = lead.with_mode(Mode.BYPASS).narrow(lead)
+    push = Access(command="git push", cwd=ground.project)
+    assert child.decide("TaskCreate", HARMLESS).verdict is ALLOW
+    assert child.decide("Bash", push).verdict is ALLOW
+    lead.add(*parse_rules(["Bash(git push:*)", "TaskCreate"], DENY, "later", ground.project))
+    assert child.decide("Bash", push).verdict is DENY
+    assert child.decide("TaskCreate", HARMLESS).verdict is DENY
+    assert child.hidden_tools == {"TaskCreate"}
+
+
+@pytest.mark.promise("F45")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_same_call_under_the_same_rules_has_the_same_verdict_at_every_depth(ground, calls, mode):
+    rules = {"allow": ["Bash(npm test:*)", "Edit(src/**)"], "ask": ["Read(a.py)"], "deny": ["WebFetch"]}
+    lead = ground.policy(mode, **rules)
+    teammate = lead.with_mode(mode).narrow(lead)
+    subagent = teammate.with_mode(mode).narrow(teammate)
+    for tool, access in calls:
+        assert lead.decide(tool, access) == teammate.decide(tool, access) == subagent.decide(tool, access)
+
+
+@pytest.mark.promise("G1")
+def test_not_asking_turns_every_ask_into_a_denial_and_nothing_else(ground, calls):
+    rules = {"allow": ["Bash(npm test:*)"], "ask": ["Read(a.py)"]}
+    asking, silent = ground.policy(Mode.DEFAULT, **rules), ground.policy(Mode.DONT_ASK, **rules)
+    for tool, access in calls:
+        before, after = asking.decide(tool, access), silent.decide(tool, access)
+        assert after.verdict is (DENY if before.verdict is ASK else before.verdict)
+        assert after.rule.replace("dontAsk", "default") == before.rule
+
+
+@pytest.mark.promise("G1")
+def test_bypass_allows_all_but_what_is_denied_or_private(ground, calls):
+    policy = ground.policy(Mode.BYPASS, ask=["Bash", "Edit"], deny=["WebFetch(domain:example.org)"])
+    refused = {
+        (tool, access.url or str((access.reads or access.writes or ("",))[0]))
+        for tool, access in calls
+        if policy.decide(tool, access).verdict is not ALLOW
+    }
+    private = str(ground.home / "trust.json")
+    assert refused == {
+        *((tool, private) for tool in ("Read", "Grep", "Edit", "Write")),
+        *(("WebFetch", url) for url in ("https://example.org/x", "https://a.example.org", "http://[bad")),
+    }
+
+
+@pytest.mark.promise("G2")
+def test_every_verdict_names_what_said_so_in_one_plain_sentence(ground, calls):
+    for mode in Mode:
+        policy = ground.policy(mode, allow=["Bash(npm test:*)"], ask=["Bash(ls:*)"], deny=["Edit(src/**)"])
+        for tool, access in calls:
+            decision = policy.decide(tool, access)
+            assert decision.rule
+            assert decision.reason.endswith(".")
+            assert "\n" not in decision.reason
+            assert not decision.always or decision.verdict is ASK
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize(
+    ("rule", "tool", "access", "matches"),
+    [
+        ("Agent(Explore)", "Agent", Access(subject="Explore"), True),
+        ("Agent(Explore)", "Agent", Access(subject="general"), False),
+        ("Task(Explore)", "Agent", Access(subject="Explore"), True),
+        ("Agent", "Agent", Access(subject="x"), True),
+        ("mcp__db__*", "mcp__db__query", Access(), True),
+        ("mcp__db", "mcp__db__query", Access(), True),
+        ("mcp__db", "mcp__dbs__query", Access(), False),
+        ("mcp__db__query", "mcp__db__drop", Access(), False),
+        ("python__count", "python__count", Access(), True),
+        ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://example.org/a?b"), True),
+        ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://EXAMPLE.org.:443/"), True),
+        ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://example.org.evil.net/"), False),
+        ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://example.org@evil.net/"), False),
+        ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://evil.net/example.org"), False),
+        ("WebFetch(domain:example.org)", "WebFetch", Access(url="https://a.example.org/"), False),
+        ("WebFetch(domain:*.example.org)", "WebFetch", Access(url="https://a.example.org/"), True),
+    ],
+)
+def test_a_rule_about_a_tool_matches_its_subject(ground, rule, tool, access, matches):
+    assert (ground.policy(allow=[rule]).decide(tool, access).verdict is ALLOW) is matches
+
+
+@pytest.mark.promise("G2")
+def test_a_denied_host_is_denied_below_too(ground):
+    policy = ground.policy(Mode.BYPASS, deny=["WebFetch(domain:example.org)"])
+    assert policy.decide("WebFetch", Access(url="https://a.b.example.org")).verdict is DENY
+    assert policy.decide("WebFetch", Access(url="https://notexample.org")).verdict is ALLOW
+
+
+BAD = [
+    "",
+    "Bash(ls",
+    "Bash ls",
+    "*",
+    "Ba*",
+    "Read(../x)",
+    "WebFetch(example.org)",
+    "WebFetch(domain:)",
+    "Bash('ls)",
+    "Bash(a\nb)",
+]
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize("text", BAD)
+def test_a_rule_that_is_none_is_refused_with_its_source(tmp_path, text):
+    with pytest.raises(UsageError) as caught:
+        parse_rule(text, ALLOW, "/x/settings.json", tmp_path)
+    assert "/x/settings.json" in caught.value.render()
+
+
+def test_rules_in_one_text_are_split_outside_parentheses():
+    assert split_rules("Bash(git log:*), Read  Edit(a b,c)") == ["Bash(git log:*)", "Read", "Edit(a b,c)"]
+    assert split_rules("") == []
+
+
+@pytest.mark.promise("G1")
+def test_only_the_modes_that_work_are_taken():
+    assert [parse_mode(mode) for mode in Mode] == list(Mode)
+    for text in ("plan", "delegate", "Default", ""):
+        with pytest.raises(UsageError):
+            parse_mode(text)
+
+
+OFFERED = [
+    ("npm test", "Bash(npm test:*)"),
+    ("npm run build -- --x", "Bash(npm run build:*)"),
+    ("cargo build --release", "Bash(cargo build:*)"),
+    ("pytest -x tests", "Bash(pytest:*)"),
+    ("python tool.py --all", "Bash(python tool.py --all)"),
+    ("git commit -m x", "Bash(git commit:*)"),
+    ("make", "Bash(make)"),
+    ("git -C sub push", "Bash(git -C sub push)"),
+    ("curl 'https://example.org/?a=b c'", "Bash(curl 'https://example.org/?a=b c')"),
+]
+NOT_OFFERED = [
+    "npm test && ls",
+    "npm test | tee x",
+    "npm $X",
+    "rm -rf x",
+    "sudo ls",
+    "npm test > x",
+    "A=1 npm test",
+    "ls )",
+    "rm *",
+    "eval x",
+]
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize(("command", "rule"), OFFERED)
+def test_always_offers_a_rule_that_answers_the_same_call_again(ground, command, rule):
+    decision = ground.run(command)
+    assert (decision.verdict, decision.always) == (ASK, rule)
+    assert ground.run(command, allow=[rule]).verdict is ALLOW
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize("command", NOT_OFFERED)
+def test_always_offers_nothing_that_would_reach_further_than_it_looks(ground, command):
+    assert ground.run(command).always == ""
+
+
+@pytest.mark.promise("G2")
+def test_always_offers_directories_and_hosts_but_nothing_guarded_or_private(ground):
+    assert ground.write("src/deep/x.py").always == "Edit(src/**)"
+    assert ground.write("README.md").always == "Edit(/README.md)"
+    assert ground.write("README.md", allow=["Edit(/README.md)"]).verdict is ALLOW
+    assert ground.write(".envrc").always == ""
+    assert ground.write("link/x").always in {"", f"Edit(/{ground.outside}/x)"}
+    assert ground.read(ground.outside / "secret").always == f"Read(/{ground.outside}/**)"
+    assert ground.read(ground.home / "trust.json").always == ""
+    web = ground.policy().decide("WebFetch", Access(url="https://example.org/x"))
+    assert web.always == "WebFetch(domain:example.org)"
+    assert ground.policy().decide("mcp__db__query", Access()).always == "mcp__db__query"
+
+
+def test_a_harmless_call_without_rules_is_the_same_decision_each_time(ground):
+    policy = ground.policy()
+    assert policy.decide("TaskCreate", HARMLESS) is policy.decide("TaskCreate", HARMLESS)
+
+
+def test_an_empty_policy_asks_about_everything_that_is_not_harmless():
+    policy = Policy()
+    assert policy.decide("TaskList", HARMLESS).verdict is ALLOW
+    assert policy.decide("Read", Access(reads=(Path("/etc/hosts"),))).verdict is ASK
+    assert policy.decide("Bash", Access(command="echo x")).verdict is ALLOW
+    assert policy.decide("Bash", Access(command="ls")).verdict is ASK

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from teamwright.agent.schema import tool_schema, validate
@@ -18,6 +19,7 @@ from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_result_block
+from teamwright.protocol.envelope import reminder
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, ToolCalled, ToolStarted
 from teamwright.protocol.ids import nearest
@@ -78,6 +80,19 @@ def gated(gate: Gate, inner: Step) -> Step:
     return step
 
 
+def instructed(nested: Callable[[Path], str], inner: Step) -> Step:
+    """A step that adds the instructions of a directory to the first result that touches something in it."""
+
+    async def step(call: Prepared) -> ToolResult:
+        result = await inner(call)
+        notes = [note for path in (*call.access.reads, *call.access.writes) if (note := nested(path))]
+        if not notes or not isinstance(result.content, str):
+            return result
+        return replace(result, content="\n\n".join([result.content, *(reminder(note) for note in notes)]))
+
+    return step
+
+
 class Toolbox:
     """The tools of one agent. `schemas` is what goes into the prefix: fixed at birth."""
 
@@ -98,7 +113,7 @@ class Toolbox:
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
         self._numbers = numbers
         self._emit = emit
-        self._step = gated(gate, run_tool)
+        self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
 
     @property
     def names(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +44,8 @@ class Workplace:
     edits: Edits = field(default_factory=Edits)
     env: dict[str, str] = field(default_factory=dict[str, str])
     images: bool = True
+    nested: Callable[[Path], str] | None = None
+    """What the instructions of a directory say to an agent that touches a path in it for the first time."""
 
     def resolve(self, path: str) -> Path:
         """The path as given by a model, made absolute against `cwd`; `~` is expanded; links are kept."""

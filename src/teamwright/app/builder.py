@@ -38,9 +38,8 @@ from teamwright.protocol.blocks import Block
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import LEAD, SessionId, run_id
 from teamwright.storage.paths import Home
-from teamwright.teams.lifecycle import Event, State
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team import Team
+from teamwright.teams.team import Team, blocking
 from teamwright.tools.team.caller import Caller
 
 
@@ -61,6 +60,8 @@ class Maker:
     place: Surroundings
     instructions: Sequence[Instruction]
     env: dict[str, str] = field(default_factory=dict[str, str])
+    nested: Callable[[], Callable[[Path], str]] | None = None
+    """Makes, for one agent, what the instructions of deeper directories say at their first touch."""
     max_rounds: int | None = None
     appended: str = ""
     numbers: CallNumbers = field(default_factory=CallNumbers)
@@ -137,7 +138,7 @@ class Maker:
     def _gate(self, member: str, policy: Callable[[], Policy], team: Team | None, *, read_only: bool = False) -> Gate:
         gate = Gate(member, policy, self.asker, self.denials, self.keep_always, read_only=read_only)
         if team is not None:
-            gate.waiting = _blocking(team, member)
+            gate.waiting = blocking(team, member)
         return gate
 
     def _toolbox(
@@ -152,6 +153,7 @@ class Maker:
             edits=self.edits,
             env=self.env,
             images=model.card.images,
+            nested=self.nested() if self.nested is not None else None,
         )
         shown = [tool for tool in tools if not self.policy.hides(tool.name)]
         return Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
@@ -181,18 +183,3 @@ class Maker:
         return Agent(
             name, agent_id, model, conversation, toolbox, self.purse.meter(name), self.emit, rounds_left=rounds
         )
-
-
-def _blocking(team: Team, member: str) -> Callable[[str | None], None]:
-    """A member that waits for an answer is blocked, and everybody can see on what."""
-
-    def waiting(on: str | None) -> None:
-        mate = team.find(member)
-        if mate is None:
-            return
-        if on is not None and mate.state is State.WORKING:
-            mate.move(Event.BLOCK, on)
-        elif on is None and mate.state is State.BLOCKED:
-            mate.move(Event.ANSWERED)
-
-    return waiting

@@ -17,6 +17,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.post import assign
+from teamwright.teams.team import blocking
 from teamwright.tools.files.edit import Edit
 from teamwright.tools.files.glob import Glob
 from teamwright.tools.files.grep import Grep
@@ -92,7 +93,7 @@ class Kit:
         port = CallerTasks(caller)
         tools: list[AnyTool] = [
             *self.plain_tools(caller.name, builder),
-            AskUserQuestion(caller.name, self.asker),
+            AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
             AgentTool(caller, builder),
             TaskCreate(port),
             TaskGet(port),

@@ -11,12 +11,12 @@ import os
 import platform
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.agent.conversation import Conversation, read_header
-from teamwright.agent.instructions import load_instructions
+from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.prefix import load_prefix
 from teamwright.agent.system_prompt import Surroundings
@@ -26,14 +26,15 @@ from teamwright.app.budget import Purse
 from teamwright.app.builder import Maker
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE, SessionView, find_session, latest_session
+from teamwright.app.looking.system import require_platform
 from teamwright.app.models_of import ModelSource, Play, models_for
 from teamwright.app.options import Options
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
-from teamwright.app.looking.system import require_platform
 from teamwright.app.trust import Trust, TrustState
 from teamwright.models.model import ModelCard
+from teamwright.models.resolve import key_variables
 from teamwright.permissions.commands import proves_read_only
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import CannotStart, UsageError
@@ -106,6 +107,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.lead_model = agent.model.card.name
     lead = Lead(agent, team)
     jobs.on_done = _job_notice(lead, team)
+    team.on_left = jobs.stop_all
     warnings = (*_trust_warnings(ground), *ground.settings.warnings)
     session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
     log.subscribe(lambda _number, event: session.tally.note(event))
@@ -120,12 +122,13 @@ def _team(ground: _Ground, log: EventLog, maker: Maker) -> Team:
 
 def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: Deadlines) -> Kit:
     settings, options = ground.settings, ground.options
+    models = model_settings(settings)
     return Kit(
         jobs,
         requests,
         deadlines,
-        settings.bash,
-        model_settings(settings),
+        replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
+        models,
         proves_read_only,
         teams=settings.teams if options.teams is None else options.teams,
         extra=[python_tool(function) for function in options.tools],
@@ -212,6 +215,8 @@ async def _maker(
 ) -> Maker:
     options, settings = ground.options, ground.settings
     own = tuple(ground.directory / name for name in ("output", "history"))
+    root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
+    known = load_instructions(ground.cwd, root, ground.home.ours, compat, trusted)
     return Maker(
         ground.home,
         ground.id,
@@ -224,7 +229,8 @@ async def _maker(
         log.emit,
         SpawnLimits(settings.limits),
         await _surroundings(ground),
-        load_instructions(ground.cwd, ground.trust.root, ground.home.ours, settings.compat, ground.trust.trusted),
+        known,
+        nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).nested_for,
         env=dict(settings.env),
         max_rounds=options.budget.turns,
         appended=options.append_system_prompt,

@@ -37,6 +37,11 @@ def providers(settings: ModelSettings) -> dict[str, Provider]:
     return {**own, **PROVIDERS}
 
 
+def key_variables(settings: ModelSettings) -> tuple[str, ...]:
+    """Names of all variables that may hold a key: kept out of the environment of agents' commands."""
+    return tuple(key.name for row in providers(settings).values() for key in row.keys)
+
+
 def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
     """The provider and its own id of the model. Without a provider it is Anthropic's."""
     first, slash, rest = name.partition("/")

@@ -156,7 +156,7 @@ class _Reader:
             None if again is None else self._pattern(again, "again"),
             parts,
         )
-        self._check_names(script)
+        self._check_names(script, texts)
         return script
 
     def _constants(self, table: dict[str, Any]) -> dict[str, str]:
@@ -246,14 +246,18 @@ class _Reader:
             {name: self._text(value, f"call.default.{name}") for name, value in default.items()},
         )
 
-    def _check_names(self, script: ScriptFile) -> None:
-        """Every name in a template or a condition must be given somewhere: a slip of the pen is found now."""
+    def _check_names(self, script: ScriptFile, texts: Mapping[str, str]) -> None:
+        """Every name in a template or a condition must be given somewhere, and not be a constant as well."""
         turns = [turn for part in script.parts.values() for turn in part.turns + part.otherwise]
         calls = [call for turn in turns for call in turn.calls]
         known = {*script.given, *(f"call.{call.name}" for call in calls if call.name)}
         known.update(*(call.default for call in calls), *(_captured(call.capture) for call in calls))
         known.update(*(_captured(turn.capture_text) for turn in turns))
         known.update(*(_captured(part.hear) for part in script.parts.values()))
+        twice = sorted(known.intersection(texts))
+        if twice:
+            self._place = "[script.text]"
+            raise self._error(f'has "{twice[0]}", which is also captured or given: one of them would never be seen')
         for turn in turns:
             self._place = turn.label
             lacking = [name for name in _wanted(turn) if name not in known]

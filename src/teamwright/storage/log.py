@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,7 +68,7 @@ class EventLog:
 
         return unsubscribe
 
-    async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, TeamEvent]]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, TeamEvent], None]:
         """All logged events behind number `after`, then every event as it comes, until the log is closed.
 
         A reader that is slow never holds up the team: it is served from the file.

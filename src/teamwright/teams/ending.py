@@ -137,6 +137,8 @@ async def _wind_up(team: Team, mate: Teammate) -> None:
 
 async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell: bool = True) -> None:
     """A member is over: off the roster first, tasks handed back, then the lead is told, once."""
+    if team.on_left is not None:
+        await team.on_left(name)
     await team.roster.remove(name)
     handed = [task.id for task in await team.tasks.release(name)]
     if tell and team.exists:

@@ -47,6 +47,7 @@ class Lead:
         """There is a team now, so there is an inbox of ours."""
         self.team.lead_desk = Desk(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_desk.busy = self.busy
+        self.team.lead_unfollow = self.team.follow(LEAD, self.team.lead_desk)
 
     def prompt(self, content: Sequence[Block]) -> None:
         """The user's words: for the next turn, or for the next round of the turn that runs."""

@@ -48,7 +48,8 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
     if member.name.lower() == sender.lower():
         raise TeamRefused("team-refused", "a message to yourself would wake nobody", note="nothing was sent")
     sent = await _deliver(team, sender, member, fenced(text), summary or summary_of(text))
-    _note(team, sender, member.name, sent, summary or summary_of(text))
+    if _note(team, sender, member.name, sent, summary or summary_of(text)):
+        await _tell_of_courtesy(team, sender, member.name)
     return sent
 
 
@@ -162,8 +163,21 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
     return "woke" if found.state is State.IDLE and not held else "queued_next_round"
 
 
-def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> None:
-    """Book-keeping of the turn, of endless courtesy, and the event."""
+async def _tell_of_courtesy(team: Team, one: str, other: str) -> None:
+    """Tell the lead, once, that two members only talk to each other."""
+    count = team.settings.ping_pong
+    text = (
+        f"{one} and {other} exchanged {count} messages and no task changed. Their mail to each other no longer wakes "
+        "them, until somebody else writes to one of them or a task changes."
+    )
+    team.emit(Notice(member=one, text=text, level="warning"))
+    entry = Entry(sender="system", text=text, summary=f"{one} and {other} talk in a circle", timestamp=iso())
+    await team.inbox(LEAD).send(entry, runtime=True)
+    team.ring(LEAD)
+
+
+def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
+    """Book-keeping of the turn, of endless courtesy, and the event; True when two talk in a circle."""
     author = team.find(sender)
     if author is not None:
         if to == LEAD:
@@ -175,12 +189,10 @@ def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> None:
         # Somebody else acted: the two may talk again.
         for pair in [p for p in team.talk if to in p]:
             del team.talk[pair]
-        return
+        return False
     pair = frozenset({sender, to})
     team.talk[pair] = count = team.talk.get(pair, 0) + 1
-    if count == team.settings.ping_pong:
-        text = f"{sender} and {to} exchanged {count} messages and no task changed. They no longer wake each other."
-        team.emit(Notice(member=sender, text=text, level="warning"))
+    return count == team.settings.ping_pong
 
 
 def held(team: Team, name: str, sender: str) -> bool:

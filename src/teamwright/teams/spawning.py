@@ -7,7 +7,7 @@ Knows the team and its builder; does not know a tool.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -118,14 +118,16 @@ async def _start(team: Team, spec: SpawnSpec, member: Member) -> Teammate:
     desk.on_seen = seen
     agent.steering = desk
     team.members[member.name] = mate
-    mate.task = asyncio.create_task(_life(team, mate), name=f"member {member.name}")
+    unfollow = team.follow(member.name, desk)
+    mate.task = asyncio.create_task(_life(team, mate, unfollow), name=f"member {member.name}")
     await asyncio.wait_for(mate.ready.wait(), START_S)
     return mate
 
 
-async def _life(team: Team, mate: Teammate) -> None:
+async def _life(team: Team, mate: Teammate, unfollow: Callable[[], None]) -> None:
     try:
         await mate.live()
     finally:
+        unfollow()
         mate.agent.conversation.close()
         team.changed.set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
-from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.lifecycle import BUSY, GONE, Event, State
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import Builder
 from teamwright.teams.team_file import LeadLease
@@ -72,7 +72,10 @@ class Team:
     implicit: bool = False
     members: dict[str, Teammate] = field(default_factory=dict[str, Teammate])
     lead_desk: Desk | None = None
+    lead_unfollow: Callable[[], None] | None = None
     on_created: Callable[[], None] | None = None
+    on_left: Callable[[str], Awaitable[None]] | None = None
+    """Called when a member has ended: its background jobs end with it."""
     watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
     """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
     talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
@@ -198,6 +201,9 @@ class Team:
 
     def forget(self) -> None:
         """The team is no more: the session goes on without one."""
+        if self.lead_unfollow is not None:
+            self.lead_unfollow()
+            self.lead_unfollow = None
         self.name = self.directory = ""
         self.implicit = False
         self.members.clear()
@@ -215,6 +221,17 @@ class Team:
         elif (member := self.find(name)) is not None:
             member.desk.ring()
         self.changed.set()
+
+    def follow(self, name: str, desk: Desk) -> Callable[[], None]:
+        """Notice what strangers write into this inbox. Returns how to stop."""
+        if self.watch is None:
+            return lambda: None
+
+        def look() -> None:
+            desk.ring()
+            self.changed.set()
+
+        return self.watch(self.home.inbox(self.directory, name), look)
 
     def ring_idle(self) -> None:
         """Wake everybody who is idle: a task may have become free."""
@@ -235,3 +252,18 @@ class Team:
                 member.notes.completed = task.id
         if change != "claimed":
             self.ring_idle()
+
+
+def blocking(team: Team, member: str) -> Callable[[str | None], None]:
+    """A member that waits for an answer is blocked, and everybody can see on what."""
+
+    def waiting(on: str | None) -> None:
+        mate = team.find(member)
+        if mate is None:
+            return
+        if on is not None and mate.state is State.WORKING:
+            mate.move(Event.BLOCK, on)
+        elif on is None and mate.state is State.BLOCKED:
+            mate.move(Event.ANSWERED)
+
+    return waiting

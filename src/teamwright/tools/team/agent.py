@@ -33,7 +33,7 @@ class AgentInput(ToolInput):
     mode: Literal["default", "acceptEdits", "bypassPermissions", "dontAsk"] | None = Field(
         None, description="Permission mode; never more than yours."
     )
-    max_turns: int | None = Field(None, gt=0, description="At most so many model calls a turn.")
+    max_turns: int | None = Field(None, gt=0, description="At most so many model calls.")
 
 
 class SubagentBuilder(Protocol):

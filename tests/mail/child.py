@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import random
+import resource
 import sys
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import Entry
 
 
@@ -35,6 +37,22 @@ def send_for_ever(directory, seed):
         while True:
             size = chance.choice([1, 50, 300, 300, 2_000, 20_000])
             print(await inbox.send(Entry(f"writer{seed}", "x" * size), runtime=True), flush=True)
+
+    asyncio.run(work())
+
+
+def send_until_full(directory, limit, size):
+    """Send while the system takes no file over `limit` bytes; says the ids that were sent, then the error."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+
+    async def work():
+        inbox = box(directory)
+        try:
+            while True:
+                print(await inbox.send(Entry("alice", "x" * int(size))), flush=True)
+        except StorageError as problem:
+            print(problem.slug, flush=True)
+        await inbox.unread()
 
     asyncio.run(work())
 

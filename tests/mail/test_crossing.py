@@ -82,6 +82,18 @@ def test_an_owner_killed_at_any_moment_sees_again_only_what_it_had_not_flagged(s
     assert sorted(map(int, unread)) == sorted(set(map(int, unread)))
 
 
+@pytest.mark.promise("P1", "F04")
+@pytest.mark.parametrize("limit", [3_000, 8_192, 9_999])
+@pytest.mark.parametrize("size", [10, 900])
+def test_on_a_full_disk_a_send_fails_and_the_file_is_as_it_was(start, on_disk, path, limit, size):
+    said, _ = start("send_until_full", limit, size).communicate(timeout=20)
+    *sent, slug = said.split()
+    assert slug == "disk-full"
+    assert [entry["msg_id"] for entry in on_disk()] == sent
+    assert len(sent) > 1
+    assert [file.name for file in path.parent.iterdir()] == ["bob.json"]
+
+
 @pytest.mark.promise("P1")
 async def test_a_send_whose_file_was_replaced_under_it_arrives_exactly_once(place, on_disk):
     """A stranger without a lock renames its copy over ours between our write and our look: we notice and send again."""

@@ -30,10 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _speak_any_encoding()
     debug = "--debug" in args[: args.index("--") if "--" in args else len(args)]
     try:
-        code = root.main(args, prog_name="teamwright", standalone_mode=False)
+        with root.make_context("teamwright", args) as ctx:
+            code = root.invoke(ctx)
         sys.stdout.flush()
     except BaseException as problem:
-        if debug and not isinstance(problem, BrokenPipeError):
+        if debug and not isinstance(problem, BrokenPipeError | click.exceptions.Exit):
             _show_traceback()
         return _ending(problem, args)
     return code if isinstance(code, int) else 0
@@ -48,12 +49,23 @@ def _ending(problem: BaseException, args: list[str]) -> int:
         return INTERRUPTED
     if isinstance(problem, OSError) and problem.errno in _FULL:
         _let_go(sys.stdout)
+    if isinstance(problem, click.exceptions.Exit):
+        return _flushed(problem.exit_code, args)
     if isinstance(problem, SystemExit):
         return problem.code if isinstance(problem.code, int) else 1
     error = _error_of(problem, args)
     with contextlib.suppress(OSError):
         sys.stderr.write(error.render() + "\n")
     return error.exit_code
+
+
+def _flushed(code: int, args: list[str]) -> int:
+    """This exit code, once what was printed is out."""
+    try:
+        sys.stdout.flush()
+    except OSError as problem:
+        return _ending(problem, args)
+    return code
 
 
 def _error_of(problem: BaseException, args: list[str]) -> TeamwrightError:

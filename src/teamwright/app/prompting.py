@@ -75,10 +75,10 @@ def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
     """The typed text and the files that it attaches; the text of the file when it is only `@FILE`."""
     if text.startswith("@") and "\n" not in text:
         whole = _path(text[1:].strip('"'), cwd)
-        if whole.is_file():
+        if _is_file(whole):
             raw = _read(whole, LONGEST_IMAGE)
             if image_type(raw) is not None:
-                return "", [whole]
+                return text, [whole]
             return _prompt_of(raw, text), []
         if not re.search(r"\s", text):
             raise UsageError(
@@ -106,7 +106,7 @@ def _existing(quoted: str | None, bare: str | None, cwd: Path) -> Path | None:
     name = quoted or bare or ""
     for candidate in (name, name.rstrip(_TAIL)):
         path = _path(candidate, cwd)
-        if candidate and path.is_file():
+        if candidate and _is_file(path):
             return path
     return None
 
@@ -116,6 +116,14 @@ def _path(name: str, cwd: Path) -> Path:
         return cwd / Path(name).expanduser()
     except RuntimeError:
         return cwd / name
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file that can be looked at: words that only look like a path are no error."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _read(path: Path, most: int) -> bytes:

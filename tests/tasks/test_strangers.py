@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 
 import anyio
 import pytest
@@ -87,6 +86,19 @@ async def test_another_view_sees_completion_release_and_deletion_without_being_t
     assert (await other.claim_next("bob")).id == "2"
 
 
+@pytest.mark.promise("B6")
+async def test_a_lower_task_that_another_just_freed_is_taken_before_a_higher_one(tasks, view):
+    other = view()
+    await tasks.create("a", "", by="ann")
+    await tasks.create("b", "", by="ann", blocked_by=["1"])
+    for _ in range(2):
+        await tasks.create("c", "", by="ann")
+    await tasks.claim("1", "ann")
+    assert len(await other.all()) == 4
+    await tasks.update("1", by="ann", status="completed")
+    assert (await other.claim_next("bob")).id == "2"
+
+
 @pytest.mark.promise("F14", "P2")
 async def test_a_stale_view_never_claims_what_a_stranger_has_or_what_waits_again(tasks, view):
     other = view()
@@ -114,26 +126,35 @@ async def test_an_owner_notices_that_an_unlocked_stranger_took_its_task(tasks):
 
 
 @pytest.mark.promise("F18")
-async def test_a_file_that_is_just_being_rewritten_is_waited_for(tasks):
-    new(tasks, 1, description="x" * 3_000)
-    stop = threading.Event()
+async def test_a_file_that_is_just_being_rewritten_is_waited_for(tasks, monkeypatch):
+    new(tasks, 1)
+    file = tasks.directory / "1.json"
+    whole, waits = file.read_text(), []
 
-    def truncate_and_write():
-        text = (tasks.directory / "1.json").read_text()
-        while not stop.is_set():
-            with open(tasks.directory / "1.json", "w") as file:
-                file.write(text[:1_000])
-                file.flush()
-                file.write(text[1_000:])
+    def finish_writing(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            file.write_text(whole)
 
-    writer = threading.Thread(target=truncate_and_write)
-    writer.start()
-    try:
-        for _ in range(300):
-            assert [t.id for t in await tasks.all()] == ["1"]
-    finally:
-        stop.set()
-        writer.join()
+    monkeypatch.setattr("teamwright.tasks.files.time.sleep", finish_writing)
+    for start in ("", whole[:20]):
+        file.write_text(start)
+        waits.clear()
+        assert (await tasks.get("1")).subject == "s1"
+        assert waits == [0.002] * 3
+    file.write_text("")
+    waits.clear()
+    assert (await tasks.claim("1", "ann")).owner == "ann"
+
+
+@pytest.mark.promise("F13")
+async def test_a_task_of_a_stranger_is_never_overwritten_though_nobody_looked_meanwhile(tasks):
+    for n in range(1, 301):
+        new(tasks, n)
+    assert len(await tasks.all()) == 300
+    new(tasks, 301, subject="theirs")
+    assert (await tasks.create("ours", "", by="ann")).id == "302"
+    assert (await tasks.get("301")).subject == "theirs"
 
 
 @pytest.mark.promise("F18", "F17")

@@ -337,7 +337,7 @@ def parse_protocol(text: str) -> Protocol | None:
             return None
         known = {cls.WIRE.get(f.name, f.name): f.name for f in fields(cls)}
         made = cls(**{known[key]: value for key, value in data.items() if key in known})
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return cast("Protocol", made)
 
@@ -349,6 +349,8 @@ def looks_like_protocol(text: str) -> bool:
         return False
     try:
         data = json.loads(stripped)
+    except RecursionError:
+        return True  # too deep for us, perhaps not for another reader
     except ValueError:
         return False
     return isinstance(data, dict) and "type" in data

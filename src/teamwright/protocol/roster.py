@@ -153,5 +153,5 @@ def parse_config(raw: bytes) -> TeamConfig:
             hidden_pane_ids=None if hidden is None else tuple(hidden),
             extra={key: value for key, value in data.items() if key not in _TEAM_KEYS},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise StorageError("damaged-file", f"config.json is not a roster: {problem}") from problem

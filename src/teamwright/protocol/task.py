@@ -102,7 +102,7 @@ def parse_task(raw: bytes, stem: str) -> Task | None:
             metadata=data.get("metadata") if isinstance(data.get("metadata"), dict) else None,
             extra={key: value for key, value in data.items() if key not in _KNOWN},
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -145,6 +145,6 @@ def _read(path: str) -> tuple[bytes, Signature] | None:
 def _whole_json(raw: bytes) -> bool:
     try:
         json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

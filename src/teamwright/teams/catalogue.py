@@ -270,7 +270,7 @@ def _unread_in(path: Path) -> int:
     try:
         loaded: Any = json.loads(path.read_bytes())
         entries = [parse_entry(e) for e in cast("list[dict[str, Any]]", loaded)]
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return 1
     return sum(not entry.read and not _says_nothing(entry.text) for entry in entries)
 

@@ -93,7 +93,7 @@ def parse_team_file(raw: bytes) -> TeamFile:
             log=str(data.get("log", "")),
             extra={key: value for key, value in data.items() if key not in _KEYS},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise StorageError("damaged-file", f"team.json is not ours: {problem}") from problem
 
 

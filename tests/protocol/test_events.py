@@ -1,0 +1,84 @@
+"""Events to the log and back."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from teamwright.protocol import events
+from teamwright.protocol.usage import Usage
+
+USAGE = Usage(input_tokens=3, output_tokens=5, cache_read=7, cache_write=11, requests=2, usd=0.25)
+TASK = events.TaskInfo(id="3", subject="s", status="pending", owner="ann", blocked_by=("1", "2"))
+
+LOGGED = [
+    events.ToolCalled(
+        member="ann",
+        at=1.5,
+        call="c1",
+        tool="Bash",
+        summary="ls",
+        outcome="done",
+        seconds=0.1,
+        input={"command": "ls"},
+        output="x",
+    ),
+    events.RoundEnded(member="ann", at=1.5, usage=USAGE, model="m", tools=2),
+    events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", wire="task_assignment"),
+    events.MessageSeen(member="bob", at=1.5, message_ids=("u", "v")),
+    events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed"),
+    events.MemberChanged(member="ann", at=1.5, state="idle", detail="d", color="blue", model="m"),
+    events.RequestOpened(
+        member="ann", at=1.5, request="r", kind="permission", tool="Bash", what="rm", input={"a": 1}, options=("y", "n")
+    ),
+    events.RequestClosed(member="ann", at=1.5, request="r", verdict="deny", by="deadline", reason="late"),
+    events.LimitReached(member="ann", at=1.5, limit="money", detail="1 USD"),
+    events.Notice(member="team-lead", at=1.5, text="t", level="warning"),
+    events.RunEnded(member="team-lead", at=1.5, stop="done", text="t", usage=replace(USAGE, usd=None)),
+]
+
+
+def test_every_event_of_the_union_is_live_or_is_tried_here():
+    kinds = {e.KIND for e in events.TeamEvent.__args__}
+    assert kinds == {e.KIND for e in LOGGED} | {e.KIND for e in events.LIVE}
+
+
+@pytest.mark.promise("P3")
+@pytest.mark.parametrize("event", LOGGED, ids=lambda e: e.KIND)
+def test_a_logged_event_survives_its_line(event):
+    line = json.dumps(events.to_json(event))
+    assert events.from_json(json.loads(line)) == event
+
+
+@pytest.mark.parametrize("event", LOGGED, ids=lambda e: e.KIND)
+def test_a_line_begins_with_type_time_and_member(event):
+    data = events.to_json(event)
+    assert list(data)[:3] == ["type", "at", "member"] and data["type"] == event.KIND
+    assert "responder" not in data and set(data) - {"type"} <= {f.name for f in fields(event)}
+
+
+def test_live_events_and_events_of_a_later_version_are_none():
+    assert events.from_json({"type": "text_delta", "member": "a", "text": "x"}) is None
+    assert events.from_json({"type": "telepathy", "member": "a"}) is None and events.from_json({}) is None
+    assert events.from_json({"type": "notice"}) is None
+
+
+def test_unknown_keys_of_a_later_version_are_passed_over():
+    data = events.to_json(LOGGED[-2]) | {"new": 1}
+    assert events.from_json(data) == LOGGED[-2]
+
+
+async def test_a_request_is_answered_through_its_responder_and_tells_who_was_first():
+    given = []
+
+    async def respond(request, answer):
+        given.append((request, answer))
+        return len(given) == 1
+
+    opened = replace(LOGGED[6], responder=respond)
+    assert await opened.allow(always=True) is True and await opened.deny("no") is False
+    assert [(r, a.verdict, a.always, a.text) for r, a in given] == [
+        ("r", "allow", True, ""),
+        ("r", "deny", False, "no"),
+    ]
+    assert await LOGGED[6].answer("x") is False

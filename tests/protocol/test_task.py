@@ -1,0 +1,97 @@
+"""A task and its file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamwright.protocol.task import Task, TaskStatus, open_blockers, parse_task
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+FULL = Task(
+    id="3",
+    subject="T three",
+    description="third",
+    active_form="Doing three",
+    owner="abe",
+    blocks=("9",),
+    blocked_by=("1", "2"),
+    metadata={"k": 1, "z": None},
+    extra={"theirs": [1, {"x": "é"}]},
+)
+
+
+@pytest.mark.promise("B1")
+def test_a_task_is_written_as_the_golden_file():
+    assert FULL.encode() == (GOLDEN / "task_v1.json").read_bytes()
+    assert parse_task((GOLDEN / "task_v1.json").read_bytes(), "3") == FULL
+
+
+text = st.text(max_size=20)
+tasks = st.builds(
+    Task,
+    id=st.integers(1, 10**6).map(str),
+    subject=text,
+    description=text,
+    status=st.sampled_from(TaskStatus),
+    active_form=st.none() | text,
+    owner=st.none() | st.text(min_size=1, max_size=9),
+    blocks=st.lists(st.integers(1, 99).map(str), max_size=4).map(tuple),
+    blocked_by=st.lists(st.integers(1, 99).map(str), max_size=4).map(tuple),
+    metadata=st.none() | st.dictionaries(text, st.none() | st.integers() | text, max_size=3),
+    extra=st.dictionaries(text.map("x-".__add__), st.integers(), max_size=2),
+)
+
+
+@pytest.mark.promise("B1")
+@given(tasks)
+def test_a_task_survives_its_file(task):
+    assert parse_task(task.encode(), task.id) == task
+
+
+@pytest.mark.promise("B1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 200_000,
+        '"x"',
+        "{}",
+        '{"id": "1", "subject": "s", "description": "", "status": "done", "blocks": [], "blockedBy": []}',
+        '{"id": "1", "subject": "s", "status": "pending", "blocks": [], "blockedBy": []}',
+        '{"id": "1", "subject": "s", "description": "", "status": "pending", "blocks": 5, "blockedBy": []}',
+        "\ud800".encode("utf-8", "surrogatepass"),
+    ],
+    ids=lambda text: repr(text[:40]),
+)
+def test_what_is_not_a_task_is_none(text):
+    assert parse_task(text if isinstance(text, bytes) else text.encode(), "1") is None
+
+
+@given(st.binary(max_size=60) | st.recursive(st.none() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()))
+def test_no_file_makes_reading_fail(raw):
+    assert parse_task(raw, "1") is None
+
+
+def test_the_name_of_the_file_wins_over_the_id_inside():
+    assert parse_task(FULL.encode(), "8").id == "8"
+
+
+@pytest.mark.promise("F17", "B3")
+def test_open_blockers_are_those_that_exist_and_are_not_completed():
+    task = Task("9", "s", "d", blocked_by=("10", "2", "3", "77"))
+    statuses = {"10": TaskStatus.PENDING, "2": TaskStatus.IN_PROGRESS, "3": TaskStatus.COMPLETED}
+    assert open_blockers(task, statuses) == ["2", "10"]
+
+
+@pytest.mark.promise("F14")
+def test_reservations_are_one_name_or_many_and_nonsense_is_none():
+    assert Task("1", "s", "d", metadata={"for": "ann", "needs": ["Edit", "Bash"]}).reserved_for == ("ann",)
+    assert Task("1", "s", "d", metadata={"needs": ["Edit", "Bash"]}).needs == ("Edit", "Bash")
+    assert Task("1", "s", "d", metadata={"for": {"x": 1}}).reserved_for == () and Task("1", "s", "d").needs == ()

@@ -144,6 +144,10 @@ echo $((x))
 echo ${x@P}
 echo ${!x}
 [[ $x -eq 1 ]]
+[ a > b ]
+[ a < b ]
+[ echo x > out ]
+[ rm a.py ]
 x[$(rm a.py)]=1
 trap 'rm a.py' EXIT
 while cd ..; do cat x; done
@@ -295,13 +299,24 @@ def test_what_cannot_be_parsed_asks_and_with_a_deny_rule_bypass_denies_it(ground
     assert ground.run("ls )", allow=["Bash(ls:*)"]).verdict is Verdict.ASK
 
 
-MISREAD = ["gi\\\nt push", "ls\rgit push", "ls \u2028 git push", "ls \u202e git", "ls \x1b[2J", "ls\u00a0x"]
+MISREAD = [
+    "gi\\\nt push",
+    "ls\n\\git push",
+    "ls \n\\\ngit push",
+    "ls\rgit push",
+    "ls \u2028 git push",
+    "ls \u202e git",
+    "ls \x1b[2J",
+    "ls\u00a0x",
+]
 
 
 @pytest.mark.promise("P7")
 @pytest.mark.parametrize("command", MISREAD)
 def test_characters_that_are_read_differently_are_never_proven(ground, command):
     assert ground.run(command, allow=["Bash(gi:*)", "Bash(ls:*)"]).verdict is Verdict.ASK
+    if "git push" in command.replace("\\\n", ""):
+        assert ground.run(command, Mode.BYPASS, deny=["Bash(git push:*)"]).verdict is Verdict.DENY
 
 
 @pytest.mark.promise("G2")

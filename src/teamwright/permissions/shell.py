@@ -97,10 +97,15 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-_STRANGE = re.compile(
-    r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|(?<=[^ \t\n;&|])\\\n"
-)
-"""Characters that bash and the parser, or bash and a reader, may take differently; a word broken over two lines."""
+_STRANGE = re.compile(r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Characters that a person reads differently from bash."""
+
+_MISREAD = re.compile(r"[\r\v\f\0]|(?<=[^ \t\n;&|])\\\n")
+"""What the parser takes differently from bash: other blanks, and a word that is broken over two lines."""
+
+_BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
+_SIGNS = re.compile(r"[\s;&|<>()`\"']")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 _SEQUENCES = table(
     "program compound_statement do_group if_statement elif_clause else_clause while_statement for_statement"
@@ -110,7 +115,11 @@ _SEQUENCES = table(
 _QUIET = table("comment heredoc_start heredoc_end heredoc_content string_content simple_heredoc_body ;")
 _READS = frozenset({"<", "<&", "<<<"})
 _SAFE_TESTS = table("-f -d -e -s -r -w -x -L -h -z -n = == != -a -o =~ < > ! && || ( )")
+_SHELL_SIGNS = frozenset({"<", ">", "(", ")", "&&", "||", "=~"})
 _SAFE_EXPANSION = frozenset({"${", "}", ":-", "-", "#", "##", "%", "%%", '"', ":+", "+"})
+_CALCULATIONS = table(
+    "binary_expression unary_expression postfix_expression ternary_expression parenthesized_expression"
+)
 _LOOPS = frozenset({"for_statement", "select_statement", "while_statement"})
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _ASSIGNS = frozenset({"declaration_command", "unset_command", "variable_assignment"})
@@ -129,15 +138,21 @@ class _Walk:
     def doubt(self, why: str) -> None:
         self.parsed.doubt = self.parsed.doubt or why
 
+    def unreadable(self, why: str) -> None:
+        """What was parsed may not be what bash would run: not even a rule that forbids can be sure of it."""
+        self.parsed.ok = False
+        self.doubt(why)
+
     def text(self, text: str, places: Places) -> None:
         if self.depth > MAX_DEPTH:
-            return self.doubt("it is nested too deeply")
+            return self.unreadable("it is nested too deeply")
+        if _MISREAD.search(text):
+            self.unreadable("it has characters that are easily misread")
         if _STRANGE.search(text):
             self.doubt("it has characters that are easily misread")
         root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
         if root.has_error:
-            self.parsed.ok = False
-            self.doubt("it is not a shell command that can be read")
+            self.unreadable("it is not a shell command that can be read")
         self.visit(root, places)
         return None
 
@@ -198,7 +213,7 @@ class _Walk:
                 self.visit(child, places)
             else:
                 self.doubt("it has a word that is quoted in a rare way")
-        self.touching(node.children)
+        self.touching(node)
         written = tuple(word.text for word in words)
         globs = frozenset(at for at, word in enumerate(words) if word.glob)
         self.add(Command(written, places, globs, tuple(variables)))
@@ -214,7 +229,7 @@ class _Walk:
             self.parsed.commands.append(command)
             return
         if self.depth > MAX_DEPTH:
-            return self.doubt("it is nested too deeply")
+            return self.unreadable("it is nested too deeply")
         role = "wrap" if wrapped.clear and not command.globs else command.role
         variables = command.variables + wrapped.variables
         self.parsed.commands.append(Command(command.words, command.places, command.globs, variables, role))
@@ -230,11 +245,15 @@ class _Walk:
             self.doubt("it changes the directory in a rare way")
         return None
 
-    def touching(self, children: list[Node]) -> None:
-        """Two words without a blank between them are one word to bash."""
-        for one, other in pairwise(children):
-            if one.end_byte == other.start_byte and one.type in WORD_TYPES and other.type in WORD_TYPES:
-                self.doubt("it has a word that is quoted in a rare way")
+    def touching(self, node: Node) -> None:
+        """Between two words of one command bash sees blanks and nothing else; without a blank they are one word."""
+        whole, start = node.text or b"", node.start_byte
+        for one, other in pairwise(node.children):
+            gap = whole[one.end_byte - start : other.start_byte - start]
+            if not _BLANK.fullmatch(gap):
+                self.unreadable("it has a line break where none can be")
+            elif not gap and one.type in WORD_TYPES and other.type in WORD_TYPES:
+                self.unreadable("it has a word that is quoted in a rare way")
 
     def redirect(self, node: Node, places: Places) -> None:
         sign = next((child.type for child in node.children if not child.is_named), "")
@@ -253,18 +272,23 @@ class _Walk:
 
     def test(self, node: Node, places: Places) -> None:
         """`[ … ]` and `[[ … ]]` run nothing, unless they calculate or expand something that does."""
+        # to `[` a `>` is no comparison: the shell opens a file before the test begins
+        safe = _SAFE_TESTS if node.children[0].type == "[[" else _SAFE_TESTS - _SHELL_SIGNS
         for child in node.children[1:-1]:
-            self.test_part(child, places)
+            self.test_part(child, places, safe)
 
-    def test_part(self, node: Node, places: Places) -> None:
+    def test_part(self, node: Node, places: Places, safe: frozenset[str]) -> None:
         if node.type in {"binary_expression", "unary_expression", "parenthesized_expression", "negation_expression"}:
             for child in node.children:
-                self.test_part(child, places)
+                self.test_part(child, places, safe)
         elif node.type == "test_operator" or not node.is_named:
-            if source(node) not in _SAFE_TESTS:
+            if source(node) not in safe:
                 self.doubt("it has a test that calculates")
-        else:
+        elif node.type in WORD_TYPES:
             self.expression(node, places)
+        else:
+            self.doubt("it has a test that is no plain one")
+            self.visit(node, places)
 
     def assign(self, node: Node, places: Places) -> None:
         if node.type != "variable_assignment":
@@ -290,6 +314,8 @@ class _Walk:
     def expression(self, node: Node, places: Places) -> None:
         """Look through a word for commands in it and for variables that it reads."""
         kind = node.type
+        if kind == "word" and _SIGNS.search(_ESCAPED.sub("", source(node))):
+            self.unreadable("it has a word that is quoted in a rare way")
         if kind in {"command_substitution", "process_substitution"}:
             if node.children[0].type == "`" and "\\" in source(node):
                 self.doubt("it has backslashes between backticks")
@@ -304,7 +330,10 @@ class _Walk:
         if kind in {"simple_expansion", "expansion"}:
             self.parsed.reads.update(source(c) for c in node.children if c.type == "variable_name")
         for child in node.named_children:
-            self.expression(child, places)
+            if child.type in WORD_TYPES or child.type in _CALCULATIONS or child.type in _QUIET:
+                self.expression(child, places)
+            else:
+                self.visit(child, places)
 
 
 def _is_word(node: Node) -> bool:

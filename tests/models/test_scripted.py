@@ -405,6 +405,10 @@ MISTAKES = [
     ('[agent.a]\nturn = "x"', "agent a turn must be written [[agent.a.turn]]"),
     ('\n[[agent."*".otherwise]]\nsay = "{{nobody}}"', 'otherwise 1 of agent * (line 2) needs "nobody", which nothing'),
     ('[[agent.a.turn]]\nsay = "{{call.x}}"', 'turn 1 of agent a (line 1) needs "call.x", which nothing'),
+    (
+        '[script]\ngiven = ["x"]\ntext.x = "1"\n[[agent.a.turn]]\nsay = "x"',
+        '[script.text] has "x", which is also captured',
+    ),
     ('[[agent.a.turn]]\nwhen.have = ["x"]\nsay = "x"', 'turn 1 of agent a (line 1) needs "x", which nothing'),
 ]
 

@@ -215,11 +215,11 @@ def test_without_commits_every_command_says_so(kind, tmp_path):
     if kind == "no commit":
         git(tmp_path, "init", "-q", ".")
         (tmp_path / "a.py").write_text("x = 1\n")
-    assert captured("head", run(tmp_path, "head")) == {"head": "no commit", "day": "today", "rev": "HEAD"}
+    assert captured("head", run(tmp_path, "head")) == {"head": "no commit", "day": "", "undated": "yes", "rev": "HEAD"}
     assert run(tmp_path, "here") == "here: left out, no commit with text in it"
     assert run(tmp_path, "heat") == "year: left out, no commits yet"
     assert run(tmp_path, "cases") == "tests: left out, no commits yet"
-    assert run(tmp_path, "untested") == "untested: left out, no commits yet"
+    assert run(tmp_path, "untested") == "untested: source commits left out, no commits yet"
     assert run(tmp_path, "debts") == "debts: no marker in a comment"
     assert run(tmp_path, "map", p1="a.py") == "map 1: -                "
     assert run(tmp_path, "ages", f1="a.py") == "aged: none, blame gave no answer"
@@ -234,7 +234,7 @@ def test_a_shallow_clone_leaves_out_what_needs_history(tmp_path):
     assert run(place, "cases") == run(full, "cases")
     here = len(git(place, "rev-list", "HEAD").split())
     assert run(place, "heat") == f"year: left out, a shallow clone has {here} commits of its history"
-    assert run(place, "untested") == "untested: left out, a shallow clone"
+    assert run(place, "untested") == "untested: source commits left out, a shallow clone"
     assert run(place, "debts").split("\n") == [
         run(full, "debts").split("\n")[0],
         "ages: left out, in a shallow clone all lines look equally old",

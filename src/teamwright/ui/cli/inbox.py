@@ -10,7 +10,7 @@ from teamwright.app.inspect import MailView, find_team, home_at, mail_views
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import parse_agent_id
 from teamwright.ui.cli.looking import json_flag, local
-from teamwright.ui.cli.output import WIDTH, clean, one_line, say, say_json
+from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, say, say_json
 from teamwright.ui.cli.place import place_of
 
 
@@ -37,8 +37,8 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
 
 
 def _show(mail: MailView) -> None:
-    about = f"  {mail.kind}" if mail.kind else ""
-    say(one_line(f"{local(mail.timestamp)}  {mail.sender}  {'' if mail.read else 'unread'}{about}", WIDTH).rstrip())
+    head = (local(mail.timestamp), mail.sender, "" if mail.read else "unread", mail.kind)
+    say(cut("  ".join(one_line(part) for part in head if part), WIDTH))
     for line in clean(mail.text).splitlines():
         for part in textwrap.wrap(line, WIDTH - 4) or [""]:
             say(f"    {part}".rstrip())

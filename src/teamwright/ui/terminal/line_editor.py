@@ -11,17 +11,17 @@ import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from contextvars import copy_context
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import create_app_session, run_in_terminal
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -29,9 +29,6 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import Act
-
-_REDRAW_S = 0.05
-"""The status is redrawn at most so often, in seconds."""
 
 _ESCAPE_S = 0.3
 """How long Esc waits for the Enter that belongs to it, in seconds."""
@@ -45,11 +42,12 @@ class LineEditor:
         self._stack = ExitStack()
         # No question to the terminal about its cursor: slow and simple ones answer into the line.
         self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
-        self._stack.enter_context(create_app_session(output=self._output))
+        keyboard = create_input()
+        # Raw from first to last: a key between two lines, or while something is printed, is never the kernel's.
+        self._stack.enter_context(keyboard.raw_mode())
+        self._stack.enter_context(create_app_session(input=keyboard, output=self._output))
         # What others print goes above the line too; our own words take the shorter way of `show`.
         self._stack.enter_context(patch_stdout(raw=True))
-        self._context = copy_context()
-        self._unshown: list[str] = []
         depth = None if wiring.colors else ColorDepth.DEPTH_1_BIT
         history = FileHistory(str(_private(wiring.history)))
         keys = self._keys()
@@ -66,10 +64,10 @@ class LineEditor:
             multiline=True, history=InMemoryHistory(), key_bindings=keys, color_depth=depth, prompt_continuation="  "
         )
         for session in (self._lines, self._answers):
-            session.app.min_redraw_interval = _REDRAW_S
             session.app.ttimeoutlen = _ESCAPE_S
         self._reading: PromptSession[str] | None = None
         self._withdrawn = False
+        self._shown_status = ""
 
     async def read(self, kept: Kept = NOTHING) -> str:
         """See Editor."""
@@ -93,29 +91,24 @@ class LineEditor:
 
     def show(self, text: str) -> None:
         """See Editor."""
-        self._unshown.append(text)
-        if self._reading is None or not self._reading.app.is_running:
-            self._print()
-        elif len(self._unshown) == 1:
-            # Whoever shows something may run in a context that has never heard of this terminal.
-            self._context.run(run_in_terminal, self._print)
+        app = self._reading.app if self._reading is not None and self._reading.app.is_running else None
+        with suppress(OSError):  # a terminal that is gone reads nothing
+            if app is not None:
+                app.renderer.erase()
+            self._output.enable_autowrap()
+            self._output.write_raw(text)
+            self._output.flush()
+        if app is not None:
+            app.invalidate()
 
     def refresh(self) -> None:
         """See Editor."""
-        if self._reading is not None:
+        if self._reading is not None and self._wiring.status() != self._shown_status:
             self._reading.app.invalidate()
 
     async def close(self) -> None:
         """See Editor."""
-        self._print()
         self._stack.close()
-
-    def _print(self) -> None:
-        text, self._unshown = "".join(self._unshown), []
-        with suppress(OSError):  # a terminal that is gone reads nothing
-            self._output.enable_autowrap()
-            self._output.write_raw(text)
-            self._output.flush()
 
     async def _prompt(self, session: PromptSession[str], kept: Kept, label: str) -> str:
         self._reading, self._withdrawn = session, False
@@ -132,7 +125,7 @@ class LineEditor:
             self._reading = None
 
     def _message(self, label: str) -> FormattedText:
-        status = self._wiring.status()
+        self._shown_status = status = self._wiring.status()
         first = [("fg:ansibrightblack" if self._wiring.colors else "", status + "\n")] if status else []
         return FormattedText([*first, ("bold", label)])
 

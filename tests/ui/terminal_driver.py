@@ -1,0 +1,162 @@
+"""A person at a real terminal: the real program in a pty, keys in, a screen out; every wait is bounded.
+
+`Screen` understands as much of a terminal as the program uses, so that tests see what a person sees.
+"""
+
+import os
+import re
+import sys
+import time
+import unicodedata
+from pathlib import Path
+
+import pexpect
+
+CTRL_C, CTRL_D, ENTER, ALT_ENTER, BACKSPACE = "\x03", "\x04", "\r", "\x1b\r", "\x7f"
+WAIT_S = 20
+_SEQUENCE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|\x1b[=>]")
+
+
+class Screen:
+    """What a terminal of this size shows; `above` is what scrolled out."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.rows, self.columns = rows, columns
+        self.lines: list[list[str]] = [[]]
+        self.row = self.column = 0
+        self.above: list[str] = []
+        self._rest = ""
+
+    def feed(self, text: str) -> None:
+        """Take what the program wrote."""
+        text, self._rest = self._rest + text, ""
+        at = 0
+        while at < len(text):
+            char = text[at]
+            if char != "\x1b":
+                self._char(char)
+                at += 1
+            elif found := _SEQUENCE.match(text, at):
+                if found[2]:
+                    self._do(found[1], found[2])
+                at = found.end()
+            else:
+                self._rest = text[at:]
+                return
+
+    @property
+    def text(self) -> str:
+        """All lines, those that scrolled out first."""
+        return "\n".join([*self.above, *("".join(line).rstrip() for line in self.lines)])
+
+    def _char(self, char: str) -> None:
+        if char == "\r":
+            self.column = 0
+        elif char == "\n":
+            self._down()
+        elif char == "\x08":
+            self.column = max(0, self.column - 1)
+        elif char >= " ":
+            self._put(char)
+
+    def _put(self, char: str) -> None:
+        if self.column >= self.columns:
+            self.column = 0
+            self._down()
+        line = self.lines[self.row]
+        line.extend(" " * (self.column + 1 - len(line)))
+        line[self.column] = char
+        self.column += 1
+        if unicodedata.east_asian_width(char) in "WF":
+            line.extend([""] * (self.column + 1 - len(line)))
+            line[self.column] = ""
+            self.column += 1
+
+    def _down(self) -> None:
+        self.row += 1
+        if self.row == len(self.lines):
+            self.lines.append([])
+        if len(self.lines) > self.rows:
+            self.above.append("".join(self.lines.pop(0)).rstrip())
+            self.row -= 1
+
+    def _do(self, given: str, what: str) -> None:
+        count = int(given) if given.isdigit() else 1
+        match what:
+            case "A":
+                self.row = max(0, self.row - count)
+            case "B":
+                self.row = min(len(self.lines) - 1, self.row + count)
+            case "C":
+                self.column = min(self.columns - 1, self.column + count)
+            case "D":
+                self.column = max(0, self.column - count)
+            case "J":
+                del self.lines[self.row][self.column :]
+                del self.lines[self.row + 1 :]
+            case "K":
+                del self.lines[self.row][self.column :]
+            case _:
+                pass
+
+
+class Person:
+    """Types at `teamwright`. `sees` waits until texts are on the screen, and fails with all that is on it."""
+
+    def __init__(self, *args: str, cwd: Path, size: tuple[int, int] = (40, 100), **env: str) -> None:
+        own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI"}}
+        environment = {**own, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **env}
+        program = str(Path(sys.executable).with_name("teamwright"))
+        self.child = pexpect.spawn(
+            program, list(args), cwd=str(cwd), env=environment, encoding="utf-8", dimensions=size, timeout=WAIT_S
+        )
+        self.child.delaybeforesend = None
+        self.screen = Screen(*size)
+        self.raw = ""
+
+    def sees(self, *texts: str) -> None:
+        """Wait until each text is on the screen, or scrolled out of it, in this order."""
+        deadline = time.monotonic() + WAIT_S
+        while not self._shown(texts):
+            if not self._read(deadline):
+                raise AssertionError(f"{texts!r} did not come; there was:\n{self.screen.text}")
+
+    def shows(self, text: str) -> bool:
+        """Whether the text is on the screen now."""
+        return text in self.screen.text
+
+    def types(self, keys: str) -> None:
+        """Press keys, without Enter."""
+        self.child.send(keys)
+
+    def says(self, line: str) -> None:
+        """Type a line and press Enter."""
+        self.child.send(line + ENTER)
+
+    def leaves(self) -> int:
+        """Wait for the end; gives the exit code, negative for a signal."""
+        deadline = time.monotonic() + WAIT_S
+        while self._read(deadline):
+            pass
+        if not self.child.flag_eof:
+            raise AssertionError(f"it did not end:\n{self.screen.text}")
+        self.child.close()
+        return self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus
+
+    def _shown(self, texts: tuple[str, ...]) -> bool:
+        at = 0
+        for text in texts:
+            found = self.screen.text.find(text, at)
+            if found < 0:
+                return False
+            at = found + len(text)
+        return True
+
+    def _read(self, deadline: float) -> bool:
+        try:
+            came = self.child.read_nonblocking(4096, timeout=max(0.0, deadline - time.monotonic()))
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            return False
+        self.raw += came
+        self.screen.feed(came)
+        return True

@@ -137,19 +137,28 @@ async def _wind_up(team: Team, mate: Teammate) -> None:
 
 async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell: bool = True) -> None:
     """A member is over: off the roster first, tasks handed back, then the lead is told, once."""
-    if team.on_left is not None:
-        await team.on_left(name)
-    await team.roster.remove(name)
-    handed = [task.id for task in await team.tasks.release(name)]
-    if tell and team.exists:
-        if agreed_to is not None:
-            told = ShutdownApproved(
-                request_id=agreed_to, sender=name, timestamp=iso(), pane_id="in-process", backend_type="in-process"
-            )
-            await send_protocol(team, name, LEAD, told)
-        await send_protocol(team, "system", LEAD, _terminated(name, cause, handed))
-    team.ring_idle()
-    team.ring(LEAD)
+    mate = team.members.get(name)
+    try:
+        if team.on_left is not None:
+            await team.on_left(name)
+        await team.roster.remove(name)
+        handed = [task.id for task in await team.tasks.release(name)]
+        if tell:
+            await _tell_lead(team, name, cause, agreed_to, handed)
+    finally:
+        if mate is not None:
+            mate.parted = True
+        team.ring_idle()
+        team.ring(LEAD)
+
+
+async def _tell_lead(team: Team, name: str, cause: str, agreed_to: str | None, handed: list[str]) -> None:
+    if agreed_to is not None:
+        told = ShutdownApproved(
+            request_id=agreed_to, sender=name, timestamp=iso(), pane_id="in-process", backend_type="in-process"
+        )
+        await send_protocol(team, name, LEAD, told)
+    await send_protocol(team, "system", LEAD, _terminated(name, cause, handed))
 
 
 def _terminated(name: str, cause: str, handed: list[str]) -> TeammateTerminated:

@@ -86,9 +86,9 @@ class Lead:
             self.team.changed.clear()
             if (next_end := await self.turn()) is not None:
                 end = next_end
-            elif not self.team.live:
+            elif not self.team.live and not self.team.parting:
                 break
-            elif not reminded:
+            elif not reminded and self.team.live:
                 reminded = True
                 end = await self.remind()
             elif self.team.quiet() and not self._rung():

@@ -148,7 +148,12 @@ class Team:
 
     def quiet(self) -> bool:
         """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at."""
-        return all(m.resting and not m.desk.rung for m in self.live)
+        return all(m.resting and not m.desk.rung for m in self.live) and not self.parting
+
+    @property
+    def parting(self) -> bool:
+        """Whether somebody is gone of whom the lead has not been told yet."""
+        return any(m.state in GONE and not m.parted for m in self.members.values())
 
     def busy(self) -> list[Teammate]:
         """Members that are at work or on their way to it."""

@@ -73,6 +73,7 @@ class Teammate:
     stop_request: ShutdownRequest | None = None
     leaving: str = ""
     resting: bool = False
+    parted: bool = False
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -114,8 +115,14 @@ class Teammate:
             await self.office.left(self.name, self.leaving, agreed)
         except TeamwrightError as problem:
             # Its own files failed it (a full disk, a lock): its end is told, the team goes on.
-            self.move(Event.BROKE, problem.what)
-            await self.office.left(self.name, f"failed: {problem.what}", None)
+            await self._broke(problem.what)
+        except Exception as problem:
+            # A mistake of ours or of a program's model: nobody may wait for a member that is no more.
+            await self._broke(f"{type(problem).__name__}: {problem}")
+
+    async def _broke(self, why: str) -> None:
+        self.move(Event.BROKE, why)
+        await self.office.left(self.name, f"failed: {why}", None)
 
     async def _rest(self) -> None:
         """Wait until somebody rings; only now is it true that nothing is left to do."""

@@ -1,0 +1,20 @@
+"""A process that joins a team, and takes some of its members out again: `python roster_child.py ROOT NAME COUNT`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from teamwright.protocol.roster import Member
+from teamwright.storage.paths import Home
+from teamwright.teams.roster import Roster
+
+
+async def main(root, name, count):
+    roster = Roster(Home.at(Path(root)), "demo")
+    for n in range(int(count)):
+        joined = await roster.join(Member("", f"{name}-{n}"))
+        if n % 2:
+            await roster.remove(joined.name)
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,330 @@
+"""The teams on disk: made, found, finished, archived; and the file that is only ours."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
+from teamwright.protocol.mail import Entry, IdleNotification
+from teamwright.protocol.roster import Member
+from teamwright.storage.lease import Lease
+from teamwright.storage.paths import Home
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.archive import archive_team, prune_archive
+from teamwright.teams.catalogue import NewTeam, Teams, directory_for, session_list
+from teamwright.teams.roster import Roster
+from teamwright.teams.team_file import (
+    LeadLease,
+    TeamFile,
+    begin_life,
+    bind_lead,
+    lead_lives,
+    parse_team_file,
+    read_team_file,
+)
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+SESSION = "50101e6d-0000-4000-8000-000000000001"
+OTHER = "60101e6d-0000-4000-8000-000000000002"
+FILE = TeamFile(
+    "0b0d0000-0000-4000-8000-000000000000",
+    LeadLease(SESSION, 4711, "/home/x/lease"),
+    {"ann": 2, "bob": 1},
+    "/home/x/events.jsonl",
+    {"later": True},
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home.at(tmp_path / "home")
+
+
+@pytest.fixture
+def alive():
+    """The sessions whose lead lives."""
+    return {SESSION}
+
+
+@pytest.fixture
+def teams(home, alive):
+    return Teams(home, lives=lambda lead: lead.session in alive)
+
+
+def new(name="My Team_1", session=SESSION, **more):
+    return NewTeam(name, LeadLease(session, 1, "/lease"), "/repo", "m-1", 1795214651656, **more)
+
+
+def tasks_of(home, directory):
+    return TaskList(home.tasks(directory), home.guard)
+
+
+@pytest.mark.promise("A1", "A3")
+async def test_a_new_team_has_the_observed_roster_a_task_directory_and_a_file_of_ours(teams, home):
+    made = await teams.create(new(description="a team", agent_type="boss"))
+    config = json.loads(home.config("my-team-1").read_bytes())
+    lead = {
+        "agentId": "team-lead@My Team_1",
+        "name": "team-lead",
+        "agentType": "boss",
+        "model": "m-1",
+        "joinedAt": 1795214651656,
+        "tmuxPaneId": "",
+        "cwd": "/repo",
+        "subscriptions": [],
+    }
+    assert list(config["members"][0].items()) == list(lead.items())
+    del config["members"]
+    assert list(config.items()) == [
+        ("name", "My Team_1"),
+        ("description", "a team"),
+        ("createdAt", 1795214651656),
+        ("leadAgentId", "team-lead@My Team_1"),
+        ("leadSessionId", SESSION),
+    ]
+    assert made.directory == "my-team-1" and read_team_file(home.team_file("my-team-1")) == made.file
+    assert [p.name for p in home.tasks("my-team-1").iterdir()] == [".lock"] and made.archived == ()
+
+
+@pytest.mark.promise("A1", "A5", "F64")
+@pytest.mark.parametrize(
+    ("name", "directory"),
+    [("../x", "team----x"), ("日本", "team---"), ("con", "team-con"), ("-rf", "team--rf"), ("a b", "a-b")],
+)
+async def test_any_printable_name_gets_a_directory_that_is_safe(teams, home, name, directory):
+    made = await teams.create(new(name))
+    assert made.directory == directory_for(name) == directory and made.config.name == name
+    assert (await teams.find(name)).directory == directory
+
+
+@pytest.mark.parametrize("name", ["", "\0", "x" * 101, "a\nb"])
+async def test_an_unprintable_name_makes_nothing(teams, home, name):
+    with pytest.raises(InvalidName):
+        await teams.create(new(name))
+    assert not home.shared.exists()
+
+
+@pytest.mark.promise("A1", "F25")
+async def test_the_name_of_a_live_team_is_refused(teams, home, alive):
+    await teams.create(new())
+    before = home.config("my-team-1").read_bytes()
+    alive.add(OTHER)
+    with pytest.raises(TeamRefused, match="at work"):
+        await teams.create(new(session=OTHER))
+    assert home.config("my-team-1").read_bytes() == before and len(await teams.list()) == 1
+
+
+@pytest.mark.promise("A1")
+async def test_a_session_leads_one_team(teams):
+    await teams.create(new())
+    with pytest.raises(TeamRefused, match='leads "My Team_1" already'):
+        await teams.create(new("second"))
+
+
+@pytest.mark.promise("A1", "F64")
+async def test_a_directory_that_merely_collides_gets_a_number(teams, alive):
+    alive.add(OTHER)
+    await teams.create(new("my team"))
+    made = await teams.create(new("my.team", session=OTHER))
+    assert made.directory == "my-team-2"
+    assert (await teams.find("my.team")).directory == "my-team-2"
+    assert (await teams.find("MY TEAM")).directory == "my-team" and (
+        await teams.find("my-team-2")
+    ).config.name == "my.team"
+
+
+@pytest.mark.promise("A1", "F25")
+async def test_a_finished_team_is_archived_in_silence_and_its_name_is_free(teams, home, alive):
+    old = await teams.create(new())
+    tasks = tasks_of(home, "my-team-1")
+    await tasks.create("done", "", by="ann")
+    await tasks.update("1", by="ann", status="completed")
+    await Roster(home, "my-team-1").join(Member("", "ann"))
+    alive.clear()
+    alive.add(OTHER)
+    made = await teams.create(new(session=OTHER))
+    (entry,) = made.archived
+    assert entry.name == f"my-team-1-{old.file.uuid[:8]}" and (entry / "tasks" / "1.json").exists()
+    assert json.loads((entry / "config.json").read_bytes())["leadSessionId"] == SESSION
+    assert made.config.lead_session_id == OTHER and made.file.uuid != old.file.uuid
+    assert (await tasks_of(home, "my-team-1").create("new", "", by="ann")).id == "1"
+
+
+def inbox(home, *entries):
+    path = home.inbox("my-team-1", "ann")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([e.to_json() for e in entries]))
+
+
+IDLE = IdleNotification(sender="ann", timestamp="t")
+
+
+@pytest.mark.promise("A1", "F25", "P5")
+@pytest.mark.parametrize("left", ["task", "mail", "damaged mail", "member"])
+async def test_a_dead_leads_team_with_something_open_is_kept_and_two_ways_are_named(home, alive, left):
+    teams = Teams(home, lives=lambda lead: lead.session in alive, alive=lambda directory, member: left == "member")
+    await teams.create(new())
+    await Roster(home, "my-team-1").join(Member("", "ann"))
+    if left == "task":
+        await tasks_of(home, "my-team-1").create("open", "", by="ann")
+    elif left == "mail":
+        inbox(home, Entry("bob", "read", read=True), Entry("bob", "hello"), Entry("bob", IDLE.encode()))
+    elif left == "damaged mail":
+        inbox(home)
+        home.inbox("my-team-1", "ann").write_text('[{"from"')
+    alive.clear()
+    before = sorted(home.team("my-team-1").rglob("*"))
+    with pytest.raises(TeamRefused) as caught:
+        await teams.create(new(session=OTHER))
+    assert {"task": "1 open tasks", "member": "1 live members"}.get(left, "1 unread messages") in caught.value.what
+    assert caught.value.do[0] == "choose another name" and str(home.team("my-team-1")) in caught.value.do[1]
+    assert sorted(home.team("my-team-1").rglob("*")) == before and not home.archive.exists()
+
+
+async def test_idle_notices_without_content_keep_no_team(teams, home, alive):
+    await teams.create(new())
+    inbox(home, Entry("ann", IDLE.encode()), Entry("ann", "seen", read=True))
+    alive.clear()
+    left = await teams.leftovers("my-team-1")
+    assert left.finished and str(left) == "nothing open"
+
+
+@pytest.mark.promise("A6", "F18")
+async def test_an_explicit_team_takes_the_open_tasks_of_the_session_and_old_ones_go_to_the_archive(teams, home):
+    own = tasks_of(home, session_list(SESSION))
+    for name in ("done", "open", "mine"):
+        await own.create(name, "", by="team-lead")
+    await own.update("1", by="team-lead", lead=True, status="completed")
+    stale = tasks_of(home, "my-team-1")
+    for _ in range(7):
+        await stale.create("stale", "", by="team-lead")
+    made = await teams.create(new())
+    assert [t.id for t in made.taken_over] == ["2", "3"]
+    tasks = tasks_of(home, "my-team-1")
+    assert [(t.id, t.subject) for t in await tasks.all()] == [("2", "open"), ("3", "mine")]
+    assert len(list((made.archived[0] / "tasks").glob("*.json"))) == 7
+    assert (await tasks.create("next", "", by="team-lead")).id == "8"
+
+
+@pytest.mark.promise("A6")
+async def test_the_implicit_team_is_the_sessions_own_and_keeps_its_list(teams, home):
+    own = tasks_of(home, session_list(SESSION))
+    await own.create("before", "", by="team-lead")
+    made = await teams.create_implicit(new())
+    assert made.directory == made.config.name == "session-50101e6d" and made.taken_over == made.archived == ()
+    assert [t.subject for t in await own.all()] == ["before"]
+    again = await teams.create_implicit(NewTeam("", LeadLease(SESSION, 99, "/new"), "/repo", "m", 5))
+    assert again.config == made.config and again.file.uuid == made.file.uuid and again.file.lead.pid == 99
+
+
+@pytest.mark.promise("A1")
+async def test_a_session_with_members_in_its_own_team_makes_no_second(teams, home):
+    made = await teams.create_implicit(new())
+    await Roster(home, made.directory).join(Member("", "ann"))
+    with pytest.raises(TeamRefused):
+        await teams.create(new())
+    await Roster(home, made.directory).remove("ann")
+    assert (await teams.create(new())).directory == "my-team-1"
+
+
+@pytest.mark.promise("A2", "P5")
+async def test_a_deleted_team_is_whole_in_the_archive_and_gone_elsewhere(teams, home):
+    made = await teams.create(new())
+    await tasks_of(home, "my-team-1").create("open", "", by="ann")
+    inbox(home, Entry("bob", "hello"))
+    home.requests("my-team-1").mkdir()
+    (home.requests("my-team-1") / "r.json").write_text("{}")
+    home.bell("my-team-1", "ann").parent.mkdir()
+    entry = await teams.delete("my-team-1")
+    assert entry == home.archive / f"my-team-1-{made.file.uuid[:8]}"
+    kept = sorted(str(p.relative_to(entry)) for p in entry.rglob("*") if p.is_file())
+    assert kept == ["config.json", "inboxes/ann.json", "requests/r.json", "tasks/.lock", "tasks/1.json", "team.json"]
+    assert not home.team("my-team-1").exists() and not home.tasks("my-team-1").exists()
+    assert (home.ours / "guards" / "teams" / "my-team-1" / "config.json").exists()
+    assert not list(entry.rglob("*.lock.lock")) and not (entry / "config.json.lock").exists()
+    with pytest.raises(TeamwrightError) as caught:
+        await teams.delete("my-team-1")
+    assert caught.value.slug == "unknown-team"
+    assert not home.team("my-team-1").exists()
+
+
+@pytest.mark.promise("A2")
+async def test_under_a_foreign_root_requests_are_archived_and_only_shared_things_are_shared(tmp_path):
+    home = Home.at(tmp_path / ".claude")
+    teams = Teams(home, lives=lambda lead: False)
+    await teams.create(new())
+    home.requests("my-team-1").mkdir(parents=True)
+    (home.requests("my-team-1") / "r.json").write_text("{}")
+    entry = await archive_team(home, "my-team-1")
+    assert (entry / "requests" / "r.json").exists() and entry.is_relative_to(home.ours)
+    assert sorted(p.name for p in home.shared.iterdir()) == ["tasks", "teams", "teamwright"]
+
+
+@pytest.mark.promise("F25")
+async def test_a_team_of_another_product_is_never_taken_for_a_dead_one(tmp_path):
+    home = Home.at(tmp_path / ".claude")
+    teams = Teams(home, lives=lambda lead: False)
+    await teams.create(new())
+    home.team_file("my-team-1").unlink()
+    with pytest.raises(TeamRefused, match="at work"):
+        await teams.create(new(session=OTHER))
+
+
+async def test_what_is_no_team_is_left_out_and_an_unknown_name_gets_the_nearest(teams, home):
+    await teams.create(new("review"))
+    (home.shared / "teams" / "broken").mkdir()
+    (home.shared / "teams" / "broken" / "config.json").write_text("{")
+    (home.shared / "teams" / "-odd").mkdir()
+    (home.shared / "teams" / "file").write_text("")
+    assert [t.directory for t in await teams.list()] == ["review"]
+    with pytest.raises(TeamwrightError) as caught:
+        await teams.find("reviw")
+    assert caught.value.slug == "unknown-team" and caught.value.do == ("did you mean review?",)
+    assert await Teams(Home.at(home.shared / "nowhere")).list() == []
+
+
+async def test_the_archive_keeps_what_is_young(teams, home):
+    await teams.create(new())
+    entry = await teams.delete("my-team-1")
+    assert prune_archive(home) == [] and entry.exists()
+    os.utime(entry, (0, 0))
+    assert prune_archive(home) == [entry] and not entry.exists()
+
+
+# ── team.json ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("A3")
+def test_the_file_of_ours_is_written_as_its_golden_file_and_keeps_later_keys():
+    assert FILE.encode() == (GOLDEN / "team_v1.json").read_bytes()
+    assert parse_team_file((GOLDEN / "team_v1.json").read_bytes()) == FILE
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"uuid": "x", "lead": 5}'])
+def test_a_damaged_file_of_ours_is_told(raw):
+    with pytest.raises(StorageError):
+        parse_team_file(raw)
+
+
+@pytest.mark.promise("F25")
+async def test_lives_of_a_name_are_counted_in_any_case_and_a_lead_can_be_bound_anew(teams, home):
+    await teams.create(new())
+    assert [await begin_life(home, "my-team-1", n) for n in ("ann", "ANN", "bob")] == [1, 2, 1]
+    assert await Roster(home, "my-team-1").next_incarnation("Ann") == 3
+    await bind_lead(home, "my-team-1", LeadLease(OTHER, 7))
+    file = read_team_file(home.team_file("my-team-1"))
+    assert file.lead == LeadLease(OTHER, 7) and file.incarnations == {"ann": 3, "bob": 1}
+
+
+@pytest.mark.promise("F25", "P3")
+def test_a_lead_lives_as_long_as_its_lease_is_held(tmp_path):
+    lease = tmp_path / "lease"
+    lead = LeadLease(SESSION, 1, str(lease))
+    assert not lead_lives(lead)
+    held = Lease.take(lease, "test")
+    assert lead_lives(lead)
+    held.release()
+    assert not lead_lives(lead)
+    assert lead_lives(LeadLease(SESSION, os.getpid())) and not lead_lives(LeadLease(SESSION, 0))

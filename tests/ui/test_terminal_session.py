@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ui.terminal_driver import ALT_ENTER, BACKSPACE, CTRL_C, CTRL_D, ENTER, Person
@@ -42,7 +43,7 @@ def bash(command: str) -> Answer:
 
 @contextmanager
 def at_terminal(
-    play: Callable[[dict], Reply], cwd: Path, *args: str, **env: str
+    play: Callable[[dict], Reply], cwd: Path, *args: str, **env: Any
 ) -> Iterator[tuple[Person, LoopbackModel]]:
     """A person in front of a session whose model answers by `play`."""
     with LoopbackModel.in_thread(play) as server:

@@ -169,6 +169,12 @@ class Session:
         self.log.close()
         self.lease.release()
 
+    async def set_aside(self, name: str) -> None:
+        """Move a team of that name whose lead is gone into the archive, whatever is open in it."""
+        for team in await self.team.teams.list():
+            if team.config.name == name and not self.team.teams.lead_lives(team.directory):
+                await self.team.teams.delete(team.directory)
+
     async def _leave_implicit(self) -> None:
         """The session's own team goes when nothing in it is open."""
         still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]

@@ -9,7 +9,7 @@ Make a team called {team} with the teammates surveyor, historian and tester, and
 1. What is here: text files, lines, languages.
 2. Where it burns: which source files changed most in the last year (counted back from HEAD), and how large they are.
 3. What the tests see: test files and cases; how often source changed without a test.
-4. Cross-examine the five hottest files (after 2 and 3): per file commits, how many without a test, which test changes with it.
+4. Cross-examine the five hottest files (after 2 and 3): commits, how many without a test, which test changes with it.
 5. Debts: TODO and FIXME markers, the oldest first (after 1).
 6. What to read first: join 4 and 5 yourself.
 

@@ -106,16 +106,13 @@ def line_of(event: TeamEvent) -> str | None:
     """What an event says, behind time and name; None for what would only be noise."""
     match event:
         case ToolCalled(tool="Bash"):
-            first = next((line for line in event.output.splitlines() if line.strip()), "")
-            mark = "" if event.outcome == "done" else f" ({'refused' if event.outcome == 'denied' else 'failed'})"
-            left = fill(f"Bash   {event.summary}", 42)
-            return f"{left} {fill(first + mark, 15)} [{event.call}]"
+            return _command(event)
         case ToolCalled(tool="TeamCreate" | "TeamDelete" | "Agent"):
             return event.summary
         case ToolCalled(outcome="failed" | "denied"):
             return f"{event.tool} {event.summary} ({event.outcome})"
         case MessageSent() if not quiet(event):
-            return f"→ {shown(event.to)}   {event.summary}"
+            return _message(event)
         case TaskChanged(change="claimed"):
             return f"claims #{event.task.id}"
         case TaskChanged(change="completed"):
@@ -123,9 +120,30 @@ def line_of(event: TeamEvent) -> str | None:
         case TaskChanged(change="lost"):
             return f"#{event.task.id} went to somebody else: {event.detail}"
         case MemberChanged(state="completed" | "failed" | "killed") if event.member != LEAD:
-            return f"{event.state}: {event.detail}" if event.detail else event.state
+            return f"ended: {event.detail}" if event.detail else "ended"
         case _:
             return None
+
+
+def _command(event: ToolCalled) -> str:
+    """What a command was for, and the first line that it printed; the command itself is behind the receipt."""
+    first = next((line for line in event.output.splitlines() if line.strip()), "")
+    said = {"failed": "failed: ", "denied": "refused: "}.get(event.outcome, "") + first.partition(": ")[2] or first
+    about = event.input.get("description") or event.summary
+    return f"Bash   {fill(str(about), 24)} {fill(said, 24)} [{event.call}]"
+
+
+def _message(event: MessageSent) -> str | None:
+    """Mail as a line; what the runtime says of an end is shown by the end itself."""
+    match event.wire:
+        case "shutdown_request":
+            return f"shutdown? → {shown(event.to)}"
+        case "shutdown_rejected":
+            return f"not yet, {event.summary}" if event.summary != event.wire else "not yet"
+        case "shutdown_approved" | "teammate_terminated" | "task_assignment":
+            return None
+        case _:
+            return f"→ {shown(event.to)}   {event.summary}"
 
 
 @dataclass(slots=True)

@@ -19,14 +19,15 @@ from typing import Any
 from teamwright.app.budget import Budget
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
-from teamwright.app.report import Calls, report
+from teamwright.app.report import Calls, cited, report
 from teamwright.app.repository import Repository, clone_bundle, differences, footprint, repository_at
 from teamwright.app.result import Result
 from teamwright.app.writing import write_report
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.demo.prompt import LIVE_PROMPT, SCRIPTED_PROMPT
-from teamwright.ui.demo.screen import Screen, cut
+from teamwright.ui.demo.rules import RULES
+from teamwright.ui.demo.screen import WIDTH, Screen, cut
 from teamwright.ui.headless.wire import result_object
 
 CAP_USD = 1.00
@@ -99,7 +100,7 @@ async def _show(wish: Wish, place: Repository, *, sample: bool) -> int:
     if quiet:
         sys.stdout.write(json.dumps(result_object(result), ensure_ascii=False) + "\n")
     else:
-        for line in _tail(wish, result, calls, changed):
+        for line in _tail(wish, _team(place), result, calls, changed):
             screen.line(line)
     if result.error is not None:
         sys.stderr.write(result.error.render() + "\n")
@@ -134,6 +135,7 @@ async def _session(wish: Wish, place: Repository, screen: Screen, calls: Calls, 
             screen.event(event)
 
         session.log.subscribe(note)
+        await session.set_aside(_team(place))
         prompt = LIVE_PROMPT if wish.model else SCRIPTED_PROMPT
         result = await session.run([text_block(prompt.replace("{team}", _team(place)))])
         await session.goodbye()
@@ -147,6 +149,7 @@ def _options(wish: Wish, place: Repository, pace_ms: int) -> Options:
         home=wish.home,
         model=wish.model or f"scripted:{script}",
         permission_mode="dontAsk",
+        allowed_tools=() if wish.model else RULES,
         disallowed_tools=("Write", "Edit", "NotebookEdit", "WebFetch"),
         budget=Budget(usd=CAP_USD if wish.model else None),
         given={"repo": place.name, "team": _team(place)},
@@ -163,35 +166,36 @@ def _head(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> list[
     at = f"{place.name} @ {place.commit}" if place.commit else f"{place.name} (no commit yet)"
     lines = [
         "",
-        cut(f"teamwright demo   {at}   {kind}", 110),
-        "real: git, shell, files, task list, inboxes, permissions.  Nothing is written here.",
+        f"teamwright demo   {cut(at, 60)}",
+        kind,
+        "real: git, shell, task list, inboxes, permissions. Nothing is written here.",
     ]
     if sample:
         lines.append("Not in a git repository: this is the sample that comes with teamwright.")
-    return [" " + line if line else line for line in [*lines, ""]]
+    return [f" {cut(line, WIDTH - 1)}" if line else line for line in [*lines, ""]]
 
 
-def _tail(wish: Wish, result: Result, calls: Calls, changed: list[str] | None) -> list[str]:
-    written = (
-        "tree too large to compare"
-        if changed is None
-        else f"{len(changed)} files changed here"
-        if changed
-        else "0 bytes written here"
-    )
+def _tail(wish: Wish, team: str, result: Result, calls: Calls, changed: list[str] | None) -> list[str]:
+    tasks = len({c.summary for c in calls.calls.values() if c.tool == "TaskCreate" and c.outcome == "done"})
     numbers = (
-        f"{len(result.members)} agents · {len(result.tasks) or _tasks_done(calls)} tasks · {result.messages_sent} messages, "
-        f"{result.messages_seen} seen · {len(calls.calls)} tool calls · {result.duration_ms / 1000:.1f} s · {written}"
+        f"{len(result.members)} agents · {tasks} tasks · {result.messages_sent} messages, "
+        f"{result.messages_seen} seen · {len(calls.calls)} tool calls · {result.duration_ms / 1000:.1f} s"
     )
-    first = next(iter(c.call for c in calls.calls.values() if c.tool == "Bash"), "c1")
-    lines = ["", *result.text.splitlines(), "", f" {numbers}"]
-    lines += [f"   changed: {path}" for path in (changed or [])[:5]]
-    team = result.team or f"demo-{'x'}"
-    lines += [f" receipt   teamwright log {team} --call {first}", " again     teamwright demo --pace 0"]
+    first = next(iter(cited(result.text)), "c1")
+    made = any(c.tool == "TeamCreate" and c.outcome == "done" for c in calls.calls.values())
+    where = team if made else result.session_id[:8]
+    lines = ["", *result.text.splitlines(), "", f" {numbers}", f" {_written(changed)}"]
+    lines += [f"   {path}" for path in (changed or [])[:5]]
+    lines += [f" receipt   teamwright log {where} --call {first}", " again     teamwright demo --pace 0"]
     if not wish.model:
         lines.append(f" yours     teamwright demo --model sonnet   (a real model, capped at {CAP_USD:.2f} USD)")
     return lines
 
 
-def _tasks_done(calls: Calls) -> int:
-    return sum(c.tool == "TaskCreate" and c.outcome == "done" for c in calls.calls.values())
+def _written(changed: list[str] | None) -> str:
+    """What the comparison of all files before and after found."""
+    if changed is None:
+        return "the tree is too large to be compared with what it was"
+    if not changed:
+        return "0 bytes written here: every file, .git included, is what it was"
+    return f"{len(changed)} files changed while this ran, by somebody else: this run may only read"

@@ -1,0 +1,47 @@
+"""The one runner: `python -m bench [w4 w7 …] [--rounds N] [--quick]`. A table on stdout, JSON lines in results/."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import sys
+import time
+from pathlib import Path
+
+from bench.report import Report, show, store
+
+WORKLOADS = {
+    "w4": "tool turns of many members in one process, and the memory they take",
+    "w7": "the command line: --help, and one headless turn",
+}
+"""What there is; each is a module of this package with `run(rounds, quick) -> Report`."""
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    """Measure the workloads that were named, all without a name. Exit code 0 whatever the figures say."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Benchmarks with floors.")
+    parser.add_argument("workloads", nargs="*", metavar="NAME", help=f"of: {', '.join(WORKLOADS)}; default: all")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of each variant, the best counts")
+    parser.add_argument("--quick", action="store_true", help="small sizes only")
+    given = parser.parse_args()
+    unknown = [name for name in given.workloads if name not in WORKLOADS]
+    if unknown:
+        parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+    print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {given.rounds} rounds")
+    reports: list[Report] = []
+    for name in given.workloads or WORKLOADS:
+        print(f"\n{name}: {WORKLOADS[name]}", flush=True)
+        report: Report = importlib.import_module(f"bench.{name}").run(given.rounds, quick=given.quick)
+        show(report)
+        reports.append(report)
+    path = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    store(path, reports)
+    print(f"\nwritten to {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""One process of W4: `python -m bench.w4_process SPEC` prints its figures as JSON.
+
+SPEC: `kind` (layers, rules, http), `members`, `turns`, and `url` for http. Members are made as a session makes
+its teammates: transcript on disk, permissions, events to the log, ten tools, mail looked for between rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, InstantModel
+from teamwright.agent.conversation import Told
+from teamwright.agent.loop import Agent, run_turn
+from teamwright.app.opening import open_session
+from teamwright.app.options import Options
+from teamwright.app.session import Session
+from teamwright.protocol.blocks import text_block
+from teamwright.teams.desk import Desk
+from teamwright.teams.spec import SpawnSpec
+
+PROMPT = "Look up the lines that matter and say what is in them."
+TOOLS = 10
+WARM = 3
+"""Tool turns of one more member before anything is measured: what is built once a process is not a turn's."""
+
+
+def resident_kb() -> float:
+    """Memory that this process holds now (anonymous pages: the heap, without code)."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0.0
+    return float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("RssAnon")))
+
+
+async def member(session: Session, name: str) -> Agent:
+    """One teammate, as a spawn makes it, without the roster and the coroutine that waits for mail."""
+    agent = await session.maker.teammate(SpawnSpec(PROMPT, name=name), session.team, 1)
+    agent.steering = Desk(name, session.team.inbox(name), agent.conversation, agent.emit)
+    return agent
+
+
+async def turn(agent: Agent, turns: int) -> None:
+    """One prompt to its final answer. Raises RuntimeError when it went otherwise than measured."""
+    end = await run_turn(agent, Told((text_block(PROMPT),)))
+    if end.stop != "done" or end.tools != turns:
+        raise RuntimeError(f"{agent.name}: {end}")
+
+
+def options(spec: dict[str, Any], root: Path, model: InstantModel) -> Options:
+    """The options of the session that is measured."""
+    http = spec["kind"] == "http"
+    rules = spec["kind"] == "rules"
+    env = {"ANTHROPIC_BASE_URL": spec.get("url", ""), "ANTHROPIC_API_KEY": "sk-bench-not-a-key"} if http else {}
+    (root / "work").mkdir()
+    return Options(
+        cwd=root / "work",
+        home=str(root / "state"),
+        model="claude-haiku-4-5" if http else model,
+        allowed_tools=RULES_ALLOW if rules else ALLOWED,
+        disallowed_tools=(*HIDDEN, *(RULES_DENY if rules else ())),
+        tools=FUNCTIONS,
+        env=env,
+    )
+
+
+async def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The figures: milliseconds of CPU and wall time a tool turn, of CPU a spawn; kB a member."""
+    count, turns = spec["members"], spec["turns"]
+    model = InstantModel(WARM)
+    async with open_session(options(spec, root, model)) as session:
+        await session.team.create("bench", None, None)
+        if spec["kind"] == "http":
+            await turn(await member(session, "warm"), turns)
+        else:
+            await turn(await member(session, "warm"), WARM)
+        model.turns = turns
+        gc.collect()
+        before, cpu = resident_kb(), time.process_time()
+        agents = [await member(session, f"m{number}") for number in range(count)]
+        spawned = time.process_time() - cpu
+        gc.collect()
+        idle = resident_kb()
+        if len(agents[0].toolbox.tools) != TOOLS:
+            raise RuntimeError(f"not {TOOLS} tools: {sorted(agents[0].toolbox.names)}")
+        cpu, wall = time.process_time(), time.perf_counter()
+        await asyncio.gather(*(turn(agent, turns) for agent in agents))
+        session.log.flush()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        gc.collect()
+        after = resident_kb()
+        files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else None
+    per_turn = 1_000 / (count * turns)
+    return {
+        "cpu_ms": cpu * per_turn,
+        "wall_ms": wall * per_turn,
+        "spawn_ms": spawned * 1_000 / count,
+        "fresh_kb": (idle - before) / count,
+        "kb": (after - before) / count,
+        "files": files,
+    }
+
+
+def main() -> None:
+    """Measure what the argument says."""
+    spec = json.loads(sys.argv[1])
+    with tempfile.TemporaryDirectory(prefix="teamwright-bench-") as root:
+        print(json.dumps(asyncio.run(measure(spec, Path(root)))))
+
+
+if __name__ == "__main__":
+    main()

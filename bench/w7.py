@@ -1,0 +1,73 @@
+"""W7: what the command line costs: `--help`, and one headless turn against a server in another process.
+
+Floors: an interpreter that does nothing; one that sends the same request over a bare socket.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.fresh import Cost, clean_env, cost_of, model_server
+from bench.report import Goal, Report
+
+COLUMNS = ("what", "cpu_ms", "wall_ms", "rss_mb", "floor_cpu_ms", "floor_rss_mb", "x_floor")
+MORE = 3
+"""How many times the rounds of the other workloads: a start is short, and noise is a large part of it."""
+
+_SOCKET = """
+import json, socket, sys
+host, port = sys.argv[1].removeprefix("http://").split(":")
+with socket.create_connection((host, int(port))) as s:
+    body = json.dumps({"model": "bench", "messages": [{"role": "user", "content": "Say it."}]}).encode()
+    s.sendall(b"POST /v1/messages HTTP/1.1\\r\\nhost: x\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body) + body)
+    got = b""
+    while not got.endswith(b"0\\r\\n\\r\\n"):
+        got += s.recv(65536)
+print(len(got))
+"""
+
+
+def run(rounds: int, *, quick: bool) -> Report:
+    """Both starts and the goals."""
+    times = rounds if quick else rounds * MORE
+    report = Report("w7", COLUMNS)
+    ours = [sys.executable, "-m", "teamwright"]
+    with model_server("0") as url, tempfile.TemporaryDirectory(prefix="teamwright-bench-") as root:
+        work = Path(root) / "work"
+        work.mkdir()
+        env = clean_env(ANTHROPIC_BASE_URL=url, ANTHROPIC_API_KEY="sk-bench-not-a-key", TEAMWRIGHT_HOME=f"{root}/state")
+        turn = [*ours, "-p", "Say it.", "--model", "claude-haiku-4-5"]
+        report.rows.append(_row("--help", [*ours, "--help"], [sys.executable, "-c", "pass"], env, work, times))
+        report.rows.append(_row("headless turn", turn, [sys.executable, "-c", _SOCKET, url], env, work, times))
+    help_, turn_ = report.rows
+    report.goals = [
+        Goal("--help, CPU ms", help_["cpu_ms"], 60, 30),
+        Goal("headless turn, CPU ms", turn_["cpu_ms"], 350, 150),
+        Goal("headless turn, peak RSS MB", turn_["rss_mb"], 60, 45),
+    ]
+    report.notes = ["Floors: `python -c pass`; the same request over a bare socket."]
+    return report
+
+
+def _row(
+    what: str, ours: Sequence[str], floor: Sequence[str], env: dict[str, str], cwd: Path, times: int
+) -> dict[str, Any]:
+    costs: list[Cost] = []
+    floors: list[Cost] = []
+    for _ in range(times):
+        floors.append(cost_of(floor, env, cwd))
+        costs.append(cost_of(ours, env, cwd))
+    cpu, least = min(c.cpu_s for c in costs), min(c.cpu_s for c in floors)
+    return {
+        "what": what,
+        "cpu_ms": cpu * 1_000,
+        "wall_ms": min(c.wall_s for c in costs) * 1_000,
+        "rss_mb": min(c.rss_mb for c in costs),
+        "floor_cpu_ms": least * 1_000,
+        "floor_rss_mb": min(c.rss_mb for c in floors),
+        "x_floor": cpu / least,
+    }

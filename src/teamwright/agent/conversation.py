@@ -1,7 +1,7 @@
 """One agent's conversation: a transcript on disk that is the ledger of what was seen, and its encoded history.
 
 Written before anything depends on it: a line is in the file first and in memory after. Knows `storage.jsonl`,
-the prefix as a value, and blocks; knows no model, no tool and no inbox. Format: docs/transcript.md.
+the prefix as a value, and blocks; knows no model, no tool and no inbox. Format: docs/formats/transcript.md.
 """
 
 from __future__ import annotations

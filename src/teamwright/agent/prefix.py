@@ -1,7 +1,7 @@
 """Prefixes on disk: stored once by content hash, named in a transcript's first line, sent byte for byte.
 
 A resumed conversation gets the very bytes that it was born with, also from a newer version of this program.
-Format: docs/prefix.md. Knows the value (`models.model.Prefix`) and `storage`; does not know what is in it.
+Format: docs/formats/prefix.md. Knows the value (`models.model.Prefix`) and `storage`; does not know what is in it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
                                       stopping ──left──▶ completed        (objected: back to working)
     from every living state: ──broke──▶ failed, ──killed──▶ killed
 
-Tests and docs/lifecycle.md read the same table.
+tests read the same table.
 """
 
 from __future__ import annotations

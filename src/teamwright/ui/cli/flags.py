@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -65,11 +64,10 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 def place_flags(*, hidden: bool = False) -> list[click.Option]:
     """Where and with what: understood before a command and, hidden from its help, behind it."""
-    path: Any = click.Path(path_type=Path)
     rows: tuple[tuple[list[str], dict[str, Any]], ...] = (
-        (["-C", "cwd"], {"metavar": "DIR", "type": path, "help": "Run as if started in this directory."}),
+        (["-C", "cwd"], {"metavar": "DIR", "help": "Run as if started in this directory."}),
         (["--home"], {"metavar": "DIR", "help": "Where state is kept (TEAMWRIGHT_HOME; default ~/.teamwright)."}),
-        (["--settings"], {"metavar": "FILE", "type": path, "help": "One more settings file, above all others."}),
+        (["--settings"], {"metavar": "FILE", "help": "One more settings file, above all others."}),
         (["--debug"], {"is_flag": True, "help": "Show tracebacks."}),
     )
     return [click.Option(names, callback=_remember, expose_value=False, hidden=hidden, **row) for names, row in rows]
@@ -86,7 +84,6 @@ RUN: tuple[click.Option, ...] = (
         ["--add-dir"],
         multiple=True,
         metavar="DIR",
-        type=click.Path(path_type=Path),
         help="One more directory to work in.",
     ),
     click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
@@ -102,7 +99,7 @@ HEADLESS: tuple[click.Option, ...] = (
     click.Option(["--output-format"], type=click.Choice(FORMATS), metavar="FORMAT", help="text, json or stream-json."),
     click.Option(["--input-format"], type=click.Choice(FORMATS[::2]), metavar="FORMAT", help="text or stream-json."),
     click.Option(["--verbose"], is_flag=True, help="A line an event on stderr."),
-    click.Option(["--report"], metavar="FILE", type=click.Path(path_type=Path), help="Write the run as Markdown."),
+    click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),
 )
 """What only a run without a person understands."""

@@ -36,7 +36,8 @@ BYPASS = "bypassPermissions"
 class Invocation:
     """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes.
 
-    `blocks` is the prompt once it was read: before anything starts, where it can be.
+    `blocks` is the prompt once it was read: before anything starts, where it can be. A session that is resumed may
+    go on without one.
     """
 
     options: Options
@@ -48,16 +49,19 @@ class Invocation:
     report: Path | None = None
     strict: bool = False
     debug: bool = False
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] | None = None
 
     async def read_prompt(self) -> list[Block]:
         """The blocks of the prompt, stdin first. Raises UsageError, StorageError."""
-        return list(self.blocks) or list((await asyncio.to_thread(self.with_blocks)).blocks)
+        read = self if self.blocks is not None else await asyncio.to_thread(self.with_blocks)
+        return list(read.blocks or ())
 
     def with_blocks(self) -> Invocation:
         """The same call with its prompt read; waits for stdin. Raises UsageError, StorageError."""
-        read = read_prompt(self.prompt, self._stdin() if self.piped else None, self.options.cwd)
-        return replace(self, blocks=tuple(read))
+        piped = self._stdin() if self.piped else ""
+        if self.options.resume and not ((self.prompt or "") + piped).strip():
+            return replace(self, blocks=())
+        return replace(self, blocks=tuple(read_prompt(self.prompt, piped, self.options.cwd)))
 
     def _stdin(self) -> str:
         fd = sys.stdin.fileno()
@@ -141,7 +145,7 @@ def _mode(flags: Mapping[str, Any]) -> str | None:
     return BYPASS
 
 
-def _directory(place: Place, given: Path) -> Path:
+def _directory(place: Place, given: str) -> Path:
     path = place.path(given)
     if not path.is_dir():
         raise UsageError("usage", f"there is no directory {path}", looked_at=[("flag", "--add-dir")])

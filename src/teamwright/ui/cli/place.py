@@ -25,16 +25,16 @@ class Place:
     settings: Path | None = None
     debug: bool = False
 
-    def path(self, given: Path) -> Path:
+    def path(self, given: str) -> Path:
         """A path of the command line: relative ones begin at `cwd`."""
-        return self.cwd / given.expanduser()
+        return self.cwd / Path(given).expanduser()
 
 
 def place_of(ctx: click.Context) -> Place:
     """The place of a command. Raises UsageError for a directory that is not there."""
     said = cast("dict[str, Any]", ctx.meta.get(PLACE_KEY, {}))
     here = _here()
-    cwd = Path(os.path.normpath(here / cast("Path", said.get("cwd", Path())).expanduser()))
+    cwd = Path(os.path.normpath(here / Path(said.get("cwd", "")).expanduser()))
     if not cwd.is_dir():
         raise UsageError(
             "usage", f"there is no directory {cwd}", looked_at=[("flag", "-C")], note="nothing was started"
@@ -43,7 +43,7 @@ def place_of(ctx: click.Context) -> Place:
     return Place(
         cwd=cwd,
         home=said.get("home"),
-        settings=cwd / settings.expanduser() if settings is not None else None,
+        settings=cwd / Path(settings).expanduser() if settings is not None else None,
         debug=bool(said.get("debug")),
     )
 

@@ -29,7 +29,7 @@ def resume(ctx: click.Context, /, session: str | None, prompt: tuple[str, ...], 
     place = place_of(ctx)
     if len(prompt) > 1:
         raise too_many_words(prompt)
-    headless = face_of(flags, prompt)
+    headless = face_of(flags, prompt, resumes=True)
     refuse_headless_flags(flags, headless=headless)
     chosen = choose(place, ask=not headless) if session is None else _meant(place, session)
     return run(chosen.place(place), {**flags, "resume": chosen.id}, prompt[0] if prompt else None, headless=headless)

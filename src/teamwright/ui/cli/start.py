@@ -24,7 +24,7 @@ def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) 
     if len(words) > 1:
         raise too_many_words(words)
     _refuse_contradictions(flags)
-    headless = face_of(flags, words)
+    headless = face_of(flags, words, resumes=bool(flags.get("latest")) or flags.get("resume") is not None)
     refuse_headless_flags(flags, headless=headless)
     found = _session_to_resume(place, flags, headless=headless)
     if found is not None:
@@ -48,13 +48,16 @@ def run(place: Place, flags: Mapping[str, Any], prompt: str | None, *, headless:
     return face(invocation)
 
 
-def face_of(flags: Mapping[str, Any], words: tuple[str, ...]) -> bool:
-    """Whether the run is headless. Raises UsageError when nobody is here and nothing says that it should be."""
+def face_of(flags: Mapping[str, Any], words: tuple[str, ...], *, resumes: bool = False) -> bool:
+    """Whether the run is headless. Raises UsageError when nobody is here and nothing says that it should be.
+
+    A session that is resumed needs no prompt to go on, so off a terminal it does.
+    """
     if flags.get("headless"):
         return True
     if on_a_terminal():
         return False
-    if stdin_is_piped():
+    if stdin_is_piped() or resumes:
         return True
     raise UsageError(
         "usage",

@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None)  # no test depends on the speed of a machine
+settings.load_profile("house")
 
 CREDENTIALS = (
     "ANTHROPIC_API_KEY",

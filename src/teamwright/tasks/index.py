@@ -63,15 +63,17 @@ class Index:
         """All whole tasks as last seen, in numeric order."""
         return [self._found[number].task for number in sorted(self._found)]
 
-    def look(self, number: int, *, fresh: bool = False) -> Task | None:
+    def look(self, number: int, *, fresh: bool = False, careful: bool = False) -> Task | None:
         """The task as its file has it now; a file that has not changed is not read again unless `fresh`.
 
-        A damaged file gives the last whole reading, if there was one; `is_damaged` tells. Raises StorageError.
+        With `careful` a file that was read too young to tell is read again too: a change of status changes the size,
+        so only lists that show everything need it. A damaged file gives the last whole reading, if there was one;
+        `is_damaged` tells. Raises StorageError.
         """
         last = self._found.get(number)
         if not fresh:
             mark = signature(self.path(number))
-            if last and last.lasting and last.signature == mark:
+            if last and last.signature == mark and (last.lasting or not careful):
                 return last.task
             hurt = self._damaged.get(number)
             if hurt and hurt.signature == mark and _settled(hurt.signature):
@@ -101,8 +103,9 @@ class Index:
         return found.task.status is not TaskStatus.COMPLETED if found else number in self._damaged
 
     def written(self, task: Task) -> None:
-        """This process just wrote the task; the file is read again when it is next looked at."""
-        self._note(task.number, Found(task, Signature(0, 0, 0), lasting=False))
+        """This process just wrote the task, and still holds its lock."""
+        mark = signature(self.path(task.number))
+        self._note(task.number, Found(task, mark or Signature(0, 0, 0), lasting=False))
 
     def forget(self, number: int) -> None:
         """The file is gone."""
@@ -171,7 +174,7 @@ class Index:
         for number in (self._found.keys() | self._damaged.keys()) - there:
             self.forget(number)
         for number in sorted(there):
-            self.look(number)
+            self.look(number, careful=True)
         self.highest = max(self.highest, *there, 0)
         self._listed_at = time.monotonic()
         self._listing_took = self._listed_at - start

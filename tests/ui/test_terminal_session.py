@@ -13,9 +13,9 @@ import pytest
 from tests.ui.terminal_driver import ALT_ENTER, BACKSPACE, CTRL_C, CTRL_D, ENTER, Person
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Stall
+from teamwright.testing.replies import Answer, Stall, Status
 
-Reply = Answer | Stall | str
+Reply = Answer | Stall | Status | str
 
 
 def who(body: dict) -> str:
@@ -268,3 +268,56 @@ def test_commands_show_and_an_unknown_one_names_the_nearest(repo):
         assert server.bodies == []
         person.says("/quit")
         assert person.leaves() == 0
+
+
+@pytest.mark.promise("K5")
+def test_always_says_where_it_holds_and_asks_no_second_time(repo):
+    def play(body):
+        return bash("touch made") if told(body).strip() in {"one", "two"} else f"Done {all_told(body).count('touch')}."
+
+    with at_terminal(play, repo) as (person, _):
+        person.says("one")
+        person.sees("always  Bash(touch made) (for every agent, until this session ends)", "allow? [y/n/a]")
+        person.says("a")
+        person.sees("Done 1.")
+        person.says("two")
+        person.sees("Done 2.")
+
+
+def test_a_cap_ends_the_session_with_its_own_exit_code(repo):
+    with at_terminal(lambda _body: bash("ls"), repo, "--max-turns", "1") as (person, _):
+        person.says("go")
+        person.sees("the cap on turns is spent", "go on with: teamwright resume")
+        assert person.leaves() == 4
+
+
+def test_a_wrong_key_is_said_without_the_key_and_in_the_exit_code(repo):
+    with at_terminal(lambda _body: Status(401, message="invalid x-api-key"), repo) as (person, _):
+        person.says("go")
+        person.sees("[wrong-key]")
+        person.types(CTRL_D)
+        assert person.leaves() == 3
+        assert "sk-ant-test-000000001234" not in person.raw
+
+
+def test_a_secret_is_never_shown_whoever_says_it(repo):
+    with at_terminal(lambda _body: "The key is sk-ant-test-000000001234, they say.", repo) as (person, _):
+        person.says("go")
+        person.sees("The key is", "they say.")
+        assert "sk-ant-test-000000001234" not in person.raw
+
+
+@pytest.mark.promise("K8")
+def test_a_session_that_is_gone_on_with_says_so_and_remembers(repo):
+    def play(body):
+        return f"{len([m for m in body['messages'] if m['role'] == 'user'])} heard."
+
+    with at_terminal(play, repo) as (person, _):
+        person.says("first")
+        person.sees("1 heard.")
+        person.types(CTRL_D)
+        assert person.leaves() == 0
+    with at_terminal(play, repo, "-c") as (person, _):
+        person.sees("goes on; it holds 2 messages")
+        person.says("second")
+        person.sees("2 heard.")

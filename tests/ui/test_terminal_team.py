@@ -140,6 +140,20 @@ def test_waiting_sees_the_team_through_and_then_leaves(gates):
         assert person.leaves() == 0
 
 
+@pytest.mark.promise("F28")
+def test_waiting_can_be_taken_back_and_nobody_is_ended(gates):
+    with at_terminal(a_team, gates) as (person, _):
+        start_team(person)
+        person.types(CTRL_D)
+        person.sees("leave? [w/s/l]")
+        person.says("w")
+        person.sees("waiting; Ctrl-C stays")
+        person.types(CTRL_C)
+        person.sees("no longer waiting to leave; tester")
+        person.says("/members")
+        person.sees("  tester ", "working")
+
+
 def test_questions_of_members_name_them_and_wait_for_each_other(gates):
     def play(body):
         name = who(body)

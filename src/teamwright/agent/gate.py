@@ -30,13 +30,14 @@ class Denial:
 
 @dataclass(slots=True)
 class Gate:
-    """Decides for one agent. `keep_always` stores the rule of an "always" answer, and says where."""
+    """Decides for one agent. `keep_always` keeps the rule of an "always" answer; `kept` says where, for people."""
 
     member: str
     policy: Callable[[], Policy]
     asker: Asker
     denials: list[Denial] = field(default_factory=list[Denial])
     keep_always: Callable[[str], None] | None = None
+    kept: str = "for every agent, until this session ends"
     waiting: Callable[[str | None], None] | None = None
     read_only: bool = False
 
@@ -63,7 +64,7 @@ class Gate:
             kind="permission",
             what=call.tool.preview(call.input, call.ctx),
             rule=f"{decision.rule}: {decision.reason}",
-            always=decision.always,
+            always=self._offer(decision),
             input=call.input.model_dump(exclude_none=True),
         )
         if self.waiting is None:
@@ -73,6 +74,10 @@ class Gate:
             return await self.asker.ask(question)
         finally:
             self.waiting(None)
+
+    def _offer(self, decision: Decision) -> str:
+        """What "always" would keep, and where; nothing where it could not be kept."""
+        return f"{decision.always} ({self.kept})" if decision.always and self.keep_always is not None else ""
 
     def _refuse(self, call: Prepared, rule: str, reason: str, by: str = "") -> ToolResult:
         given = call.input.model_dump(exclude_none=True)

@@ -78,7 +78,7 @@ def say_to_lead(session: Session, text: str) -> None:
 
     Raises UsageError for a file that cannot be attached, StorageError for one that cannot be read.
     """
-    session.lead.prompt(read_prompt(text, None, session.options.cwd))
+    session.lead.prompt(read_prompt(text, None, session.maker.cwd))
 
 
 async def write_to(session: Session, name: str, text: str) -> Sent:

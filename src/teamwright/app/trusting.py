@@ -7,6 +7,7 @@ knows no screen.
 from __future__ import annotations
 
 from teamwright.app.options import Options
+from teamwright.app.settings import Flags, reads_other_product
 from teamwright.app.trust import Trust, TrustState
 from teamwright.storage.paths import home_of
 
@@ -16,9 +17,11 @@ __all__ = ["TrustState", "give_trust", "trust_survey"]
 def trust_survey(options: Options) -> TrustState:
     """How far the repository of these options is trusted now; `needs_asking` is what a person should be asked.
 
-    Raises CannotStart (`bad-settings`) when the file of trust cannot be read.
+    Raises CannotStart (`bad-settings`) when the file of trust, or the user's settings, cannot be read.
     """
-    return Trust.load(home_of(options.home)).verdict(options.cwd, session=options.trust)
+    home = home_of(options.home)
+    compat = reads_other_product(home, Flags(settings_file=options.settings_file))
+    return Trust.load(home).verdict(options.cwd, session=options.trust, compat=compat)
 
 
 def give_trust(options: Options, state: TrustState) -> None:

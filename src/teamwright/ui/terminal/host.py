@@ -18,7 +18,7 @@ from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.talking import member_names, members_at_work, say_to_lead, write_to
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta, ToolStarted
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.asking import Questions
@@ -77,7 +77,9 @@ class Host:
 
     def interrupted(self, line: bool) -> Act:
         """What Ctrl-C does now; ending the turn and saying so is done here."""
-        act = self.interrupts.pressed(line=line, lead_works=self.lead_works, now=time.monotonic())
+        # Waiting to leave is the lead's work too, even while it has nothing to do itself.
+        works = self.lead_works or (self._leaving and self._turn is not None and not self._turn.done())
+        act = self.interrupts.pressed(line=line, lead_works=works, now=time.monotonic())
         if act is Act.END_TURN and self._turn is not None:
             self._turn.cancel()
         elif act is Act.HINT:
@@ -86,7 +88,7 @@ class Host:
 
     def offered(self, before: str) -> list[Candidate]:
         """What Tab offers."""
-        return candidates(before, member_names(self.session), self.session.options.cwd)
+        return candidates(before, member_names(self.session), self.session.maker.cwd)
 
     def status(self) -> str:
         """What goes on, on one line."""
@@ -118,10 +120,9 @@ class Host:
             case RequestClosed():
                 if self.questions.closed(event):
                     self.editor.withdraw()
-            case ToolStarted():
-                pass
             case _:
-                self.narrator.width = self._width()
+                pass
+        self.narrator.width = self._width()
         self.show(self.narrator.lines(event))
         self.editor.refresh()
 
@@ -219,7 +220,7 @@ class Host:
     async def _said(self, text: str) -> None:
         """Do what a line says. Raises EOFError for /quit."""
         names = member_names(self.session)
-        is_path = (self.session.options.cwd / leading_word(text).rstrip(",:")).exists()
+        is_path = (self.session.maker.cwd / leading_word(text).rstrip(",:")).exists()
         line = parse(text, names, is_path)
         try:
             match line:

@@ -85,7 +85,7 @@ def _editor(session: Session, host: Host) -> Editor:
 
 def _greeting(session: Session) -> list[str]:
     model = session.lead.agent.model.card.name
-    lines = [f"teamwright · {clean(model)} · {clean(str(session.options.cwd))} · /help"]
+    lines = [f"teamwright · {clean(model)} · {clean(str(session.maker.cwd))} · /help"]
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation
     if conversation.items:

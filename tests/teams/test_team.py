@@ -327,7 +327,7 @@ async def test_a_team_with_a_live_member_or_an_open_task_is_not_deleted(tmp_path
         assert team.session.team.exists
 
 
-@pytest.mark.promise("F1", "F2", "F13")
+@pytest.mark.promise("row F1", "row F2", "row F13")
 async def test_a_sub_agent_answers_with_its_id_and_usage_and_has_no_team_tools(tmp_path):
     def answer(request):
         if request.asker != "team-lead":
@@ -346,7 +346,7 @@ async def test_a_sub_agent_answers_with_its_id_and_usage_and_has_no_team_tools(t
     assert "Found 3." in told and "agentId: a" in told and "total_tokens" in told
 
 
-@pytest.mark.promise("F1", "F59")
+@pytest.mark.promise("row F1", "F59")
 async def test_a_teammate_cannot_start_teammates_but_may_run_sub_agents(tmp_path):
     def answer(request):
         if request.asker == "team-lead":

@@ -29,12 +29,13 @@ from teamwright.tools.tasks.create import TaskCreate
 from teamwright.tools.tasks.get import TaskGet
 from teamwright.tools.tasks.list import TaskListTool
 from teamwright.tools.tasks.update import TaskUpdate
-from teamwright.tools.team.agent import AgentTool, SubagentBuilder
+from teamwright.tools.team.agent import AgentTool
 from teamwright.tools.team.ask_user import AskUserQuestion
 from teamwright.tools.team.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents
 from teamwright.tools.team.send_message import SendMessage
 from teamwright.tools.team.stopping import Stopping
+from teamwright.tools.team.subagent import SubagentBuilder, SubagentTool
 from teamwright.tools.team.team_create import TeamCreate
 from teamwright.tools.team.team_delete import TeamDelete
 from teamwright.tools.web.fetch import WebFetch
@@ -94,7 +95,7 @@ class Kit:
         tools: list[AnyTool] = [
             *self.plain_tools(caller.name, builder),
             AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
-            AgentTool(caller, builder),
+            AgentTool(caller, builder) if self.teams else SubagentTool(caller.name, builder),
             TaskCreate(port),
             TaskGet(port),
             TaskListTool(port),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,6 +54,22 @@ ASK_TIMEOUT_S = 600.0
 """How long a request waits for a program's answer, unless the settings say otherwise."""
 
 
+TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
+"""Switches teams on or off for a process, above the setting `teams`."""
+
+_SWITCH = {
+    "": True,
+    "1": True,
+    "true": True,
+    "on": True,
+    "yes": True,
+    "0": False,
+    "false": False,
+    "off": False,
+    "no": False,
+}
+
+
 @asynccontextmanager
 async def open_session(options: Options) -> AsyncGenerator[Session, None]:
     """A session for the block. Raises CannotStart, UsageError, StorageError; then nothing is left behind."""
@@ -88,6 +105,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     make_private(ground.directory)
     lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
     stack.callback(lease.release)
+    undo = stack.enter_context(ExitStack())
+    if not ground.resumed:
+        undo.callback(_remove, ground)
     log = EventLog(ground.directory / "events.jsonl")
     stack.callback(log.close)
     watcher = await stack.enter_async_context(Watcher())
@@ -105,13 +125,20 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_budget(options, agent.model.card)
     team.lead_model = agent.model.card.name
-    lead = Lead(agent, team)
+    lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     jobs.on_done = _job_notice(lead, team)
     team.on_left = jobs.stop_all
     warnings = (*_trust_warnings(ground), *ground.settings.warnings)
     session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
     log.subscribe(lambda _number, event: session.tally.note(event))
+    undo.pop_all()
     return session
+
+
+def _remove(ground: _Ground) -> None:
+    """A session that could not be opened was never there."""
+    shutil.rmtree(ground.directory, ignore_errors=True)
+    ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
 
 
 def _team(ground: _Ground, log: EventLog, maker: Maker) -> Team:
@@ -130,9 +157,22 @@ def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: D
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
         proves_read_only,
-        teams=settings.teams if options.teams is None else options.teams,
+        teams=_teams(ground),
         extra=[python_tool(function) for function in options.tools],
     )
+
+
+def _teams(ground: _Ground) -> bool:
+    """Whether agents may form teams: what the caller said, else the environment, else the settings."""
+    if ground.options.teams is not None:
+        return ground.options.teams
+    said = ground.env.get(TEAMS_VARIABLE, "").strip().lower()
+    if said not in _SWITCH:
+        where = [("variable", f"{TEAMS_VARIABLE}={said}")]
+        raise CannotStart(
+            "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
+        )
+    return ground.settings.teams if not said else _SWITCH[said]
 
 
 def _ask_timeout(ground: _Ground) -> float | None:
@@ -164,11 +204,24 @@ def _ground(options: Options) -> _Ground:
     if options.resume is not None:
         view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
         session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
+    elif options.session_id is not None:
+        _require_new(home, cwd, session)
     env = dict(os.environ if options.env is None else options.env)
     flags = flags_of(options)
     trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)
     return _Ground(options, home, cwd, env, settings, trust, session, resumed)
+
+
+def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
+    """Raises UsageError for the id of a session that is there already."""
+    if home.transcript(cwd, session).exists() or home.session(cwd, session).exists():
+        raise UsageError(
+            "usage",
+            f"there is a session of the id {session} already",
+            do=[f"teamwright resume {session[:8]}", "leave --session-id out, and a new one gets an id of its own"],
+            note="nothing was started",
+        )
 
 
 def _directory_of(view: SessionView, cwd: Path) -> Path:

@@ -87,6 +87,7 @@ class Session:
             self.maker.purse.hit = "time"
             end = TurnEnd("limit", self.lead.last.text, limit="time")
         except TeamwrightError as problem:
+            problem.do = (*problem.do, self.resume_command)
             return await self.result("failed", self.lead.last.text, error=problem)
         return await self.end_of(end)
 

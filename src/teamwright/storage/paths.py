@@ -7,12 +7,13 @@ to make a directory.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from teamwright.protocol.errors import CannotStart, InvalidName
+from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
 from teamwright.protocol.ids import dir_stem, inbox_stem
 
 FOREIGN_ROOT = ".claude"
@@ -127,15 +128,17 @@ class Home:
         return self.ours / "history"
 
     def prepare(self) -> None:
-        """Make the root, 0700. Raises CannotStart (`read-only-home`) when it cannot be written."""
+        """Make the root, 0700. Raises CannotStart (`read-only-home`), or StorageError when the disk is full."""
         try:
             make_private(self.ours)
             probe = self.ours / f".probe.{os.getpid()}"
             os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             probe.unlink(missing_ok=True)
         except OSError as problem:
-            raise CannotStart(
-                "read-only-home",
+            full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
+            kind, slug = (StorageError, "disk-full") if full else (CannotStart, "read-only-home")
+            raise kind(
+                slug,
                 f"cannot write to {self.ours}",
                 looked_at=[("reason", problem.strerror or str(problem))],
                 do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR"],

@@ -26,7 +26,10 @@ from teamwright.teams.team import Team
 
 @dataclass(slots=True)
 class Lead:
-    """The lead of one session. It takes prompts with `prompt`; `turn` runs what is waiting."""
+    """The lead of one session. It takes prompts with `prompt`; `turn` runs what is waiting.
+
+    `owing`: the last life of the session ended before an answer was whole; the next turn gives it.
+    """
 
     agent: Agent
     team: Team
@@ -35,6 +38,7 @@ class Lead:
     turns: int = 0
     busy: bool = False
     last: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
+    owing: bool = False
     _prompts: deque[tuple[str, tuple[Block, ...]]] = field(default_factory=deque[tuple[str, tuple[Block, ...]]])
 
     def __post_init__(self) -> None:
@@ -60,15 +64,11 @@ class Lead:
         self.team.changed.set()
 
     async def turn(self) -> TurnEnd | None:
-        """Run a turn on what is waiting: the user's words first, then mail. None when nothing is."""
+        """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is."""
         mail = await self._mail()
-        if not self._prompts and not mail:
-            return None
-        return await self._run(self._take_prompts(mail), mail)
-
-    async def owed(self) -> TurnEnd | None:
-        """Answer what the last life of this session still owes; None when nothing is."""
-        return await self._run(None, ()) if self.agent.conversation.owes_round else None
+        if self._prompts or mail:
+            return await self._run(self._take_prompts(mail), mail)
+        return await self._run(None, ()) if self.owing else None
 
     async def remind(self) -> TurnEnd:
         """One turn that tells the lead who is alive, what is open and what is unread."""
@@ -100,7 +100,7 @@ class Lead:
     async def wait(self) -> None:
         """Wait until there may be something for the lead."""
         self.team.changed.clear()
-        if not self._prompts and not self._rung():
+        if not (self._prompts or self.owing or self._rung()):
             await self.team.changed.wait()
 
     async def between_rounds(self) -> Steered | None:
@@ -137,6 +137,7 @@ class Lead:
 
     async def _run(self, told: Told | None, mail: Sequence[Entry]) -> TurnEnd:
         self._set_busy(True)
+        self.owing = False
         self.turns += 1
         try:
             if told is not None:

@@ -127,7 +127,10 @@ async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tupl
 
 async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
     if invocation.input_format != "stream-json":
-        return await session.run(await invocation.read_prompt())
+        prompt = await invocation.read_prompt()
+        if not prompt and not session.lead.owing:
+            raise _nothing_owed(session)
+        return await session.run(prompt)
     result: Result | None = None
     async for content in _stream_prompts():
         if result is not None and outlet.format == "stream-json":
@@ -138,6 +141,15 @@ async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> 
     if result is None:
         raise UsageError("usage", "no prompt came in", looked_at=[("stdin", "one JSON object a line was expected")])
     return result
+
+
+def _nothing_owed(session: Session) -> UsageError:
+    return UsageError(
+        "usage",
+        f"session {session.id[:8]} has answered everything that it was asked",
+        do=[f'{session.resume_command} -p "…"'],
+        note="nothing was sent",
+    )
 
 
 async def _stream_prompts() -> AsyncIterator[list[Block]]:

@@ -1,0 +1,84 @@
+"""The installed program as a user starts it: a process of its own, a home of its own, a key that is none."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+KEY = "sk-test-7Qm2xLw9Tz4Rk8Vn"
+COMMAND = [sys.executable, "-m", "teamwright"]
+
+
+@dataclass
+class Program:
+    """Where it is started, and with what. `url` is the model server's address, or empty."""
+
+    cwd: Path
+    home: Path
+    url: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)
+    """What starts the program: `["unshare", …]`."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = os.environ | {"TEAMWRIGHT_HOME": str(self.home), "ANTHROPIC_API_KEY": KEY}
+        return kept | ({"ANTHROPIC_BASE_URL": self.url} if self.url else {}) | self.env
+
+    def run(self, *args: str, stdin: str | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+        command = [*self.before, *COMMAND, *args]
+        options = {"cwd": self.cwd, "env": self.environment, "timeout": 60, **source, **more}
+        return subprocess.run(command, capture_output=True, text=True, **options)
+
+    def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
+        """Start it; the caller ends it."""
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        options |= {"cwd": self.cwd, "env": self.environment, **more}
+        return subprocess.Popen([*self.before, *COMMAND, *args], **options)
+
+    def settings(self, **values: Any) -> None:
+        """Write the user's settings."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "settings.json").write_text(json.dumps(values))
+
+    def transcript(self) -> list[dict[str, Any]]:
+        """The lines of the lead's transcript: there is one session."""
+        [path] = self.home.glob("projects/*/*.jsonl")
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def told_results(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool results that a request tells the model, oldest first, each with its `text`."""
+    found = []
+    for message in body["messages"]:
+        for block in message["content"] if message["role"] == "user" else []:
+            if block["type"] == "tool_result":
+                content = block["content"]
+                text = content if isinstance(content, str) else "".join(b.get("text", "") for b in content)
+                found.append({**block, "text": text})
+    return found
+
+
+def words_of(body: dict[str, Any]) -> str:
+    """Everything that the user's side of a request says in plain text."""
+    blocks = [b for m in body["messages"] if m["role"] == "user" for b in m["content"]]
+    return "\n".join(b["text"] for b in blocks if b["type"] == "text")
+
+
+def error_of(done: subprocess.CompletedProcess[str]) -> tuple[str, list[str]]:
+    """The slug and the lines of the error on stderr, after checking that it has the one form of all errors."""
+    assert "Traceback" not in done.stderr
+    assert KEY not in done.stderr + done.stdout
+    lines = done.stderr.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("teamwright: "))
+    last = next((n for n, line in enumerate(lines) if n > first and line.startswith("  [")), None)
+    assert last is not None, done.stderr
+    error = lines[first : last + 1]
+    assert len(error) <= 12
+    assert all(line.startswith("  ") for line in error[1:])
+    return error[-1].strip().partition("]")[0].removeprefix("["), error

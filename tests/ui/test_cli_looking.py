@@ -13,8 +13,11 @@ from pathlib import Path
 import pexpect
 import pytest
 
+import teamwright.ui.headless.run as headless_face
+from teamwright.agent.conversation import Conversation
 from teamwright.app.inspect import home_at
 from teamwright.mail.inbox import inbox_for
+from teamwright.models.model import Prefix
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import MemberChanged, MessageSent, RunEnded, TaskChanged, TaskInfo, ToolCalled
 from teamwright.protocol.ids import LEAD
@@ -338,3 +341,56 @@ def test_a_repository_without_entries_has_nothing_to_trust(repo: Path, capsys: p
     out = shown(capsys, "-C", str(repo), "trust")
     assert "has no entries of its own" in out
     assert "--yes" not in out
+
+
+# ── together ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+SCRIPT = """
+[script]
+name = "count"
+[[agent.lead.turn]]
+[[agent.lead.turn.call]]
+name = "lines"
+tool = "Bash"
+input = { command = "seq 3000", description = "count" }
+capture = '(?P<last>\\d+)\\s*\\Z'
+[[agent.lead.turn]]
+when.have = ["last"]
+say = "{{last}} lines [{{call.lines}}]."
+"""
+
+
+@pytest.mark.promise("K11")
+def test_a_run_leaves_a_session_a_log_and_a_receipt_that_is_whole(repo: Path, tmp_path: Path):
+    (tmp_path / "script.toml").write_text(SCRIPT)
+
+    def program(*args: str) -> str:
+        whole = [sys.executable, "-m", "teamwright", "-C", str(repo), *args]
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    model = f"scripted:{tmp_path / 'script.toml'}"
+    assert program("-p", "count the lines", "--model", model, "--allowedTools", "Bash(seq *)") == "3000 lines [c1].\n"
+    (session,) = json.loads(program("sessions", "--json"))
+    assert (session["prompt"], session["pid"]) == ("count the lines", 0)
+    assert "Bash seq 3000  [c1]" in program("log", session["id"][:8])
+    receipt = json.loads(program("log", "--call", "c1", "--json"))
+    assert receipt["complete"] is True
+    assert receipt["output"].split() == [str(n) for n in range(1, 3001)]
+
+
+@pytest.mark.promise("K8")
+def test_a_team_is_gone_on_with_by_its_name(
+    team: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    prefix = Prefix.build({"model": "m", "system": []})
+    about = {"session": SESSION, "cwd": str(tmp_path)}
+    Conversation.start(home_at(None).transcript(tmp_path, SESSION), prefix, about).close()
+    seen: list[str | None] = []
+    monkeypatch.setattr(headless_face, "headless", lambda invocation: seen.append(invocation.options.resume) or 0)
+    for name in ("leak hunt", "leak-hunt", "7f3a"):
+        assert main(["resume", name, "-p", "go on"]) == 0
+    assert seen == [SESSION] * 3
+    assert main(["resume", "leek", "-p", "go on"]) == 2
+    assert "[unknown-session]" in capsys.readouterr().err

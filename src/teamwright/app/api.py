@@ -65,11 +65,10 @@ class Tasks:
     ) -> Task:
         """Put a task on the list; it waits for those in `after` (tasks or their ids). Raises TaskRefused."""
         tasks = self._team.session.team.tasks
-        made = await tasks.create(subject, description or subject, by="user", active_form=active_form)
-        if not after:
-            return made
         blockers = [one if isinstance(one, str) else one.id for one in after]
-        return (await tasks.update(made.id, by="user", lead=True, add_blocked_by=blockers)).task
+        return await tasks.create(
+            subject, description or subject, by="user", active_form=active_form, blocked_by=blockers
+        )
 
     async def all(self) -> list[Task]:
         """All tasks in numeric order."""

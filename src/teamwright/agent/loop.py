@@ -18,7 +18,7 @@ from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Toolbox
 from teamwright.models.model import Failure, Meter, Model, Reply, Request, Retrying, TextPart
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
-from teamwright.protocol.events import Emit, Notice, RoundEnded, Spoken, TextDelta
+from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
 from teamwright.protocol.usage import Usage
 
 
@@ -77,9 +77,12 @@ class Agent:
     steering: Steering = field(default_factory=NoSteering)
     rounds_left: int | None = None
     parent_call: str | None = None
+    attended: Attended = always
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
         """Tell surfaces of a line that was stored."""
+        if not self.attended():
+            return
         self.emit(
             Spoken(
                 member=self.name,
@@ -132,7 +135,8 @@ async def listen(agent: Agent) -> Reply | Failure:
         async for part in parts:
             match part:
                 case TextPart():
-                    agent.emit(TextDelta(member=agent.name, text=part.text))
+                    if agent.attended():
+                        agent.emit(TextDelta(member=agent.name, text=part.text))
                 case Reply():
                     agent.meter.spent(part.usage)
                     return part
@@ -174,7 +178,7 @@ def tell(agent: Agent, told: Told) -> None:
 
 def _results(calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> tuple[Block, ...]:
     """A result for every call, in their order."""
-    lost = ToolResult.error(INTERRUPTED).content
     return tuple(
-        done[call.id][0] if call.id in done else tool_result_block(call.id, lost, is_error=True) for call in calls
+        done[call.id][0] if call.id in done else tool_result_block(call.id, INTERRUPTED, is_error=True)
+        for call in calls
     )

@@ -21,7 +21,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_result_block
 from teamwright.protocol.envelope import reminder
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Emit, ToolCalled, ToolStarted
+from teamwright.protocol.events import Attended, Emit, ToolCalled, ToolStarted, always
 from teamwright.protocol.ids import nearest
 
 OUTPUT_IN_LOG = 4_000
@@ -105,6 +105,7 @@ class Toolbox:
         gate: Gate,
         numbers: CallNumbers,
         emit: Emit,
+        attended: Attended = always,
     ) -> None:
         self.member = member
         self.tools = tuple(tools)
@@ -113,6 +114,7 @@ class Toolbox:
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
         self._numbers = numbers
         self._emit = emit
+        self._attended = attended
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
 
     @property
@@ -149,7 +151,8 @@ class Toolbox:
         if isinstance(prepared, ToolResult):
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
-        self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
+        if self._attended():
+            self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
         started = time.perf_counter()
         try:
             result = await self._step(prepared)

@@ -35,7 +35,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Asker, Mode, Verdict
 from teamwright.protocol.blocks import Block
-from teamwright.protocol.events import Emit
+from teamwright.protocol.events import Attended, Emit, always
 from teamwright.protocol.ids import LEAD, SessionId, run_id
 from teamwright.storage.paths import Home
 from teamwright.teams.spec import SpawnSpec
@@ -67,6 +67,7 @@ class Maker:
     numbers: CallNumbers = field(default_factory=CallNumbers)
     edits: Edits = field(default_factory=Edits)
     denials: list[Denial] = field(default_factory=list[Denial])
+    attended: Attended = always
     derived: list[Policy] = field(default_factory=list[Policy])
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +157,7 @@ class Maker:
             nested=self.nested() if self.nested is not None else None,
         )
         shown = [tool for tool in tools if not self.policy.hides(tool.name)]
-        return Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
+        return Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit, attended=self.attended)
 
     def _begin(
         self, path: Path, member: str, agent_id: str, system: list[Block], toolbox: Toolbox, model: Model
@@ -181,5 +182,13 @@ class Maker:
         self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
     ) -> Agent:
         return Agent(
-            name, agent_id, model, conversation, toolbox, self.purse.meter(name), self.emit, rounds_left=rounds
+            name,
+            agent_id,
+            model,
+            conversation,
+            toolbox,
+            self.purse.meter(name),
+            self.emit,
+            rounds_left=rounds,
+            attended=self.attended,
         )

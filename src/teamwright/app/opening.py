@@ -130,7 +130,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.on_left = jobs.stop_all
     warnings = (*_trust_warnings(ground), *ground.settings.warnings)
     session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
-    log.subscribe(lambda _number, event: session.tally.note(event))
+    log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     undo.pop_all()
     return session
 
@@ -288,6 +288,7 @@ async def _maker(
         max_rounds=options.budget.turns,
         appended=options.append_system_prompt,
         numbers=numbers,
+        attended=log.attended,
     )
 
 

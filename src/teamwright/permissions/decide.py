@@ -23,6 +23,8 @@ _PLANNED = {
     "plan": "planning without changes comes with the permissions part",
     "delegate": "a lead that only coordinates comes with the permissions part",
 }
+_NAMED_MOST = 1_000
+"""Verdicts that are remembered: a subject may be any text."""
 
 
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
@@ -61,7 +63,7 @@ class Policy:
     ) -> None:
         self._ground = Ground(Book(tuple(rules)), scope or Scope(), mode)
         self._above = above
-        self._harmless: dict[str, Decision] = {}
+        self._named: dict[tuple[str, str | None, bool], Decision] = {}
 
     @property
     def mode(self) -> Mode:
@@ -117,20 +119,28 @@ class Policy:
 
     def decide(self, tool: str, access: Access) -> Decision:
         """The verdict on this call. The same call under the same rules has the same verdict everywhere."""
-        if access.harmless and access.subject is None:
-            decision = self._harmless.get(tool)
-            if decision is None:
-                decision = self._harmless[tool] = self._finished(tool, access, self._judge(tool, access))
-        else:
+        if access.reads or access.writes or access.command is not None or access.url is not None:
             decision = self._finished(tool, access, self._judge(tool, access))
+        else:
+            decision = self._by_name_alone(tool, access)
         for policy in self._above:
             theirs = policy.decide(tool, access)
             decision = decision if stricter(decision.verdict, theirs.verdict) is decision.verdict else theirs
         return decision
 
+    def _by_name_alone(self, tool: str, access: Access) -> Decision:
+        """A verdict that depends on names only holds until the rules change: it is made once."""
+        key = (tool, access.subject, access.harmless)
+        decision = self._named.get(key)
+        if decision is None:
+            decision = self._finished(tool, access, self._judge(tool, access))
+            if len(self._named) < _NAMED_MOST:
+                self._named[key] = decision
+        return decision
+
     def _change(self, ground: Ground) -> None:
         self._ground = ground
-        self._harmless = {}
+        self._named = {}
 
     def _judge(self, tool: str, access: Access) -> Decision:
         ground = self._ground

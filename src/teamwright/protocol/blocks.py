@@ -62,4 +62,7 @@ def text_of(content: str | Iterable[Block]) -> str:
 
 def encode(value: Any) -> bytes:
     """Compact JSON in UTF-8: how history, prefixes and log lines are kept. Lone surrogates become `?`."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return _compact(value).encode("utf-8", "replace")
+
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 from teamwright.protocol.blocks import Block
@@ -267,6 +268,15 @@ TeamEvent: TypeAlias = (
 Emit: TypeAlias = Callable[[TeamEvent], None]
 """How a room says that something happened. Never blocks, never raises."""
 
+Attended: TypeAlias = Callable[[], bool]
+"""Whether any surface wants live events: without one they need not even be made."""
+
+
+def always() -> bool:
+    """For an emit whose listeners are not known."""
+    return True
+
+
 AsyncEmit: TypeAlias = Callable[[TeamEvent], Awaitable[None]]
 
 LIVE = (TextDelta, ToolStarted, Spoken)
@@ -294,16 +304,20 @@ _LOGGED: dict[str, type[_Event]] = {
 def to_json(event: TeamEvent) -> dict[str, Any]:
     """The event as an object: `type`, `at`, `member`, then its own fields."""
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3), "member": event.member}
-    for item in fields(event):
-        if item.name in _NOT_LOGGED:
-            continue
-        value = getattr(event, item.name)
+    for name in _own_fields(type(event)):
+        value = getattr(event, name)
         if isinstance(value, Usage):
-            value = value.as_json() | {"requests": value.requests, "usd": value.usd}
+            value = {**value.as_json(), "requests": value.requests, "usd": value.usd}
         elif isinstance(value, TaskInfo):
             value = {f.name: getattr(value, f.name) for f in fields(value)}
-        out[item.name] = value
+        out[name] = value
     return out
+
+
+@cache
+def _own_fields(kind: type[_Event]) -> tuple[str, ...]:
+    """What a kind of event writes behind `type`, `at` and `member`: looked up once, there may be many a second."""
+    return tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
 
 
 def from_json(data: Mapping[str, Any]) -> TeamEvent | None:

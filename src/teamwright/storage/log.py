@@ -38,6 +38,7 @@ class EventLog:
         self._n = _last_number(path)
         self._lines: list[bytes] = []
         self._subscribers: tuple[Subscriber, ...] = ()
+        self._live: tuple[Subscriber, ...] = ()
         self._feeds: list[_Feed] = []
         self._warned = False
 
@@ -56,15 +57,28 @@ class EventLog:
             self._lines.append(_line(self._n, event))
             if len(self._lines) == 1:
                 self._flush_soon()
-        for subscriber in self._subscribers:
-            _show(subscriber, self._n, event)
+            for subscriber in self._subscribers:
+                _show(subscriber, self._n, event)
+        else:
+            for subscriber in self._live:
+                _show(subscriber, self._n, event)
 
-    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
-        """Call `callback(number, event)` at each event from now on, until the returned function is called."""
+    def attended(self) -> bool:
+        """Whether anybody would be shown a live event."""
+        return bool(self._live)
+
+    def subscribe(self, callback: Subscriber, *, live: bool = True) -> Callable[[], None]:
+        """Call `callback(number, event)` at each event from now on, until the returned function is called.
+
+        Without `live` only at logged events: live ones are not even made while nobody wants them.
+        """
         self._subscribers = (*self._subscribers, callback)
+        if live:
+            self._live = (*self._live, callback)
 
         def unsubscribe() -> None:
             self._subscribers = tuple(one for one in self._subscribers if one is not callback)
+            self._live = tuple(one for one in self._live if one is not callback)
 
         return unsubscribe
 

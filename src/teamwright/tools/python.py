@@ -23,7 +23,10 @@ class PythonTool(Tool[ToolInput]):
 
     def __init__(self, function: Callable[..., Any], name: str, input_type: type[ToolInput], text: str) -> None:
         self._function = function
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._parameters = tuple(input_type.model_fields)
         self._text = text
+        self._access = Access(subject=name)
         self.name = name
         self.input_type = input_type
 
@@ -39,13 +42,13 @@ class PythonTool(Tool[ToolInput]):
 
     def access(self, call: ToolInput, ctx: ToolContext) -> Access:
         """What it touches is the program's own business: the program offered it."""
-        return Access(subject=self.name)
+        return self._access
 
     async def run(self, call: ToolInput, ctx: ToolContext) -> ToolResult:
         """Call it with the validated arguments."""
-        arguments = {name: getattr(call, name) for name in type(call).model_fields}
+        arguments = {name: getattr(call, name) for name in self._parameters}
         try:
-            if inspect.iscoroutinefunction(self._function):
+            if self._is_async:
                 value = await self._function(**arguments)
             else:
                 value = await asyncio.to_thread(self._function, **arguments)

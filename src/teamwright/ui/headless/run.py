@@ -97,7 +97,8 @@ async def _headless(invocation: Invocation) -> int:
     outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
     async with open_session(invocation.options) as session:
         _opening_lines(invocation, session, outlet)
-        unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id))
+        streams = outlet.format == "stream-json"
+        unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id), live=streams)
         try:
             result, code = await _run(invocation, session, outlet)
         finally:

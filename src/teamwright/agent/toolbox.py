@@ -105,7 +105,6 @@ class Toolbox:
         gate: Gate,
         numbers: CallNumbers,
         emit: Emit,
-        attended: Attended = always,
     ) -> None:
         self.member = member
         self.tools = tuple(tools)
@@ -114,7 +113,8 @@ class Toolbox:
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
         self._numbers = numbers
         self._emit = emit
-        self._attended = attended
+        self.attended: Attended = always
+        """Whether events of calls that begin are wanted by anybody."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
 
     @property
@@ -151,7 +151,7 @@ class Toolbox:
         if isinstance(prepared, ToolResult):
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
-        if self._attended():
+        if self.attended():
             self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
         started = time.perf_counter()
         try:

@@ -157,7 +157,9 @@ class Maker:
             nested=self.nested() if self.nested is not None else None,
         )
         shown = [tool for tool in tools if not self.policy.hides(tool.name)]
-        return Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit, attended=self.attended)
+        made = Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
+        made.attended = self.attended
+        return made
 
     def _begin(
         self, path: Path, member: str, agent_id: str, system: list[Block], toolbox: Toolbox, model: Model

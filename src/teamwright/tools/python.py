@@ -74,4 +74,3 @@ def python_tool(function: Callable[..., Any]) -> PythonTool:
         fields[parameter.name] = (hints[parameter.name], default)
     model = create_model(f"{name}_input", __base__=ToolInput, **fields)
     return PythonTool(function, f"python__{name}", model, text)
-

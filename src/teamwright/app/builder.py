@@ -30,7 +30,7 @@ from teamwright.app.budget import Purse
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource
 from teamwright.models.model import Model
-from teamwright.models.prefix import prefix_for
+from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Asker, Mode, Verdict
@@ -80,6 +80,8 @@ class Maker:
         if conversation is None:
             system = lead_prompt(self.kit.teams, self.place, self.instructions, self.appended)
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
+        elif conversation.prefix.model != model.card.wire:
+            conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
         return self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
 
     async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:

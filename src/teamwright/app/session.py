@@ -120,7 +120,7 @@ class Session:
             session_id=self.id,
             team=self.team.name,
             members=self._member_lines(),
-            turns=self.lead.rounds,
+            turns=self.tally.rounds,
             duration_ms=int(self._elapsed() * 1000),
             limit=limit,
             cut_off=tuple(self.cut_off),

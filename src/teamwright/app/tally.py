@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from teamwright.protocol.events import MemberChanged, MessageSeen, MessageSent, TeamEvent, ToolCalled
+from teamwright.protocol.events import MemberChanged, MessageSeen, MessageSent, RoundEnded, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has been counted so far. Notices without content are not messages."""
+    """What has been counted so far. Notices without content are not messages; rounds are the lead's."""
 
+    rounds: int = 0
     sent: int = 0
     seen: int = 0
     calls: int = 0
@@ -33,6 +34,8 @@ class Tally:
                 known = self.waiting.intersection(event.message_ids)
                 self.seen += len(known)
                 self.waiting -= known
+            case RoundEnded(member=member):
+                self.rounds += member == LEAD
             case ToolCalled():
                 self.calls += 1
             case MemberChanged():

@@ -6,6 +6,7 @@ Cache breakpoints of the prefix are set here (the last system block, the last to
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from teamwright.protocol.blocks import Block
 OUTPUT_MOST = 32_000
 """Output tokens that we ask for at most, unless the user's settings say otherwise."""
 _MARK = {"cache_control": {"type": "ephemeral"}}
+_PARTS = ("system", "tools")
 
 
 def request_fields(
@@ -53,6 +55,13 @@ def prefix_for(
     """A new prefix for a model: fields and betas, serialised once."""
     fields = request_fields(card, settings, system, tools, tool_choice=tool_choice)
     return Prefix.build(fields, settings.betas)
+
+
+def prefix_moved(prefix: Prefix, card: ModelCard, settings: ModelSettings) -> Prefix:
+    """The same words and tools for another model: a conversation goes on with one that it did not begin with."""
+    fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
+    parts = [[{k: v for k, v in part.items() if k not in _MARK} for part in fields.get(f, ())] for f in _PARTS]
+    return prefix_for(card, settings, *parts, tool_choice=fields.get("tool_choice"))
 
 
 def _marked(parts: Sequence[Mapping[str, Any]], *, caching: bool) -> list[dict[str, Any]]:

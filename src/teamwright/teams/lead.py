@@ -34,7 +34,6 @@ class Lead:
     agent: Agent
     team: Team
     usage: Usage = field(default_factory=Usage)
-    rounds: int = 0
     turns: int = 0
     busy: bool = False
     last: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
@@ -147,7 +146,6 @@ class Lead:
                     await self.team.lead_desk.seen(mail)
             self.last = await run_turn(self.agent, None)
             self.usage += self.last.usage
-            self.rounds += self.last.rounds
             return self.last
         finally:
             self._set_busy(False)

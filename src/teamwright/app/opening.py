@@ -46,6 +46,7 @@ from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
 from teamwright.storage.paths import Home, home_of, make_private
 from teamwright.storage.watch import Watcher
+from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tool
@@ -103,6 +104,7 @@ class _Ground:
 async def _open(options: Options, stack: AsyncExitStack) -> Session:
     ground = _ground(options)
     make_private(ground.directory)
+    stack.callback(prune_archive, ground.home, days=ground.settings.retention_days)
     lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
     stack.callback(lease.release)
     undo = stack.enter_context(ExitStack())
@@ -242,6 +244,7 @@ def flags_of(options: Options) -> Flags:
         permission_mode=options.permission_mode,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
+        only_allowed=options.only_allowed,
         add_dirs=options.add_dirs,
         settings_file=options.settings_file,
     )

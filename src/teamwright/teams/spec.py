@@ -1,18 +1,12 @@
-"""What a spawn asks for, and the ports through which `app` makes agents.
+"""What a spawn asks for: one spec for teammates and sub-agents, resolved in one place.
 
-The route decides nothing here: one spec for teammates and sub-agents, resolved in one place.
+The route decides nothing here. A value; knows nothing of the room.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-from teamwright.agent.loop import Agent
-
-if TYPE_CHECKING:
-    from teamwright.teams.team import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +22,3 @@ class SpawnSpec:
     max_turns: int | None = None
     cwd: Path | None = None
     plan_mode_required: bool = False
-
-
-class Builder(Protocol):
-    """The port that makes agents: filled in `app`, which knows tools, models and settings."""
-
-    async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
-        """An agent ready for its first turn. Raises TeamwrightError when it cannot be made."""
-        ...
-
-    async def wire_model(self, spec: SpawnSpec) -> str:
-        """The model that the agent will really use, as the roster shows it. Raises TeamwrightError."""
-        ...

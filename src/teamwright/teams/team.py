@@ -11,8 +11,10 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.loop import Agent
 from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.mail.requests import RequestBox
 from teamwright.protocol.clock import now_ms
@@ -27,7 +29,7 @@ from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import BUSY, GONE, Event, State
 from teamwright.teams.roster import Roster
-from teamwright.teams.spec import Builder
+from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease
 from teamwright.teams.teammate import Teammate
 
@@ -50,6 +52,18 @@ class TeamSettings:
 
     ping_pong: int = 20
     """Messages between two members without a task change before they no longer wake each other."""
+
+
+class Builder(Protocol):
+    """The port that makes agents: filled in `app`, which knows tools, models and settings."""
+
+    async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
+        """An agent ready for its first turn. Raises TeamwrightError when it cannot be made."""
+        ...
+
+    async def wire_model(self, spec: SpawnSpec) -> str:
+        """The model that the agent will really use, as the roster shows it. Raises TeamwrightError."""
+        ...
 
 
 @dataclass(slots=True)

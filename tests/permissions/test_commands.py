@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from teamwright.permissions.commands import proves_read_only
 from teamwright.permissions.verdict import Mode, Verdict
 
 ONLY_READS = """
@@ -49,6 +50,7 @@ python3 --version
 diff a.py b.py
 command -v git
 ls &
+wc -l 2>/dev/null a.py
 test -f a.py || echo no
 if [ -d sub ]; then ls sub; else pwd; fi
 echo $(ls a.py) > /dev/null
@@ -252,6 +254,12 @@ watch git push
 flock x git push
 git push # a comment
 git push 2>&1 > /dev/null
+git >/dev/null push
+git 2>&1 push origin
+2>/dev/null git push
+git <<< x push
+git < a.py push
+git <<EOF push
 """.strip().splitlines()
 
 
@@ -281,6 +289,14 @@ HIDDEN_WORDS = [
     "g$X push",
     "git push $X",
     "git -c alias.p=push p",
+    "/usr/bin/g?t push",
+    'eval "$X"',
+    "eval git $X",
+    'bash -c "$X"',
+    'trap "$X" EXIT',
+    "exec $X push",
+    'sudo "$X" push',
+    "git p*",
 ]
 
 
@@ -473,3 +489,12 @@ def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(o
     assert own_ground.run("git status").verdict is Verdict.ALLOW
     subprocess.run([*git, "diff.evil.textconv", "./evil"], check=True)
     assert own_ground.run("git diff").rule == "trust"
+
+
+@pytest.mark.parametrize(
+    ("command", "proven"),
+    [("ls", True), ("cat a | wc -l", True), ("cd sub", False), ("cd sub && ls", False), ("ls > x", False)]
+    + [("ls > /dev/null", True), ("touch x", False), ("x=1", False), ("x=1; ls", False), ("ls )", False), ("", False)],
+)
+def test_only_what_leaves_nothing_behind_may_run_beside_others(ground, command, proven):
+    assert proves_read_only(command, ground.project) is proven

@@ -203,7 +203,9 @@ def _hidden(rules: tuple[Rule, ...], parsed: Parsed) -> Rule | None:
     if not parsed.ok:
         return rules[0]
     for command in parsed.commands:
-        for form in forms(command.words):
+        # a star may become any word, also a program's name: /usr/bin/g?t
+        words = tuple(None if at in command.globs else word for at, word in enumerate(command.words))
+        for form in forms(words):
             found = next((rule for rule in rules if None in form and rule.could_match(form)), None)
             if found is not None:
                 return found

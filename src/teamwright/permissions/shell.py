@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -103,13 +103,16 @@ _STRANGE = re.compile(r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u
 _MISREAD = re.compile(r"[\r\v\f\0]|(?<=[^ \t\n;&|])\\\n")
 """What the parser takes differently from bash: other blanks, and a word that is broken over two lines."""
 
+_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}")
+"""`{name}>file`: to bash no word but where it keeps the descriptor."""
+
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
 _SIGNS = re.compile(r"[\s;&|<>()`\"']")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 _SEQUENCES = table(
     "program compound_statement do_group if_statement elif_clause else_clause while_statement for_statement"
-    " case_statement case_item negated_command redirected_statement function_definition variable_assignments"
+    " case_statement case_item negated_command function_definition variable_assignments"
     " subshell pipeline heredoc_redirect file_redirect herestring_redirect select_statement"
 )
 _QUIET = table("comment heredoc_start heredoc_end heredoc_content string_content simple_heredoc_body ;")
@@ -160,6 +163,8 @@ class _Walk:
         kind = node.type
         if kind == "command":
             return self.command(node, places)
+        if kind == "redirected_statement":
+            return self.redirected(node, places)
         if kind == "list":
             return self.list(node, places)
         if kind in {"file_redirect", "herestring_redirect"}:
@@ -200,15 +205,31 @@ class _Walk:
         right_ok, right_ever = self.visit(right, ok if both else ever)
         return (right_ok if both else ok | right_ok), ever | right_ever
 
-    def command(self, node: Node, places: Places) -> tuple[Places, Places]:
+    def redirected(self, node: Node, places: Places) -> tuple[Places, Places]:
+        """A statement with redirections. Words behind a redirection belong to the command before it: `git >f push`."""
+        body, *redirects = node.named_children
+        strays = [word for redirect in redirects for word in _strays(redirect)]
+        if body.type == "command":
+            after = self.command(body, places, strays)
+        else:
+            after = self.visit(body, places)
+            if strays:
+                self.unreadable("it has words behind a redirection")
+        for redirect in redirects:
+            self.visit(redirect, after[1])
+        return after
+
+    def command(self, node: Node, places: Places, strays: Sequence[Node] = ()) -> tuple[Places, Places]:
         words: list[Word] = []
         variables: list[str] = []
-        for child in node.children:
+        for child in (*node.children, *strays):
             if child.type == "variable_assignment":
                 variables.append(self.variable(child, places))
             elif child.type in WORD_TYPES:
                 self.expression(child, places)
                 words.append(word_of(child))
+                if _DESCRIPTOR.fullmatch(source(child)):
+                    self.unreadable("it redirects in a rare way")
             elif child.is_named:
                 self.visit(child, places)
             else:
@@ -257,12 +278,12 @@ class _Walk:
 
     def redirect(self, node: Node, places: Places) -> None:
         sign = next((child.type for child in node.children if not child.is_named), "")
-        targets = [child for child in node.named_children if child.type != "file_descriptor"]
+        targets = [child for child in node.named_children if child.type != "file_descriptor"][:1]
         for target in targets:
             self.expression(target, places)
         if sign == "<<<":
             return
-        if sign not in {"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"} or len(targets) != 1:
+        if sign not in {"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&"} or not targets:
             return self.doubt("it redirects in a rare way")
         word = word_of(targets[0])
         if sign in {">&", "<&"} and word.text is not None and (word.text.isdigit() or word.text == "-"):
@@ -334,6 +355,19 @@ class _Walk:
                 self.expression(child, places)
             else:
                 self.visit(child, places)
+
+
+def _strays(redirect: Node) -> list[Node]:
+    """The words in a redirection's node that are not its target."""
+    if redirect.type == "heredoc_redirect":
+        found = [
+            child for child in redirect.named_children if child.type in WORD_TYPES and child.type != "file_descriptor"
+        ]
+        inner = [word for child in redirect.named_children if child.type == "file_redirect" for word in _strays(child)]
+        return found + inner
+    if redirect.type == "file_redirect":
+        return [child for child in redirect.named_children if child.type != "file_descriptor"][1:]
+    return []
 
 
 def _is_word(node: Node) -> bool:

@@ -39,6 +39,9 @@ class _Wrapper:
     more: bool = False  # the command gets further words that are not written here
 
 
+_ANYTHING = Inside(((None,),), guess=True)
+"""Runs a text that only the shell will know."""
+
 _WRAPPERS = {
     "command": _Wrapper(flags="p"),
     "builtin": _Wrapper(),
@@ -90,7 +93,7 @@ def inside(words: Words) -> Inside | None:
     if name in {"find", "fd", "fdfind"}:
         return _find(words)
     if name == "trap":
-        return Inside(script=words[1], clear=False) if len(words) > 1 else None
+        return (_ANYTHING if words[1] is None else Inside(script=words[1])) if len(words) > 1 else None
     if name == "git":
         return _git(words)
     wrapper = _WRAPPERS.get(name)
@@ -133,7 +136,7 @@ def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
 
 def _any_of(words: Words) -> Inside:
     """Options we do not know: any later word may begin the command."""
-    starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "-").startswith("-"))
+    starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "").startswith("-"))
     return Inside(tuple(words[at:] for at in starts), guess=True)
 
 
@@ -141,10 +144,10 @@ def _shell(words: Words) -> Inside | None:
     """`bash -c TEXT`, `su -c TEXT`: the text; a shell without one runs what cannot be read here."""
     for at, word in enumerate(words[1:], 1):
         if word is None:
-            return Inside()
+            return _ANYTHING
         if word.startswith("-") and not word.startswith("--") and "c" in word[1:]:
             if at + 1 >= len(words) or words[at + 1] is None:
-                return Inside()
+                return _ANYTHING
             plain = words[0] in {"bash", "sh", "dash"} and set(word[1:]) <= set("ceux") and at == 1
             return Inside(script=words[at + 1], clear=plain and len(words) == at + 2)
         if not word.startswith(("-", "+")) and words[0] != "su":
@@ -155,7 +158,7 @@ def _shell(words: Words) -> Inside | None:
 def _eval(words: Words) -> Inside:
     texts = [word for word in words[1:] if word is not None]
     if len(texts) != len(words) - 1:
-        return Inside()
+        return _ANYTHING
     return Inside(script=" ".join(texts), clear=True)
 
 
@@ -207,7 +210,7 @@ def _git(words: Words) -> Inside | None:
         if at + 1 < len(words) and ((word in {"-x", "--exec"} and "rebase" in words) or word == "foreach"):
             text = words[at + 1 :] if word == "foreach" else words[at + 1 : at + 2]
             whole = [part for part in text if part is not None and part != "--recursive"]
-            return Inside(script=" ".join(whole)) if None not in text else Inside()
+            return Inside(script=" ".join(whole)) if None not in text else _ANYTHING
         if word == "run" and "bisect" in words:
             return Inside((words[at + 1 :],)) if words[at + 1 :] else None
     return None

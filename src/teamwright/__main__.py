@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from teamwright.ui.cli.main import main as run
-
 
 def main() -> None:
-    """Run the command line and end the process with its exit code."""
-    sys.exit(run())
+    """Run the command line and end the process with its exit code. An interrupt counts from the first import on."""
+    try:
+        from teamwright.ui.cli.main import main as run
+
+        code = run()
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -168,3 +168,16 @@ def test_every_key_has_a_sentence_and_a_kind(tmp_path):
     layer = read_layer(path, Origin.USER)
     assert layer is not None
     assert layer.values == {}
+
+
+def test_a_run_may_leave_out_what_files_allow_and_keep_what_they_deny(repository):
+    repository.user(
+        {"permissions": {"allow": ["Bash(git commit:*)"], "deny": ["Bash(ls:*)"], "additionalDirectories": ["/srv"]}}
+    )
+    found = repository.settings(Flags(allowed_tools=("Bash(make:*)",), only_allowed=True))
+    assert [(rule.text, rule.verdict) for rule in found.rules] == [
+        ("Bash(ls:*)", Verdict.DENY),
+        ("Bash(make:*)", Verdict.ALLOW),
+    ]
+    assert found.directories == ()
+    assert len(repository.settings().rules) == 2

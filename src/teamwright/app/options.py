@@ -17,7 +17,8 @@ class Options:
     """Everything a run can be told; None means "as the settings say".
 
     `resume` is a session id or its beginning, or `latest`. `interactive` says that a person is at a terminal.
-    `trust` trusts the repository's own entries for this run. `given` supplies names to a script.
+    `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
+    out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied.
     """
 
     cwd: Path = field(default_factory=Path.cwd)
@@ -27,6 +28,7 @@ class Options:
     add_dirs: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    only_allowed: bool = False
     settings_file: Path | None = None
     trust: bool = False
     budget: Budget = field(default_factory=Budget)

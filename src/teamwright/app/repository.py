@@ -6,6 +6,7 @@ Looks only: `footprint` stats files, the rest reads what git keeps. Runs git wit
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,23 +29,48 @@ class Repository:
 
 
 def repository_at(path: Path) -> Repository | None:
-    """The repository that holds the path, or None outside git. Raises UsageError when there is no such directory."""
+    """The repository that holds the path, or None outside git.
+
+    Raises UsageError when there is no such directory, CannotStart when git is missing or refuses the repository.
+    """
     if not path.is_dir():
         raise UsageError("usage", f"{path} is not a directory", do=["--repo DIR names a directory"])
     found = find_git_dir(path)
     if found is None:
         return None
     top = found[0]
-    head = subprocess.run(
-        git_argv("rev-parse", "--short=8", "--verify", "-q", "HEAD"),
-        cwd=top,
-        env=git_env(),
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    head = _git(top, "rev-parse", "--short=8", "--verify", "-q", "HEAD")
+    if head.returncode and "dubious ownership" in head.stderr:
+        raise CannotStart(
+            "no-git",
+            "git refuses to read this repository: it belongs to somebody else",
+            looked_at=[("repository", str(top))],
+            do=[f"git config --global --add safe.directory {shlex.quote(str(top))}"],
+            note="nothing was started",
+        )
     return Repository(top, top.name or "repository", head.stdout.strip())
+
+
+def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Git as the user has set it up (the machine's settings too: they may call a directory safe)."""
+    env = {name: value for name, value in git_env().items() if name != "GIT_CONFIG_NOSYSTEM"}
+    try:
+        return subprocess.run(
+            git_argv(*args),
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise _no_git() from None
+
+
+def _no_git() -> CannotStart:
+    return CannotStart("no-git", "git is not installed", do=["install git, then run this again"])
 
 
 def clone_bundle(bundle: Path, into: Path) -> None:
@@ -58,10 +84,10 @@ def clone_bundle(bundle: Path, into: Path) -> None:
             stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError:
-        raise CannotStart("usage", "git is not installed", do=["install git, then run this again"]) from None
+        raise _no_git() from None
     except subprocess.CalledProcessError as problem:
         said = problem.stderr.decode(errors="replace").strip()
-        raise CannotStart("failed", "the sample repository could not be unpacked", looked_at=[("git", said)]) from None
+        raise CannotStart("no-git", "the sample repository could not be unpacked", looked_at=[("git", said)]) from None
 
 
 def footprint(top: Path) -> dict[str, tuple[int, int, int]] | None:

@@ -42,12 +42,13 @@ _ENDPOINT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was said for this run; None and empty mean nothing was."""
+    """What was said for this run; None and empty mean nothing was. `only_allowed`: files allow nothing."""
 
     model: str | None = None
     permission_mode: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    only_allowed: bool = False
     add_dirs: tuple[Path, ...] = ()
     settings_file: Path | None = None
 
@@ -221,6 +222,9 @@ class _Merge:
             self.origins[f"env {name}"] = str(layer.path)
 
     def flags(self, flags: Flags, cwd: Path) -> None:
+        if flags.only_allowed:
+            self.rules = [rule for rule in self.rules if rule.verdict is not Verdict.ALLOW]
+            self.directories = []
         if flags.permission_mode is not None:
             self.mode = parse_mode(flags.permission_mode)
             self.origins["permissions.defaultMode"] = "--permission-mode"

@@ -50,6 +50,7 @@ SLUGS: dict[str, Slug] = {
     "bad-script": Slug(3, 400, "A script for the scripted model cannot be read."),
     "read-only-home": Slug(3, 507, "The state root cannot be written."),
     "platform": Slug(3, 501, "The platform is not one of Linux, macOS, WSL 2."),
+    "no-git": Slug(3, 503, "git is not installed, or will not read the repository."),
     "session-busy": Slug(3, 409, "Another process drives the session."),
     "limit": Slug(4, 429, "A cap on money, tokens, turns, time or spawns is spent; the session can go on later."),
     "model-failed": Slug(1, 502, "The model's service failed, and trying again did not help."),

@@ -44,7 +44,7 @@ def settle_trust(options: Options, ask: Ask = input) -> Options:
 def _listed(state: TrustState) -> list[str]:
     """What waits for trust: all of it, for a yes covers all of it."""
     waiting = sorted(state.pending, key=lambda entry: entry.effect != "used")
-    lines = [f"{clean(str(state.root))} brings entries of its own, which can run or widen something:", ""]
+    lines = [clean(str(state.root)), "brings entries of its own, which can run or widen something:", ""]
     for entry in waiting[:LISTED]:
         later = "" if entry.effect == "used" else f" [{entry.effect}]"
         lines.append(f"  {entry.kind:<10} {one_line(entry.name)}  ({one_line(entry.file)}){later}")

@@ -36,7 +36,7 @@ class Surroundings:
             f"Platform: {self.platform}. Date: {date.today().isoformat()}.",
         ]
         if self.headless:
-            lines.append("Nobody is here to answer questions: decide, and state what you assumed.")
+            lines.append("Nobody is here to answer questions.")
         return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ class SubagentInput(ToolInput):
     """Parameters of a sub-agent."""
 
     description: str = Field(description="3 to 5 words.")
-    prompt: str = Field(description="The whole job: the agent sees nothing else.")
+    prompt: str = Field(description="The whole job.")
     subagent_type: str = Field("general-purpose", description="general-purpose, Explore, Plan or Bash.")
     model: str | None = Field(None, description="Another model than yours.")
     mode: Literal["default", "acceptEdits", "bypassPermissions", "dontAsk"] | None = Field(

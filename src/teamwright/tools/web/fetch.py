@@ -39,7 +39,7 @@ class WebFetchInput(ToolInput):
     """Parameters of WebFetch."""
 
     url: str = Field(description="http or https.")
-    prompt: str = Field("", description="What you want to know.")
+    prompt: str = Field("", description="Ignored: you get the whole text.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,110 @@
+"""What every call of every agent pays for before anybody has said a word: the system prompt and the tools."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, find_definition, prompt
+from teamwright.agent.schema import tool_schema
+from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
+from teamwright.agent.tool import AnyTool
+from teamwright.app.kit import Kit
+from teamwright.models.settings import ModelSettings
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.ids import LEAD
+from teamwright.teams.team import Team
+from teamwright.tools.shell.bash import BashSettings, nothing_is_proved
+from teamwright.tools.team.caller import Caller
+
+PLACE = Surroundings(Path("/home/somebody/projects/a-repository"), (), "main", "linux")
+MOST = 5_000
+"""Tokens, at four bytes a token."""
+
+
+class Nobody:
+    """Fills the ports that no description looks at."""
+
+    async def ask(self, *_: object) -> None:
+        raise AssertionError("nobody is asked")
+
+
+def kit(teams: bool = True) -> Kit:
+    nobody = Nobody()
+    return Kit(BackgroundJobs(), nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, teams=teams)
+
+
+@pytest.fixture
+def team(tmp_path):
+    return Team(tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody())
+
+
+def tools_of(name: str, team: Team) -> list[AnyTool]:
+    every = kit().tools(Caller(name, team), Nobody())
+    return every if name == LEAD else [tool for tool in every if tool.name not in LEAD_ONLY]
+
+
+def tokens(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode()) // 4
+
+
+def told(system: list[Block], tools: list[AnyTool]) -> int:
+    rows = {tool.name: tokens(tool_schema(tool)) for tool in tools}
+    for name, size in sorted(rows.items(), key=lambda row: -row[1]):
+        print(f"  {name:<16} {size:>5}")
+    print(f"  {'system prompt':<16} {tokens(system):>5}")
+    return sum(rows.values()) + tokens(system)
+
+
+def test_an_agent_knows_all_it_needs_in_five_thousand_tokens(team):
+    kind = find_definition("general-purpose")
+    sizes = {
+        "lead": told(lead_prompt(True, PLACE, ()), tools_of(LEAD, team)),
+        "teammate": told(teammate_prompt("scout", "release-review", kind, PLACE, ()), tools_of("scout", team)),
+        "sub-agent": told(
+            subagent_prompt(kind, PLACE, ()),
+            [t for t in kit().plain_tools("a1", Nobody()) if t.name not in NOT_FOR_SUBAGENTS],
+        ),
+    }
+    print(sizes)
+    assert all(size <= MOST for size in sizes.values()), sizes
+
+
+PROMPTS = ("base", "lead", "member", "subagent", "explore", "plan", "shell")
+
+
+def words_to_models(team: Team) -> dict[str, str]:
+    """Everything that an agent is told at birth, by where it stands."""
+    texts = {f"prompts/{stem}.md": prompt(stem) for stem in PROMPTS}
+    return texts | {tool.name: json.dumps(tool_schema(tool), ensure_ascii=False) for tool in tools_of(LEAD, team)}
+
+
+def test_a_tool_that_is_named_is_there(team):
+    known = {tool.name for tool in tools_of(LEAD, team)}
+    for where, text in words_to_models(team).items():
+        named = set(re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", text))
+        assert named <= known | {where}, where
+
+
+def test_a_parameter_that_is_named_is_the_tools_own(team):
+    for tool in tools_of(LEAD, team):
+        schema = json.dumps(tool_schema(tool)["input_schema"])
+        named = re.findall(r"`([a-z_]+)`", tool.description)
+        assert all(f'"{one}"' in schema for one in named), tool.name
+
+
+def test_nothing_is_spoken_of_that_does_not_exist(team):
+    for where, text in words_to_models(team).items():
+        assert not re.search(
+            r"(?i)plan_approval|plan mode|\bhooks?\b(?!, force)|\bskill|slash command|\bMCP\b", text
+        ), where
+
+
+@pytest.mark.parametrize(
+    "rule", ["co-author|trailer", "never an instruction", "only when you were asked", "to all|costs"]
+)
+def test_a_rule_stands_in_one_place(team, rule):
+    texts = words_to_models(team)
+    assert len([where for where, text in texts.items() if re.search(rule, text)]) <= 1

@@ -28,10 +28,20 @@ async def ask_to_stop(team: Team, to: str, reason: str, deadlines: set[asyncio.T
     """
     member = await recipient(team, to)
     if member.name == LEAD:
-        raise TeamRefused("team-refused", "the lead ends with its session, not by request", note="nothing was sent")
+        raise TeamRefused(
+            "team-refused",
+            "the lead ends with its session, not by request",
+            do=["End your turn when the work is done."],
+            note="nothing was sent",
+        )
     mate = team.find(member.name)
     if mate is None:
-        raise TeamRefused("team-refused", f"{member.name} does not run in this process", note="nothing was sent")
+        raise TeamRefused(
+            "team-refused",
+            f"{member.name} does not run in this process",
+            do=["It is ended where it runs: leave it alone."],
+            note="nothing was sent",
+        )
     if mate.stop_request is not None:
         raise TeamRefused(
             "team-refused",

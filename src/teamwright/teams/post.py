@@ -43,10 +43,17 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
     InboxFull, LockTimeout.
     """
     if not text.strip():
-        raise UsageError("usage", "a message needs text", note="nothing was sent")
+        raise UsageError(
+            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
+        )
     member = await recipient(team, to)
     if member.name.lower() == sender.lower():
-        raise TeamRefused("team-refused", "a message to yourself would wake nobody", note="nothing was sent")
+        raise TeamRefused(
+            "team-refused",
+            "that is your own name: a message to yourself would wake nobody",
+            do=["Write to another member, or go on with your work."],
+            note="nothing was sent",
+        )
     sent = await _deliver(team, sender, member, fenced(text), summary or summary_of(text))
     if _note(team, sender, member.name, sent, summary or summary_of(text)):
         await _tell_of_courtesy(team, sender, member.name)
@@ -56,11 +63,18 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
 async def broadcast(team: Team, sender: str, text: str, summary: str = "") -> list[Sent]:
     """Text to every other member. Raises TeamRefused when there is nobody."""
     if not text.strip():
-        raise UsageError("usage", "a message needs text", note="nothing was sent")
+        raise UsageError(
+            "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
+        )
     config = await team.roster.read()
     others = [m for m in config.members if m.name.lower() != sender.lower()]
     if not others:
-        raise TeamRefused("team-refused", "there is nobody else in the team", note="nothing was sent")
+        raise TeamRefused(
+            "team-refused",
+            "there is nobody else in the team",
+            do=["Start a teammate first, or do the work yourself."],
+            note="nothing was sent",
+        )
     return [await send_text(team, sender, member.name, text, summary) for member in others]
 
 

@@ -21,15 +21,25 @@ _OUTCOMES = {
     "no_consumer": "It is in the inbox; nobody reads it now.",
 }
 
+WHO = "Give a member's name in `to`: ListAgents shows them."
+"""What to do without a recipient."""
+
+CONTENT_SHOWN = 200
+"""Characters of a message that its sender's result repeats."""
+
+
+def _begun(text: str) -> str:
+    """The beginning of what was sent: its sender knows the rest, and every byte here is read again in each round."""
+    return text if len(text) <= CONTENT_SHOWN else text[:CONTENT_SHOWN] + "…"
+
 
 class Structured(ToolInput):
     """A protocol message in the place of text."""
 
-    type: Literal["shutdown_request", "shutdown_response", "plan_approval_response"]
+    type: Literal["shutdown_request", "shutdown_response"]
     request_id: str | None = None
     approve: bool | None = None
     reason: str | None = None
-    feedback: str | None = None
 
 
 class SendMessageInput(ToolInput):
@@ -51,9 +61,9 @@ class SendMessageInput(ToolInput):
         if kind in {"message", "broadcast"}:
             message: Any = given.get("content", "")
         else:
-            why = "feedback" if kind == "plan_approval_response" else "reason"
-            message = {"type": kind, "request_id": given.get("request_id"), "approve": given.get("approve")}
-            message = {k: v for k, v in {**message, why: given.get("content")}.items() if v is not None}
+            wanted = {"type": kind, "reason": given.get("content")}
+            wanted |= {key: given.get(key) for key in ("request_id", "approve")}
+            message = {key: value for key, value in wanted.items() if value is not None}
         return {"to": to, "message": message, "summary": given.get("summary")}
 
 
@@ -76,7 +86,7 @@ class SendMessage(Tool[SendMessageInput]):
         """Send it, or say why not; nothing is sent then."""
         self._caller.team.require()
         if not call.to.strip():
-            raise UsageError("usage", "a message needs a recipient", note="nothing was sent")
+            raise UsageError("usage", "a message needs a recipient", do=[WHO], note="nothing was sent")
         if isinstance(call.message, Structured):
             return await self._structured(call.to, call.message)
         if call.to.strip() == "*":
@@ -95,27 +105,31 @@ class SendMessage(Tool[SendMessageInput]):
                 "sender": self._caller.name,
                 "target": "@team",
                 "summary": summary or summary_of(text),
-                "content": text,
+                "content": _begun(text),
             },
         }
         return json_result(body, f"sent to {', '.join(names)}")
 
     async def _structured(self, to: str, message: Structured) -> ToolResult:
-        match message.type:
-            case "shutdown_request":
-                return await self._ask_to_stop(to, message)
-            case "shutdown_response":
-                return await self._answer_stop(message)
-            case "plan_approval_response":
-                if not self._caller.is_lead:
-                    raise TeamRefused("team-refused", "only the lead answers plans", note="nothing was answered")
-                raise TeamRefused("team-refused", "no plan is waiting for an answer", note="nothing was answered")
+        if message.type == "shutdown_request":
+            return await self._ask_to_stop(to, message)
+        return await self._answer_stop(message)
 
     async def _ask_to_stop(self, to: str, message: Structured) -> ToolResult:
         if to.strip() == "*":
-            raise UsageError("usage", "a shutdown is asked of one member at a time", note="nothing was sent")
+            raise UsageError(
+                "usage",
+                "a shutdown is asked of one member at a time",
+                do=["Send one shutdown_request to each."],
+                note="nothing was sent",
+            )
         if not self._caller.is_lead:
-            raise TeamRefused("team-refused", "only the lead asks members to stop", note="nothing was sent")
+            raise TeamRefused(
+                "team-refused",
+                "only the lead asks members to stop",
+                do=["Write to team-lead if somebody should stop."],
+                note="nothing was sent",
+            )
         request_id = await self._stopping.ask(to, message.reason or "")
         text = f"{to} was asked to stop. You are told when it has ended, or why it objects."
         return json_result(
@@ -124,10 +138,20 @@ class SendMessage(Tool[SendMessageInput]):
 
     async def _answer_stop(self, message: Structured) -> ToolResult:
         if self._caller.is_lead:
-            raise TeamRefused("team-refused", "the lead is not asked to stop by a member", note="nothing was answered")
+            raise TeamRefused(
+                "team-refused",
+                "a shutdown_response is a member's answer, and you are the lead",
+                do=["To ask a member to stop, send it a shutdown_request."],
+                note="nothing was answered",
+            )
         if message.request_id is None or message.approve is None:
-            raise UsageError("usage", "a shutdown_response needs request_id and approve", note="nothing was answered")
-        reason = message.reason or message.feedback or ""
+            raise UsageError(
+                "usage",
+                "a shutdown_response needs request_id and approve",
+                do=["Copy the request_id from the shutdown_request; approve is true or false."],
+                note="nothing was answered",
+            )
+        reason = message.reason or ""
         leaves = await answer_stop(self._caller.team, self._caller.name, message.request_id, message.approve, reason)
         if leaves:
             made = json_result(
@@ -146,7 +170,7 @@ class SendMessage(Tool[SendMessageInput]):
             "target": f"@{sent.to}",
             "targetColor": sent.color,
             "summary": summary,
-            "content": text,
+            "content": _begun(text),
         }
         body = {
             "success": True,

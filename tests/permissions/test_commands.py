@@ -493,8 +493,17 @@ def test_git_is_not_proven_where_the_repository_configures_it_to_run_something(o
 
 @pytest.mark.parametrize(
     ("command", "proven"),
-    [("ls", True), ("cat a | wc -l", True), ("cd sub", False), ("cd sub && ls", False), ("ls > x", False)]
-    + [("ls > /dev/null", True), ("touch x", False), ("x=1", False), ("x=1; ls", False), ("ls )", False), ("", False)],
+    [
+        *(("ls", True), ("cat a | wc -l", True), ("cd sub", False), ("cd sub && ls", False), ("ls > x", False)),
+        *(
+            ("ls > /dev/null", True),
+            ("touch x", False),
+            ("x=1", False),
+            ("x=1; ls", False),
+            ("ls )", False),
+            ("", False),
+        ),
+    ],
 )
 def test_only_what_leaves_nothing_behind_may_run_beside_others(ground, command, proven):
     assert proves_read_only(command, ground.project) is proven

@@ -179,3 +179,8 @@ def test_a_project_that_lies_below_a_guarded_name_is_not_guarded_as_a_whole(tmp_
 def test_a_guarded_file_behind_a_link_is_guarded(own_ground):
     (own_ground.project / "plain").symlink_to(own_ground.project / ".git" / "hooks")
     assert own_ground.write("plain/pre-commit", mode=Mode.ACCEPT_EDITS).verdict is ASK
+
+
+@pytest.mark.promise("F66")
+def test_the_state_root_is_private_however_its_name_is_written(ground):
+    assert ground.read(str(ground.home).upper() + "/trust.json").verdict is DENY

@@ -28,10 +28,6 @@ class Scope:
     trusted_git: frozenset[Path] = frozenset()
     base: Path = Path("/")
 
-    def inside(self, real: Path) -> bool:
-        """Whether a real path lies in a directory that may be used."""
-        return any(real.is_relative_to(directory) for directory in self.directories)
-
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
@@ -62,18 +58,34 @@ class Book:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ground:
-    """Everything that a decision depends on besides the call."""
+    """Everything that a decision depends on besides the call, and the directories as texts, made once.
+
+    A path lies in one of them when its text and a `/` begins with it; the private ones are in lower case, because
+    some file systems know no other.
+    """
 
     book: Book
     scope: Scope
     mode: Mode
+    directories: tuple[str, ...] = field(init=False)
+    private: tuple[str, ...] = field(init=False)
+    own: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.directories = _as_texts(self.scope.directories)
+        self.own = _as_texts(self.scope.own)
+        self.private = tuple(text.lower() for text in _as_texts(self.scope.private))
 
     @property
     def bypass(self) -> bool:
         """Whether everything is allowed that no deny rule names."""
         return self.mode is Mode.BYPASS
+
+
+def _as_texts(directories: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(f"{str(directory).rstrip('/')}/" for directory in directories)
 
 
 def by_rule(rule: Rule) -> Decision:

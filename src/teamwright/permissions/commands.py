@@ -37,27 +37,19 @@ _NOT_EXPORTED_BY_CHANCE = frozenset({"http_proxy", "https_proxy", "no_proxy", "a
 
 @dataclass(slots=True)
 class _Fact:
-    """One command of the line with what is known to be read or changed by it; None where nothing is proven."""
+    """One command of the line, what is known to be read or changed by it, and the verdicts on all these paths."""
 
     command: Command
-    reads: Reads | None
-    changes: Changes | None
-
-    def touched(self, ground: Ground) -> Iterator[Decision]:
-        """The verdict on every path that it is known to touch."""
-        if self.reads is not None:
-            for path in self.reads.paths:
-                yield judge_path(ground, "Read", path, writes=False, deep=self.reads.deep)
-        elif self.changes is not None:
-            yield from (judge_path(ground, "Read", path, writes=False) for path in self.changes.reads)
-            yield from (judge_path(ground, "Write", path, writes=True) for path in self.changes.writes)
+    reads: Reads | None = None
+    changes: Changes | None = None
+    touched: tuple[Decision, ...] = ()
 
 
 def judge_command(ground: Ground, access: Access) -> Decision:
     """The verdict on a command line; the strictest of all that it would run and touch."""
     parsed = parse(access.command or "", access.cwd or ground.scope.base)
     rules = ground.book.of("Bash")
-    facts = [_fact(command) for command in parsed.commands]
+    facts = [_fact(ground, command) for command in parsed.commands]
     if ground.bypass:
         allowed = by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
         return strictest(_denials(ground, rules, parsed, facts), allowed)
@@ -65,11 +57,19 @@ def judge_command(ground: Ground, access: Access) -> Decision:
     return strictest(_all(ground, rules, parsed, facts), allowed)
 
 
-def _fact(command: Command) -> _Fact:
+def _fact(ground: Ground, command: Command) -> _Fact:
     if command.role != "run":
-        return _Fact(command, None, None)
+        return _Fact(command)
     reads = proven(command)
-    return _Fact(command, reads, changes(command) if reads is None else None)
+    if reads is not None:
+        judged = (judge_path(ground, "Read", path, writes=False, deep=reads.deep) for path in reads.paths)
+        return _Fact(command, reads, touched=tuple(judged))
+    found = changes(command)
+    if found is None:
+        return _Fact(command)
+    sources = [judge_path(ground, "Read", path, writes=False) for path in found.reads]
+    targets = [judge_path(ground, "Write", path, writes=True) for path in found.writes]
+    return _Fact(command, None, found, (*sources, *targets))
 
 
 def proves_read_only(command: str, cwd: Path) -> bool:
@@ -91,7 +91,7 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact
         denied = _matching(rules.deny, fact.command)
         if denied is not None:
             yield by_rule(denied)
-        yield from (decision for decision in fact.touched(ground) if decision.verdict is Verdict.DENY)
+        yield from (decision for decision in fact.touched if decision.verdict is Verdict.DENY)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
     hidden = _hidden(rules.deny, parsed)
     if hidden is not None:
@@ -105,7 +105,7 @@ def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -
     if unclear is not None:
         yield unclear
     for at, fact in enumerate(facts):
-        yield from (decision for decision in fact.touched(ground) if _is_fenced(decision))
+        yield from (decision for decision in fact.touched if _is_fenced(decision))
         yield _judge(ground, rules, parsed, fact, last=at == len(facts) - 1)
     yield from _redirected(ground, parsed)
 
@@ -132,10 +132,10 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, las
         return by_rule(allowing[0])
     if fact.reads is not None and not _secretive(parsed):
         fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-        return strictest((*_git_may_run(ground, fact.reads), *fact.touched(ground)), fine)
+        return strictest((*_git_may_run(ground, fact.reads), *fact.touched), fine)
     if fact.changes is not None and ground.mode is Mode.ACCEPT_EDITS and (last or not fact.changes.last):
         fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
-        return strictest(fact.touched(ground), fine)
+        return strictest(fact.touched, fine)
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
 
 

@@ -7,8 +7,6 @@ denied to file tools. Knows paths. Does not know rules or modes.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from teamwright.permissions.table import table
 
 _DIRECTORIES = frozenset({".git", ".teamwright", ".claude", ".husky", ".githooks", ".devcontainer", ".ssh", ".gnupg"})
@@ -21,9 +19,9 @@ _FILES = table(
 )
 
 
-def guard_of(real: Path) -> str:
-    """The name that makes a file guarded (`.git`, `.envrc`), or an empty text. Takes the real path; ignores case."""
-    parts = [part.lower() for part in real.parts]
+def guard_of(path: str) -> str:
+    """The name that makes a file guarded (`.git`, `.envrc`), or an empty text. Ignores case."""
+    parts = path.lower().split("/")
     if parts and parts[-1] in _FILES:
         return parts[-1]
     for at, part in enumerate(parts):
@@ -33,8 +31,3 @@ def guard_of(real: Path) -> str:
         if under is not None and (not under or parts[at + 1 : at + 2] == [under]):
             return part
     return ""
-
-
-def within(real: Path, directories: tuple[Path, ...]) -> bool:
-    """Whether the path lies in one of the directories (all by real path)."""
-    return any(real.is_relative_to(directory) for directory in directories)

@@ -77,7 +77,7 @@ class Rule:
             return True
         return mine.startswith("mcp__") and mine.count("__") == 1 and tool.startswith(mine + "__")
 
-    def matches_path(self, path: Path, real: Path) -> bool:
+    def matches_path(self, path: str, real: str) -> bool:
         """By name and by real path: an allow rule needs both, any other rule one."""
         if self.pattern is None:
             return True
@@ -112,13 +112,13 @@ class PathPattern:
     _named: re.Pattern[str]
     _real: re.Pattern[str]
 
-    def named(self, path: Path) -> bool:
+    def named(self, path: str) -> bool:
         """Whether the path matches as it is named."""
-        return self._named.fullmatch(str(path)) is not None
+        return self._named.fullmatch(path) is not None
 
-    def real(self, path: Path) -> bool:
+    def real(self, path: str) -> bool:
         """Whether a real path matches."""
-        return self._real.fullmatch(str(path)) is not None
+        return self._real.fullmatch(path) is not None
 
     @classmethod
     def of(cls, pattern: str, base: Path, strict: bool) -> PathPattern:

@@ -11,7 +11,6 @@ import shlex
 from pathlib import Path
 
 from teamwright.permissions.book import Scope
-from teamwright.permissions.guarded import guard_of, within
 from teamwright.permissions.rule import READERS, WRITERS, host_of
 from teamwright.permissions.shell import parse
 from teamwright.permissions.table import table
@@ -71,11 +70,15 @@ def _for_paths(tool: str, paths: tuple[Path, ...], scope: Scope) -> str:
 def _for_path(tool: str, path: Path, scope: Scope) -> str:
     real = Path(os.path.realpath(path))
     base = Path(os.path.realpath(scope.base))
-    if within(real, scope.private) or not str(real).isprintable() or set(str(real)) & set("*?"):
+    if (
+        any(real.is_relative_to(directory) for directory in scope.private)
+        or not str(real).isprintable()
+        or set(str(real)) & set("*?")
+    ):
         return ""
     if real.is_relative_to(base):
-        below = real.relative_to(base)
-        if guard_of(below) or real != Path(os.path.normpath(base / below)):
-            return ""
-        return f"{tool}({below.parts[0]}/**)" if len(below.parts) > 1 else f"{tool}(/{below})" if below.parts else ""
-    return "" if guard_of(real) or len(real.parts) < 4 else f"{tool}(/{real if tool == 'Edit' else real.parent / '**'})"
+        first, slash, _ = below.partition("/")
+        return f"{tool}({first}/**)" if slash else f"{tool}(/{first})" if first != "." else ""
+    if len(real.parts) < 4:
+        return ""  # so near the root a rule would reach too far
+    return f"Edit(/{real})" if tool == "Edit" else f"{tool}(/{real.parent}/**)"

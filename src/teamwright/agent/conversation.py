@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import Block, encode, tool_calls, tool_result_block
+from teamwright.protocol.blocks import Block, encode, text_of, tool_calls, tool_result_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
@@ -84,7 +84,7 @@ class Conversation:
 
     def tell(self, told: Told) -> None:
         """Append what the agent is told; memory only after the file has it. Raises StorageError."""
-        item = encode({"role": "user", "content": list(told.blocks)})
+        item = encode({"role": "user", "content": told.blocks})
         ids = b',"injected":' + encode(told.ids) if told.ids else b""
         self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + _MESSAGE + item + b"}")
         self.items.append(item)
@@ -100,7 +100,7 @@ class Conversation:
                 "model": reply.model,
                 "stop_reason": reply.stop_reason,
                 "request_id": reply.request_id,
-                "usage": reply.usage.as_json() | {"usd": reply.usage.usd},
+                "usage": {**reply.usage.as_json(), "usd": reply.usage.usd},
             }
         )
         self._append(about[:-1] + _MESSAGE + item + b"}")
@@ -124,6 +124,15 @@ class Conversation:
     def last_content(self) -> list[Block]:
         """The blocks of the newest message, or none."""
         return cast("list[Block]", json.loads(self.items[-1])["content"]) if self.items else []
+
+    def said_since(self, number: int) -> str:
+        """The newest text that the agent said among the messages from this number on; empty when it said none."""
+        for item in reversed(self.items[number:]):
+            if item.startswith(b'{"role":"assistant"'):
+                text = text_of(cast("list[Block]", json.loads(item)["content"]))
+                if text:
+                    return text
+        return ""
 
     def close(self) -> None:
         """Close the file; the conversation can be loaded again."""

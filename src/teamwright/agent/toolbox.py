@@ -85,6 +85,8 @@ def instructed(nested: Callable[[Path], str], inner: Step) -> Step:
 
     async def step(call: Prepared) -> ToolResult:
         result = await inner(call)
+        if not (call.access.reads or call.access.writes):
+            return result
         notes = [note for path in (*call.access.reads, *call.access.writes) if (note := nested(path))]
         if not notes or not isinstance(result.content, str):
             return result

@@ -7,8 +7,9 @@ This file knows how the few blocks that we make ourselves are spelt; it knows no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias, cast
 
 Block: TypeAlias = dict[str, Any]
@@ -62,7 +63,18 @@ def text_of(content: str | Iterable[Block]) -> str:
 
 def encode(value: Any) -> bytes:
     """Compact JSON in UTF-8: how history, prefixes and log lines are kept. Lone surrogates become `?`."""
-    return _compact(value).encode("utf-8", "replace")
+    try:
+        return _serializer()(value)
+    except ValueError:  # half a surrogate pair, for one; what is no JSON at all is a TypeError below
+        return _compact(value).encode("utf-8", "replace")
+
+
+@cache
+def _serializer() -> Callable[[Any], bytes]:
+    """Several times faster than the one below; loaded when something is first encoded."""
+    from pydantic_core import to_json
+
+    return to_json
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 from teamwright.protocol.blocks import Block
@@ -280,7 +281,7 @@ def always() -> bool:
 AsyncEmit: TypeAlias = Callable[[TeamEvent], Awaitable[None]]
 
 LIVE = (TextDelta, ToolStarted, Spoken)
-_NOT_LOGGED = frozenset({"at", "member", "responder", "facts"})
+_NOT_LOGGED = frozenset({"at", "responder", "facts"})
 """Fields that `to_json` writes first by itself, or that only live surfaces get."""
 
 _LOGGED: dict[str, type[_Event]] = {
@@ -303,21 +304,22 @@ _LOGGED: dict[str, type[_Event]] = {
 
 def to_json(event: TeamEvent) -> dict[str, Any]:
     """The event as an object: `type`, `at`, `member`, then its own fields."""
-    out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3), "member": event.member}
-    for name in _own_fields(type(event)):
-        value = getattr(event, name)
-        if isinstance(value, Usage):
-            value = {**value.as_json(), "requests": value.requests, "usd": value.usd}
-        elif isinstance(value, TaskInfo):
-            value = {f.name: getattr(value, f.name) for f in fields(value)}
-        out[name] = value
+    out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
+    names, values = _own(type(event))
+    out.update(zip(names, values(event), strict=True))
+    if isinstance(event, RoundEnded | RunEnded):
+        usage = event.usage
+        out["usage"] = {**usage.as_json(), "requests": usage.requests, "usd": usage.usd}
+    elif isinstance(event, TaskChanged):
+        out["task"] = {f.name: getattr(event.task, f.name) for f in fields(event.task)}
     return out
 
 
 @cache
-def _own_fields(kind: type[_Event]) -> tuple[str, ...]:
-    """What a kind of event writes behind `type`, `at` and `member`: looked up once, there may be many a second."""
-    return tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
+def _own(kind: type[_Event]) -> tuple[tuple[str, ...], Callable[[TeamEvent], tuple[Any, ...]]]:
+    """What a kind of event writes behind `type` and `at`: the names, `member` first, and how to get their values."""
+    names = tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
+    return names, cast("Callable[[TeamEvent], tuple[Any, ...]]", attrgetter(*names))
 
 
 def from_json(data: Mapping[str, Any]) -> TeamEvent | None:

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import LIVE, SCHEMA, Notice, TeamEvent, from_json, to_json
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
@@ -223,11 +224,20 @@ def _show(subscriber: Subscriber, n: int, event: TeamEvent) -> None:
 
 def _line(n: int, event: TeamEvent) -> bytes:
     head = b'{"n":%d,"v":%d,' % (n, SCHEMA)
+    body = to_json(event)
     try:
-        return head + _encode(to_json(event))[1:].encode("utf-8", "replace")
-    except (TypeError, ValueError, RecursionError):  # a tool's input that JSON cannot hold
+        return head + encode(body)[1:]
+    except (TypeError, ValueError, RecursionError):  # something in a tool's input that is no JSON
+        return head + _as_text(body, event)
+
+
+def _as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
+    """The line with what is no JSON as its text; or, when that cannot be, a line that says so."""
+    try:
+        return _encode(body)[1:].encode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError):  # an object that holds itself, for one
         rest = {"type": event.KIND, "at": event.at, "member": event.member, "unwritable": True}
-        return head + _encode(rest)[1:].encode("utf-8", "replace")
+        return _encode(rest)[1:].encode("utf-8", "replace")
 
 
 def _number(line: bytes) -> int:

@@ -37,7 +37,7 @@ class PythonTool(Tool[ToolInput]):
 
     def summary(self, call: ToolInput) -> str:
         """The call as Python writes it."""
-        shown = ", ".join(f"{key}={value!r}" for key, value in call.model_dump().items())
+        shown = ", ".join([f"{key}={value!r}" for key, value in call.model_dump().items()])
         return f"{self._function.__name__}({shown})"
 
     def access(self, call: ToolInput, ctx: ToolContext) -> Access:

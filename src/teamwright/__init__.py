@@ -11,15 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from teamwright.agent.tool import ToolResult
-    from teamwright.app.api import Member, Run, Team, run
+    from teamwright.app.api.handles import Member, Tasks
+    from teamwright.app.api.options import PermissionMode, TeamOptions
+    from teamwright.app.api.running import Run
+    from teamwright.app.api.team import Team, run
+    from teamwright.app.asking import OnRequest
     from teamwright.app.budget import Budget
-    from teamwright.app.result import Result
-    from teamwright.models.model import Model
+    from teamwright.app.result import MemberLine, Result, TaskLine
+    from teamwright.models.model import (
+        Failure,
+        Model,
+        ModelCard,
+        Part,
+        Prefix,
+        Reply,
+        Request,
+        Retrying,
+        TextPart,
+        ThinkingPart,
+    )
     from teamwright.protocol.errors import (
         CannotStart,
+        InboxFull,
         InvalidName,
         LimitExceeded,
         ModelFailed,
+        StorageError,
         TaskRefused,
         TeamRefused,
         TeamwrightError,
@@ -29,44 +46,77 @@ if TYPE_CHECKING:
     from teamwright.protocol.events import (
         LimitReached,
         MemberChanged,
+        MessageSeen,
         MessageSent,
+        Notice,
+        RequestClosed,
         RequestOpened,
+        RoundEnded,
         RunEnded,
+        Spoken,
         TaskChanged,
+        TaskInfo,
         TeamEvent,
         TextDelta,
         ToolCalled,
+        ToolStarted,
     )
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
+    from teamwright.teams.post import Sent
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
     "CannotStart",
+    "Failure",
+    "InboxFull",
     "InvalidName",
     "LimitExceeded",
     "LimitReached",
     "Member",
     "MemberChanged",
+    "MemberLine",
+    "MessageSeen",
     "MessageSent",
     "Model",
+    "ModelCard",
     "ModelFailed",
+    "Notice",
+    "OnRequest",
+    "Part",
+    "PermissionMode",
+    "Prefix",
+    "Reply",
+    "Request",
+    "RequestClosed",
     "RequestOpened",
     "Result",
+    "Retrying",
+    "RoundEnded",
     "Run",
     "RunEnded",
+    "Sent",
+    "Spoken",
+    "StorageError",
     "Task",
     "TaskChanged",
+    "TaskInfo",
+    "TaskLine",
     "TaskRefused",
+    "Tasks",
     "Team",
     "TeamEvent",
+    "TeamOptions",
     "TeamRefused",
     "TeamwrightError",
     "TextDelta",
+    "TextPart",
+    "ThinkingPart",
     "ToolCalled",
     "ToolResult",
+    "ToolStarted",
     "UnknownMember",
     "Usage",
     "UsageError",
@@ -74,18 +124,46 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "teamwright.app.api": ("Member", "Run", "Team", "run"),
-    "teamwright.app.budget": ("Budget",),
-    "teamwright.app.result": ("Result",),
     "teamwright.agent.tool": ("ToolResult",),
-    "teamwright.models.model": ("Model",),
-    "teamwright.protocol.task": ("Task",),
-    "teamwright.protocol.usage": ("Usage",),
+    "teamwright.app.api.handles": (
+        "Member",
+        "Tasks",
+    ),
+    "teamwright.app.api.options": (
+        "PermissionMode",
+        "TeamOptions",
+    ),
+    "teamwright.app.api.running": ("Run",),
+    "teamwright.app.api.team": (
+        "Team",
+        "run",
+    ),
+    "teamwright.app.asking": ("OnRequest",),
+    "teamwright.app.budget": ("Budget",),
+    "teamwright.app.result": (
+        "MemberLine",
+        "Result",
+        "TaskLine",
+    ),
+    "teamwright.models.model": (
+        "Failure",
+        "Model",
+        "ModelCard",
+        "Part",
+        "Prefix",
+        "Reply",
+        "Request",
+        "Retrying",
+        "TextPart",
+        "ThinkingPart",
+    ),
     "teamwright.protocol.errors": (
         "CannotStart",
+        "InboxFull",
         "InvalidName",
         "LimitExceeded",
         "ModelFailed",
+        "StorageError",
         "TaskRefused",
         "TeamRefused",
         "TeamwrightError",
@@ -95,14 +173,24 @@ _ROOMS = {
     "teamwright.protocol.events": (
         "LimitReached",
         "MemberChanged",
+        "MessageSeen",
         "MessageSent",
+        "Notice",
+        "RequestClosed",
         "RequestOpened",
+        "RoundEnded",
         "RunEnded",
+        "Spoken",
         "TaskChanged",
+        "TaskInfo",
         "TeamEvent",
         "TextDelta",
         "ToolCalled",
+        "ToolStarted",
     ),
+    "teamwright.protocol.task": ("Task",),
+    "teamwright.protocol.usage": ("Usage",),
+    "teamwright.teams.post": ("Sent",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -114,3 +202,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_ROOM_OF[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -15,8 +15,12 @@ from teamwright.permissions.verdict import Answer, Question
 from teamwright.protocol.events import Emit, RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.ids import permission_id
 
-OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[None] | None]
-"""A program's own answerer: called with each request; answers through its methods."""
+OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
+"""A program's own answerer: called with each request; answers through its methods.
+
+A plain function returns what `allow`, `deny` or `answer` gave it, and must not block; None leaves the request open
+for somebody else, until its deadline.
+"""
 
 NOBODY = "nobody is here to ask"
 
@@ -25,13 +29,15 @@ NOBODY = "nobody is here to ask"
 class Requests:
     """The one queue of a run. `attended` says whether anybody could answer; without, asking is denying.
 
-    `timeout_s` is the deadline of a request, in seconds; None waits for ever (a person at a terminal).
+    `timeout_s` is the deadline of a request, in seconds; None waits for ever (a person at a terminal). `answerer` is
+    who answers here: `terminal` or `program`.
     """
 
     emit: Emit
     attended: Callable[[], bool]
     timeout_s: float | None = None
     on_request: OnRequest | None = None
+    answerer: str = "terminal"
     _open: dict[str, asyncio.Future[RequestAnswer]] = field(default_factory=dict[str, "asyncio.Future[RequestAnswer]"])
     _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -43,13 +49,13 @@ class Requests:
         answered: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
         self._open[request_id] = answered
         self._announce(request_id, question)
-        by, reply = "surface", RequestAnswer(verdict="deny")
+        by, reply = self.answerer, RequestAnswer(verdict="deny")
         try:
             async with asyncio.timeout(self.timeout_s):
                 reply = await answered
         except TimeoutError:
             by = "deadline"
-            reply = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:.0f} s")
+            reply = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:g} s")
         except asyncio.CancelledError:
             self.emit(RequestClosed(member=question.member, request=request_id, verdict="deny", by="cancelled"))
             raise
@@ -58,7 +64,7 @@ class Requests:
         self.emit(
             RequestClosed(member=question.member, request=request_id, verdict=reply.verdict, by=by, reason=reply.text)
         )
-        return Answer(reply.verdict == "allow", "terminal" if by == "surface" else by, reply.text, reply.always)
+        return Answer(reply.verdict == "allow", by, reply.text, reply.always)
 
     async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
         """Answer an open request; False when it is gone or was answered."""
@@ -67,6 +73,14 @@ class Requests:
             return False
         waiting.set_result(answer)
         return True
+
+    def close(self, reason: str) -> None:
+        """Deny what is open, because whoever could answer is leaving; the program's answerers are let go."""
+        for waiting in self._open.values():
+            if not waiting.done():
+                waiting.set_result(RequestAnswer(verdict="deny", text=reason))
+        for call in self._calls:
+            call.cancel()
 
     def _announce(self, request_id: str, question: Question) -> None:
         event = RequestOpened(

@@ -8,17 +8,29 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Caps of a run; None is no cap. `turns` counts the lead's rounds, all else the whole run's."""
+    """Caps of a run; None is no cap. `turns` counts the lead's rounds, all else the whole run's.
+
+    Raises UsageError for a cap that is no number above 0.
+    """
 
     usd: float | None = None
     tokens: int | None = None
     turns: int | None = None
     minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("usd", "tokens", "turns", "minutes"):
+            value: object = getattr(self, name)
+            if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0):
+                continue
+            what = f"a cap on {name} is a number above 0, not {value!r}"
+            raise UsageError("usage", what, note="nothing was started")
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from teamwright.agent.toolbox import CallNumbers, Toolbox
 from teamwright.agent.workplace import Edits, Workplace
 from teamwright.app.budget import Purse
 from teamwright.app.kit import Kit
-from teamwright.app.models_of import ModelSource
+from teamwright.app.models_of import ModelSource, require_price
 from teamwright.models.model import Model
 from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
@@ -74,7 +74,7 @@ class Maker:
 
     async def lead(self, team: Team, conversation: Conversation | None = None) -> Agent:
         """The lead: a new conversation, or the one that is resumed."""
-        model = await self.models.open(None, LEAD)
+        model = await self._open(None, LEAD)
         tools = self.kit.tools(Caller(LEAD, team), self)
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: self.policy, None))
         if conversation is None:
@@ -87,7 +87,7 @@ class Maker:
     async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
         """A teammate of the team (port of `teams`)."""
         kind = find_definition(spec.agent_type)
-        model = await self.models.open(spec.model or kind.model, spec.name)
+        model = await self._open(spec.model or kind.model, spec.name)
         caller = Caller(spec.name, team)
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
@@ -105,7 +105,7 @@ class Maker:
         kind = find_definition(spec.agent_type)
         self.limits.admit(depth=1)
         agent_id = run_id()
-        model = await self.models.open(spec.model or kind.model, caller)
+        model = await self._open(spec.model or kind.model, caller)
         tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
         tools = [t for t in tools if kind.allows(t.name)]
         gate = self._gate(agent_id, self._policy_of(spec), None, read_only=kind.read_only)
@@ -120,7 +120,13 @@ class Maker:
     async def wire_model(self, spec: SpawnSpec) -> str:
         """The model that a teammate will really use (port of `teams`)."""
         kind = find_definition(spec.agent_type)
-        return (await self.models.open(spec.model or kind.model, spec.name)).card.name
+        return (await self._open(spec.model or kind.model, spec.name)).card.name
+
+    async def _open(self, name: str | None, agent: str) -> Model:
+        """The model for an agent. Raises CannotStart, also when money is capped and its price is not known."""
+        model = await self.models.open(name, agent)
+        require_price(self.purse.budget.usd, model.card)
+        return model
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """Where models come from: a service by name, a script file, or an object that the program brought.
 
-One source a run; the same three questions of each. Knows the room `models`; knows no agent but by name.
+One source a run, and beside it what a program names for single members. Knows the room `models`; knows no agent
+but by name.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from teamwright.models.model import Model
+from teamwright.models.model import Model, ModelCard
 from teamwright.models.pool import ModelPool
 from teamwright.models.scripted import Script
 from teamwright.models.settings import ModelSettings
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import CannotStart, UsageError
 
 SCRIPTED = "scripted:"
 
@@ -24,10 +25,6 @@ class ModelSource(Protocol):
 
     async def open(self, name: str | None, agent: str) -> Model:
         """The model of that name (None: the run's own) for the agent of that name. Raises CannotStart."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close all that was opened."""
         ...
 
 
@@ -47,7 +44,7 @@ class Services:
         return await self.pool.open_model(name or self.default, self.env, self.settings)
 
     async def aclose(self) -> None:
-        """See ModelSource."""
+        """Close all that was opened."""
         await self.pool.aclose()
 
 
@@ -71,9 +68,6 @@ class Scripts:
         """See ModelSource."""
         return self.script.model(agent, self.play.given, self.play.receipts)
 
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
 
 @dataclass(slots=True)
 class OneModel:
@@ -85,17 +79,66 @@ class OneModel:
         """See ModelSource."""
         return self.model
 
+
+@dataclass(slots=True)
+class Models:
+    """The models of a run: `main`, which answers to whatever agents ask for, and what the program named for members.
+
+    An object that the program gave for the whole run plays every agent; only the program itself can name others.
+    """
+
+    main: ModelSource
+    services: Services
+    objects: dict[str, Model] = field(default_factory=dict[str, Model])
+    named: set[str] = field(default_factory=set[str])
+
+    def bring(self, model: str | Model) -> str:
+        """Under which name the program's choice for a member can be opened from now on."""
+        if isinstance(model, str):
+            if not isinstance(self.main, Scripts):
+                self.named.add(model)
+            return model
+        for name, known in self.objects.items():
+            if known is model:
+                return name
+        name = f"object:{len(self.objects) + 1}"
+        self.objects[name] = model
+        return name
+
+    async def open(self, name: str | None, agent: str) -> Model:
+        """See ModelSource."""
+        if name is not None and name in self.objects:
+            return self.objects[name]
+        if name is not None and name in self.named:
+            return await self.services.open(name, agent)
+        return await self.main.open(name, agent)
+
     async def aclose(self) -> None:
-        """It is not ours to close."""
+        """Close what was opened here; objects are their owner's to close."""
+        await self.services.aclose()
 
 
-def models_for(model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: Play) -> ModelSource:
+def models_for(model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: Play) -> Models:
     """The source for what was given as `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script."""
     if model is not None and not isinstance(model, str):
-        return OneModel(model)
+        return Models(OneModel(model), Services(settings, env))
     if model is not None and model.startswith(SCRIPTED):
         script = Script.load(Path(model.removeprefix(SCRIPTED)).expanduser())
         if play.pace_s is not None:
             script.pace_s = play.pace_s
-        return Scripts(script, play)
-    return Services(settings, env, model)
+        return Models(Scripts(script, play), Services(settings, env))
+    services = Services(settings, env, model)
+    return Models(services, services)
+
+
+def require_price(cap_usd: float | None, card: ModelCard) -> None:
+    """Raises CannotStart (`unknown-price`) when money is capped and nobody knows what the model costs."""
+    if cap_usd is None or None not in (card.usd_in, card.usd_out):
+        return
+    raise CannotStart(
+        "unknown-price",
+        "a cap on money needs a price, and the price of this model is not known",
+        looked_at=[("model", card.name)],
+        do=['give it under "prices" in your settings.json', "cap tokens instead: --max-tokens N, or Budget(tokens=N)"],
+        note="nothing was sent",
+    )

@@ -28,13 +28,12 @@ from teamwright.app.builder import Maker
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE, SessionView, find_session, latest_session
 from teamwright.app.looking.system import require_platform
-from teamwright.app.models_of import ModelSource, Play, models_for
+from teamwright.app.models_of import Models, Play, models_for
 from teamwright.app.options import Options
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
 from teamwright.app.trust import Trust, TrustState
-from teamwright.models.model import ModelCard
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.commands import proves_read_only
 from teamwright.protocol.envelope import escaped
@@ -79,7 +78,21 @@ async def open_session(options: Options) -> AsyncGenerator[Session, None]:
         try:
             yield session
         finally:
-            await asyncio.shield(session.close())
+            await _close(session)
+
+
+async def _close(session: Session) -> None:
+    """Close to the end, whoever cancels meanwhile: it is bounded by what members and jobs are granted."""
+    closing = asyncio.ensure_future(session.close())
+    cancelled = False
+    while not closing.done():
+        try:
+            await asyncio.wait({closing})
+        except asyncio.CancelledError:
+            cancelled = True
+    closing.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +130,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     models = _models(ground, numbers)
     stack.push_async_callback(models.aclose)
     requests = Requests(log.emit, lambda: options.interactive, _ask_timeout(ground), options.on_request)
+    requests.answerer = "terminal" if options.interactive else "program"
     jobs = BackgroundJobs()
     stack.push_async_callback(jobs.close)
     deadlines = Deadlines()
@@ -125,7 +139,6 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.watch = watcher.follow
     deadlines.team = team
     agent = await maker.lead(team, _conversation(ground, maker))
-    _check_budget(options, agent.model.card)
     team.lead_model = agent.model.card.name
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     jobs.on_done = _job_notice(lead, team)
@@ -250,7 +263,7 @@ def flags_of(options: Options) -> Flags:
     )
 
 
-def _models(ground: _Ground, numbers: CallNumbers) -> ModelSource:
+def _models(ground: _Ground, numbers: CallNumbers) -> Models:
     options = ground.options
     model = options.model if options.model is not None else _model_of_resumed(ground)
     play = Play(options.given, lambda use: numbers.by_use.get(use, ""), options.pace_s)
@@ -267,7 +280,7 @@ def _model_of_resumed(ground: _Ground) -> str | None:
 
 
 async def _maker(
-    ground: _Ground, models: ModelSource, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers
+    ground: _Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers
 ) -> Maker:
     options, settings = ground.options, ground.settings
     own = tuple(ground.directory / name for name in ("output", "history"))
@@ -301,7 +314,12 @@ async def _surroundings(ground: _Ground) -> Surroundings:
         asked = await git(ground.cwd, "symbolic-ref", "--short", "-q", "HEAD")
         branch = asked.output.strip() or "(detached)"
     roots = (ground.cwd, *ground.settings.directories)
-    return Surroundings(ground.cwd, roots, branch, platform.system(), headless=not ground.options.interactive)
+    return Surroundings(ground.cwd, roots, branch, platform.system(), headless=_deserted(ground.options))
+
+
+def _deserted(options: Options) -> bool:
+    """Whether it is known already that nobody will answer questions."""
+    return not options.interactive and options.on_request is None
 
 
 def _conversation(ground: _Ground, maker: Maker) -> Conversation | None:
@@ -310,18 +328,6 @@ def _conversation(ground: _Ground, maker: Maker) -> Conversation | None:
     path = ground.home.transcript(ground.cwd, ground.id)
     header = read_header(path) or {}
     return Conversation.load(path, load_prefix(maker.prefixes, str(header.get("prefix", ""))))
-
-
-def _check_budget(options: Options, card: ModelCard) -> None:
-    if options.budget.usd is None or card.usd_in is not None:
-        return
-    raise CannotStart(
-        "unknown-price",
-        "a cap on money needs a price, and the price of this model is not known",
-        looked_at=[("model", card.name)],
-        do=['give it under "prices" in your settings.json', "cap tokens instead: --max-tokens N"],
-        note="nothing was sent",
-    )
 
 
 def _job_notice(lead: Lead, team: Team) -> Callable[[Job], None]:

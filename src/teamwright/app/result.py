@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from teamwright.protocol.errors import SLUGS, LimitExceeded, ModelFailed, TeamwrightError
+from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.usage import Usage
 
 EXIT_CODES = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
 """Exit code of each ending."""
+
+_UNDONE = {
+    "failed": ("failed", "the run failed"),
+    "cut_off": ("cut-off", "the run ended with members cut off"),
+    "cancelled": ("interrupted", "the run was cancelled"),
+}
+"""Slug and sentence of an ending that no error of its own tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +86,16 @@ class Result:
         return EXIT_CODES[self.stop]
 
     def raise_for_stop(self) -> None:
-        """Raise what stopped the run, for those who like exceptions: LimitExceeded, ModelFailed, TeamwrightError."""
+        """Raise what stopped the run, for those who like exceptions; nothing when it is `ok`.
+
+        Raises LimitExceeded (`limit`), ModelFailed or another TeamwrightError (`failed`), TeamwrightError with the
+        slug `cut-off` or `interrupted`.
+        """
         if self.ok:
             return
         if self.error is not None:
             raise self.error
         if self.stop == "limit":
             raise LimitExceeded("limit", f"the run reached its limit: {self.limit}", do=[self.resume_command])
-        slug = {"cut_off": "cut-off", "cancelled": "interrupted"}.get(self.stop, "failed")
-        raise ModelFailed(slug if slug in SLUGS else "failed", f"the run ended: {self.stop}")
+        slug, what = _UNDONE[self.stop]
+        raise TeamwrightError(slug, what, do=[self.resume_command])

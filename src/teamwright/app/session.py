@@ -16,7 +16,7 @@ from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.loop import TurnEnd
 from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
-from teamwright.app.models_of import ModelSource
+from teamwright.app.models_of import Models
 from teamwright.app.options import Options
 from teamwright.app.result import MemberLine, Result, TaskLine
 from teamwright.app.tally import Tally
@@ -60,7 +60,7 @@ class Session:
     lead: Lead
     team: Team
     maker: Maker
-    models: ModelSource
+    models: Models
     log: EventLog
     lease: Lease
     requests: Requests
@@ -76,6 +76,7 @@ class Session:
 
         Cancelling is the caller's: `cancelled` makes the result of it.
         """
+        self.lead.last = TurnEnd("done")  # what an earlier prompt was answered is no answer to this one
         if prompt:
             self.lead.prompt(prompt)
         minutes = self.maker.purse.budget.minutes
@@ -146,7 +147,10 @@ class Session:
         return cut
 
     async def goodbye(self) -> list[str]:
-        """Wait up to `goodbye_s` for members that are winding up, then end all; the names that were cut off."""
+        """Ask who is at work to stop, wait up to `goodbye_s`, then end all; the names that were cut off."""
+        for mate in self.team.busy():
+            with suppress(TeamwrightError):  # asked already, or gone meanwhile
+                await self.deadlines.ask(mate.name, "the session is being left")
         with suppress(TimeoutError):
             async with asyncio.timeout(self.team.settings.goodbye_s):
                 while self.team.busy():
@@ -179,6 +183,7 @@ class Session:
     async def _leave_implicit(self) -> None:
         """The session's own team goes when nothing in it is open."""
         still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]
+        self.requests.close("the session is over")
         unread = await self.team.inbox(LEAD).unread()
         if not still_open and not unread:
             await self.team.teams.delete(self.team.directory)

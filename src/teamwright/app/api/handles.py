@@ -1,0 +1,112 @@
+"""Members and tasks as a program holds them: names with what one does to them, and no state of their own.
+
+All is read from the team at the moment it is asked for. Knows a team's rooms; knows no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, Unpack
+
+from teamwright.protocol.errors import UnknownMember, UsageError
+from teamwright.protocol.task import Task
+from teamwright.tasks.rules import Wish
+from teamwright.teams.ending import kill
+from teamwright.teams.post import Sent, assign, send_text
+from teamwright.teams.team import Team
+
+USER = "user"
+"""As whom a program writes and changes tasks: it stands for the person who runs it."""
+
+TaskRef: TypeAlias = Task | str
+"""A task, or its number as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A teammate, by name: what it is doing, a way to write to it and to end it. It may be gone any time."""
+
+    name: str
+    _team: Team = field(repr=False)
+
+    @property
+    def state(self) -> str:
+        """`pending idle working blocked stopping`, or `gone` when it is no longer there."""
+        mate = self._team.find(self.name)
+        return str(mate.state) if mate is not None else "gone"
+
+    @property
+    def waiting_on(self) -> str:
+        """What a blocked member waits for, in words; empty otherwise."""
+        mate = self._team.find(self.name)
+        return mate.waiting_on if mate is not None else ""
+
+    @property
+    def model(self) -> str:
+        """The model it runs on; empty when it is no longer there."""
+        mate = self._team.find(self.name)
+        return mate.model if mate is not None else ""
+
+    async def send(self, text: str, summary: str = "") -> Sent:
+        """Write to it as the user. Raises UnknownMember when it is gone, UsageError for empty text."""
+        return await send_text(self._team, USER, self.name, text, summary)
+
+    async def stop(self) -> None:
+        """End it at once; its open tasks go back to the list. Raises UnknownMember when it is gone."""
+        mate = self._team.find(self.name)
+        if mate is None:
+            known = ", ".join(one.name for one in self._team.live) or "nobody"
+            raise UnknownMember("unknown-member", f'"{self.name}" is not running', looked_at=[("running", known)])
+        await kill(self._team, mate, "stopped by the program")
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The team's task list: what the program puts there, members claim when they are idle."""
+
+    _team: Team = field(repr=False)
+
+    async def add(
+        self,
+        subject: str,
+        description: str = "",
+        *,
+        after: Iterable[TaskRef] | TaskRef = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Task:
+        """Put a task on the list; it waits for those in `after` (tasks or their numbers).
+
+        `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool.
+        Raises UsageError (no subject), TaskRefused (a number that is not there); then nothing was added.
+        """
+        blockers = [after] if isinstance(after, Task | str) else after
+        return await self._team.tasks.create(
+            subject, description or subject, by=USER, blocked_by=[_number(one) for one in blockers], metadata=metadata
+        )
+
+    async def update(self, task: TaskRef, **changes: Unpack[Wish]) -> Task:
+        """Change `subject description status owner metadata add_blocks add_blocked_by`; returns the task as it is now.
+
+        `status` is pending, in_progress, completed or deleted; a new owner is told. Raises TaskRefused when the graph
+        forbids it, UsageError for a word that is none of these; nothing was changed then.
+        """
+        unknown = sorted(set(changes) - set(Wish.__annotations__))
+        if unknown:
+            raise UsageError("usage", f"{unknown[0]}= is nothing of a task that can be changed")
+        change = await self._team.tasks.update(_number(task), by=USER, lead=True, **changes)
+        if change.assigned:
+            await assign(self._team, change.task, USER)
+        return change.task
+
+    async def all(self) -> list[Task]:
+        """All tasks in numeric order, as they are on disk now."""
+        return await self._team.tasks.all()
+
+    async def get(self, task: TaskRef) -> Task | None:
+        """One task as it is on disk now, or None."""
+        return await self._team.tasks.get(_number(task))
+
+
+def _number(task: TaskRef) -> str:
+    return task.id if isinstance(task, Task) else task

@@ -1,0 +1,132 @@
+"""What a program may say about a team, as keywords: checked, and turned into the options of a session.
+
+A slip that Python itself would not notice (one function for a list, a number for a budget) is a sentence here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, cast
+
+from teamwright.app.asking import OnRequest
+from teamwright.app.budget import Budget
+from teamwright.app.options import Options
+from teamwright.models.model import Model
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+
+PermissionMode: TypeAlias = Literal["default", "acceptEdits", "dontAsk", "bypassPermissions"]
+"""What happens to calls that no rule decides: ask; ask, but let files be edited; deny; allow."""
+
+
+class TeamOptions(TypedDict, total=False):
+    """What `Team` and `run` take, all of it optional."""
+
+    model: str | Model | None
+    """A name (`sonnet`, `ollama/qwen3-coder`, `scripted:FILE`) or an object with the Model contract, which its owner
+    closes. None: what the settings say, else the default."""
+
+    budget: Budget | None
+    """Caps on money, tokens, turns and time, from entering on and over all runs of the team."""
+
+    tools: Sequence[Callable[..., Any]]
+    """Functions that agents may call, sync or async; permission rules name them `python__<function>`."""
+
+    permission_mode: PermissionMode
+    """`default` unless said otherwise: reading is allowed, the rest is asked, and denied where nobody answers."""
+
+    allowed_tools: Sequence[str]
+    """Allow rules, such as `Bash(git log:*)`, `Edit(docs/**)`, `python__open_ticket`."""
+
+    disallowed_tools: Sequence[str]
+    """Deny rules; they win over all others."""
+
+    add_dirs: Sequence[str | Path]
+    """Directories that agents may use besides `cwd`."""
+
+    cwd: str | Path
+    """Where agents work; the current directory unless said otherwise."""
+
+    home: str | Path | None
+    """The state root; None: `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
+
+    on_request: OnRequest | None
+    """Called with every RequestOpened; answers through its methods. A plain function returns what they return."""
+
+    append_system_prompt: str
+    """Added to what the lead is told before anything else."""
+
+    settings_file: str | Path | None
+    """One more settings file, above those of the user and the repository."""
+
+    trust: bool
+    """Whether the repository's own settings may widen what is allowed, for this team."""
+
+    env: Mapping[str, str] | None
+    """The environment in which keys of models are looked up; None: that of the process."""
+
+
+def options_of(given: TeamOptions) -> Options:
+    """The options of a session from the keywords of the API. Raises UsageError for what is not understood."""
+    _refuse_unknown(given)
+    _refuse_slips(given)
+    home, settings = given.get("home"), given.get("settings_file")
+    return Options(
+        cwd=Path(given.get("cwd") or Path.cwd()),
+        home=str(home) if home is not None else None,
+        model=given.get("model"),
+        permission_mode=given.get("permission_mode", "default"),
+        add_dirs=tuple(Path(one) for one in given.get("add_dirs", ())),
+        allowed_tools=tuple(given.get("allowed_tools", ())),
+        disallowed_tools=tuple(given.get("disallowed_tools", ())),
+        settings_file=Path(settings) if settings is not None else None,
+        trust=given.get("trust", False),
+        budget=given.get("budget") or Budget(),
+        append_system_prompt=given.get("append_system_prompt", ""),
+        tools=tuple(given.get("tools", ())),
+        on_request=given.get("on_request"),
+        env=given.get("env"),
+    )
+
+
+def require_model(model: object) -> None:
+    """Raises UsageError for what is neither a name nor an object with the Model contract."""
+    if model is None or isinstance(model, str):
+        return
+    if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
+        raise _slip("model", "a name, or an object with `card`, `stream` and `aclose`", model)
+
+
+def _refuse_unknown(given: TeamOptions) -> None:
+    known = list(TeamOptions.__annotations__)
+    unknown = sorted(set(given) - set(known))
+    if not unknown:
+        return
+    close = nearest(unknown[0], known)
+    raise UsageError(
+        "usage",
+        f"{unknown[0]}= is not an option of a team",
+        looked_at=[("options", " ".join(f"{name}=" for name in known))],
+        do=[f"did you mean {close}=?"] if close else [],
+        note="nothing was started",
+    )
+
+
+def _refuse_slips(given: TeamOptions) -> None:
+    values = cast("Mapping[str, object]", given)
+    require_model(values.get("model"))
+    for name in ("tools", "allowed_tools", "disallowed_tools", "add_dirs"):
+        value = values.get(name, ())
+        if isinstance(value, str | bytes | Path) or callable(value):
+            raise _slip(name, "a list", value)
+    budget = values.get("budget")
+    if budget is not None and not isinstance(budget, Budget):
+        raise _slip("budget", "a Budget, such as Budget(usd=2.0)", budget)
+    on_request = values.get("on_request")
+    if on_request is not None and not callable(on_request):
+        raise _slip("on_request", "a function", on_request)
+
+
+def _slip(name: str, wanted: str, value: object) -> UsageError:
+    return UsageError("usage", f"{name}= takes {wanted}, not {type(value).__name__}", note="nothing was started")

@@ -1,0 +1,100 @@
+"""A run: one prompt seen through, to be awaited, watched or cancelled. Made by `Team.run`.
+
+Whoever waits for it owns it: cancelling the waiting ends the run. Watching owns nothing. Knows a session; does
+not know the team object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import Any
+
+from teamwright.app.api.watching import Events, Readers
+from teamwright.app.result import Result
+from teamwright.app.session import Session
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import RunEnded, TeamEvent
+from teamwright.protocol.ids import LEAD
+
+
+class Run:
+    """A run of a team: `await` it for its Result, or watch `events()` first."""
+
+    def __init__(self, session: Session, work: Callable[[], Awaitable[Result]], readers: Readers) -> None:
+        self._session = session
+        self._readers = readers
+        self._after = session.log.last
+        self._end: int | None = None
+        self._reason = ""
+        self._work = asyncio.ensure_future(_begin(work))
+        self._task = asyncio.ensure_future(self._see())
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._wait().__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return self._task.done()
+
+    def cancel(self, reason: str = "") -> None:
+        """End the run and keep the team: the result's `stop` is `cancelled`. Does nothing once it is over."""
+        if not self._work.done():
+            self._reason = self._reason or reason or "by the program"
+            self._work.cancel()
+
+    def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[TeamEvent]:
+        """What happens, from the run's beginning (or after that number of the log) until the run is over.
+
+        May be called several times, also when the run is over; a slow reader reads from the file and never blocks
+        the team. `answers=False`: this reader only looks, and no request waits for it.
+        """
+        start = self._after if after is None else min(after, self._session.log.last)
+        made: Events[TeamEvent] = Events(self._session.log, self._session.requests, start, _plain, self._is_last)
+        made.over = self._end is not None and start >= self._end
+        return self._readers.add(made) if answers else made
+
+    async def abandon(self) -> None:
+        """End it because the team's block is left, and wait until it is over."""
+        self.cancel("the team was left")
+        await asyncio.wait({self._task})
+
+    def _is_last(self, number: int, event: TeamEvent) -> bool:
+        return isinstance(event, RunEnded) and number > self._after
+
+    async def _wait(self) -> Result:
+        try:
+            return await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            self.cancel("whoever waited for it was cancelled")
+            await asyncio.wait({self._task})
+            raise
+
+    async def _see(self) -> Result:
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            if not self._work.cancelled():
+                self._work.cancel()
+                raise
+            what = f"the run was cancelled: {self._reason}"
+            stopped = TeamwrightError("interrupted", what, do=[self._session.resume_command])
+            return await self._session.result("cancelled", self._session.lead.last.text, error=stopped)
+        except Exception as problem:
+            usage = self._session.maker.purse.total
+            detail = f"{type(problem).__name__}: {problem}"
+            self._session.log.emit(RunEnded(member=LEAD, stop="failed", text="", usage=usage, detail=detail))
+            raise
+        finally:
+            self._end = self._session.log.last
+
+
+async def _begin(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Whoever watches in a task of its own, started right after the run, is there before anything happens."""
+    await asyncio.sleep(0)
+    return await work()
+
+
+def _plain(_number: int, event: TeamEvent) -> TeamEvent:
+    return event

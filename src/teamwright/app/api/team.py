@@ -1,0 +1,204 @@
+"""A team that a program holds, and the one call for scripts.
+
+Leaving the block is the guarantee: members are asked to stop, waited for, ended; state stays on disk. Knows the
+session and the handles; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, Unpack
+
+from teamwright.app.api.handles import USER, Member, Tasks
+from teamwright.app.api.options import PermissionMode, TeamOptions, options_of, require_model
+from teamwright.app.api.running import Run
+from teamwright.app.api.watching import Events, Readers
+from teamwright.app.opening import open_session
+from teamwright.app.options import Options
+from teamwright.app.result import Result
+from teamwright.app.session import Session
+from teamwright.models.model import Model
+from teamwright.permissions.decide import parse_mode
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.ids import team_name
+from teamwright.protocol.usage import Usage
+from teamwright.teams.post import Sent, send_text
+from teamwright.teams.spawning import spawn
+from teamwright.teams.spec import SpawnSpec
+
+
+class Team:
+    """A team that lives as long as its block: `async with Team("release", model="sonnet") as team: …`.
+
+    Nothing is touched before the block is entered. Entering raises CannotStart (no model, unreadable settings) and
+    TeamRefused (the name is led by somebody else, or its last team left something open: `replace=True` archives
+    that first). Leaving, also by an exception or a cancellation, asks members to stop, waits `goodbye_s` for those
+    at work and ends them; what was raised is raised again. See TeamOptions for the keywords. Raises InvalidName and
+    UsageError at once for a name or an option that cannot be.
+    """
+
+    def __init__(self, name: str, *, replace: bool = False, **options: Unpack[TeamOptions]) -> None:
+        self.name: str = team_name(name)
+        self._options = options_of(options)
+        self._replace = replace
+        self._stack = AsyncExitStack()
+        self._session: Session | None = None
+        self._readers = Readers()
+        self._run: Run | None = None
+
+    def __repr__(self) -> str:
+        return f"<Team {self.name!r}, {'running' if self._session is not None else 'not running'}>"
+
+    @property
+    def session(self) -> Session:
+        """The machinery behind the team, not a part of what is promised. Raises UsageError outside the block."""
+        if self._session is None:
+            raise UsageError("usage", f'the team "{self.name}" is not running', do=["async with Team(…) as team: …"])
+        return self._session
+
+    async def __aenter__(self) -> Self:
+        """Start: settings, model, session, team. Either all of it stands, or nothing runs."""
+        if self._session is not None:
+            raise UsageError("usage", f'the team "{self.name}" is running already')
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(open_session(self._options))
+            session.requests.attended = self._readers.attended
+            if self._replace:
+                await session.set_aside(self.name)
+            await session.team.create(self.name, None, None)
+            self._stack = stack.pop_all()
+        self._session = session
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ask members to stop, wait `goodbye_s` for those at work, end them; an error in the block goes on."""
+        session = self.session
+        try:
+            if self._run is not None and not self._run.done:
+                await self._run.abandon()
+            session.requests.close("the team was left")
+            await session.goodbye()
+        finally:
+            self._session = self._run = None
+            await self._stack.__aexit__(kind, error, trace)
+
+    def run(self, prompt: str) -> Run:
+        """Give the lead a prompt and see it through: the result comes when nobody works any more.
+
+        One run at a time. Raises UsageError for an empty prompt, TeamRefused while another run goes on.
+        """
+        session = self.session
+        if not prompt.strip():
+            raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+        if self._run is not None and not self._run.done:
+            raise TeamRefused(
+                "team-refused",
+                "a run of this team is going on",
+                do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead meanwhile'],
+                note="nothing was started",
+            )
+        self._run = Run(session, lambda: session.run([text_block(prompt)]), self._readers)
+        return self._run
+
+    async def spawn(
+        self,
+        name: str,
+        prompt: str,
+        *,
+        role: str = "general-purpose",
+        model: str | Model | None = None,
+        mode: PermissionMode | None = None,
+    ) -> Member:
+        """Start a teammate; it works on its prompt at once, then claims tasks and answers mail.
+
+        `role` is a kind of agent (`general-purpose`, `Explore` and `Plan`, which only read); `model` a name or an
+        object, by default the lead's; `mode` may only narrow the team's. Raises InvalidName, UsageError, TeamRefused,
+        LimitExceeded, CannotStart; nothing is left then.
+        """
+        session = self.session
+        require_model(model)
+        mode_name = str(parse_mode(mode, "mode=")) if mode is not None else None
+        model_name = session.models.bring(model) if model is not None else None
+        spec = SpawnSpec(prompt=prompt, name=name, agent_type=role, model=model_name, mode=mode_name)
+        mate = await spawn(session.team, spec)
+        return Member(mate.name, session.team)
+
+    @property
+    def tasks(self) -> Tasks:
+        """The team's task list."""
+        return Tasks(self.session.team)
+
+    @property
+    def members(self) -> list[Member]:
+        """The teammates that are alive, in the order of joining; the lead is not among them."""
+        team = self.session.team
+        return [Member(mate.name, team) for mate in team.live]
+
+    @property
+    def usage(self) -> Usage:
+        """What the team has used so far, all runs and members together."""
+        return self.session.maker.purse.total
+
+    async def send(self, to: str, text: str, summary: str = "") -> Sent:
+        """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""
+        return await send_text(self.session.team, USER, to, text, summary)
+
+    async def stop(self, name: str) -> None:
+        """End a member at once; its open tasks go back to the list. Raises UnknownMember."""
+        await Member(name, self.session.team).stop()
+
+    def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[tuple[int, TeamEvent]]:
+        """Everything that happens from now on (or after that number of the log) until the block is left.
+
+        For surfaces: each event comes with its number, which is what `after` takes; events that are never in the log
+        (TextDelta, ToolStarted, Spoken) come with the number of the last one that is. See Run.events for the rest.
+        """
+        log = self.session.log
+        start = log.last if after is None else min(after, log.last)
+        made: Events[tuple[int, TeamEvent]] = Events(log, self.session.requests, start, _numbered, _never)
+        return self._readers.add(made) if answers else made
+
+
+def _numbered(number: int, event: TeamEvent) -> tuple[int, TeamEvent]:
+    return number, event
+
+
+def _never(_number: int, _event: TeamEvent) -> bool:
+    return False
+
+
+async def run_once(prompt: str, options: Options) -> Result:
+    """One prompt in a session of its own, seen through to the end."""
+    async with open_session(options) as session:
+        result = await session.run([text_block(prompt)])
+        await session.goodbye()
+        return replace(result, cut_off=tuple(session.cut_off))
+
+
+def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
+    """One call for scripts: a session for this prompt alone, in which the lead may form a team.
+
+    Raises CannotStart when nothing could begin, UsageError inside a running event loop (a notebook, a web server),
+    for an empty prompt and for an option that cannot be.
+    """
+    wanted = options_of(options)
+    if not prompt.strip():
+        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run_once(prompt, wanted))
+    raise UsageError(
+        "usage",
+        "run() does not work inside a running event loop, as in a notebook or a web server",
+        do=['async with Team("…") as team: result = await team.run("…")'],
+        note="nothing was started",
+    )

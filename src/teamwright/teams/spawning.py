@@ -7,18 +7,21 @@ Knows the team and its builder; does not know a tool.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 
+from teamwright.mail.inbox import Inbox
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
-from teamwright.protocol.mail import Entry, IdleNotification
+from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
 from teamwright.teams.desk import Desk
-from teamwright.teams.ending import left
+from teamwright.teams.ending import left, stop_is_open
+from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.post import held, send_protocol
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
@@ -42,6 +45,10 @@ class TeamOffice:
         """The idle notice into the lead's inbox."""
         await send_protocol(self._team, name, LEAD, notice)
 
+    def stop_is_open(self, name: str, request_id: str) -> bool:
+        """Whether that request is open and meant for this life of the member."""
+        return stop_is_open(self._team, name, request_id)
+
     async def left(self, name: str, cause: str, agreed_to: str | None) -> None:
         """The member is over."""
         await left(self._team, name, cause, agreed_to)
@@ -64,19 +71,45 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     name = member_name(spec.name)
     model = await team.builder.wire_model(spec)
-    team.limits.admit(depth=0, live_members=len(team.live))
-    async with AsyncExitStack() as undo:
-        undo.callback(team.limits.undo)
-        await team.ensure()
-        member = await team.roster.join(_entry(team, spec, name, model), dedupe=team.settings.dedupe_names)
-        undo.push_async_callback(team.roster.remove, member.name)
-        first = Entry(
-            sender=LEAD, text=spec.prompt, summary=spec.description or None, timestamp=iso(), msg_id=message_id()
-        )
-        await team.inbox(member.name).send(first, runtime=True)
-        mate = await _start(team, spec, member)
-        undo.pop_all()
+    _refuse_late(team)
+    team.limits.admit(depth=0, live_members=len(team.live) + len(team.starting))
+    with _starting(team, name):
+        async with AsyncExitStack() as undo:
+            undo.callback(team.limits.undo)
+            await team.ensure()
+            roster = team.roster
+            member = await roster.join(_entry(team, spec, name, model), dedupe=team.settings.dedupe_names)
+            undo.push_async_callback(roster.remove, member.name)
+            inbox = team.inbox(member.name)
+            await _drop_stale(inbox)
+            id = message_id()
+            first = Entry(sender=LEAD, text=spec.prompt, summary=spec.description or None, timestamp=iso(), msg_id=id)
+            undo.push_async_callback(inbox.mark_read, {id})
+            await inbox.send(first, runtime=True)
+            mate = await _start(team, spec, member, undo)
+            undo.pop_all()
     return mate
+
+
+@contextmanager
+def _starting(team: Team, name: str) -> Generator[None]:
+    team.starting.append(name)
+    try:
+        yield
+    finally:
+        team.starting.remove(name)
+        team.changed.set()
+
+
+def _refuse_late(team: Team) -> None:
+    if team.closing:
+        raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
+
+
+async def _drop_stale(inbox: Inbox) -> None:
+    """Requests and assignments to an earlier life of the name are not for this one; words of people are kept."""
+    unread = await inbox.unread()
+    await inbox.mark_read({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
 
 
 def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
@@ -95,9 +128,11 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
     )
 
 
-async def _start(team: Team, spec: SpawnSpec, member: Member) -> Teammate:
+async def _start(team: Team, spec: SpawnSpec, member: Member, undo: AsyncExitStack) -> Teammate:
     incarnation = await team.roster.next_incarnation(member.name)
     agent = await team.builder.teammate(replace(spec, name=member.name), team, incarnation)
+    undo.callback(agent.conversation.close)
+    _refuse_late(team)
     desk = Desk(member.name, team.inbox(member.name), agent.conversation, team.emit)
     desk.held = lambda sender: held(team, member.name, sender)
     mate = Teammate(
@@ -119,15 +154,32 @@ async def _start(team: Team, spec: SpawnSpec, member: Member) -> Teammate:
     agent.steering = desk
     team.members[member.name] = mate
     unfollow = team.follow(member.name, desk)
-    mate.task = asyncio.create_task(_life(team, mate, unfollow), name=f"member {member.name}")
+    mate.task = asyncio.create_task(mate.live(), name=f"member {member.name}")
+    mate.task.add_done_callback(lambda task: _life_over(team, mate, unfollow, task))
+    undo.push_async_callback(_take_back, team, mate)
     await asyncio.wait_for(mate.ready.wait(), START_S)
+    if mate.state in GONE and not mate.turns:
+        raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nobody was started")
     return mate
 
 
-async def _life(team: Team, mate: Teammate, unfollow: Callable[[], None]) -> None:
-    try:
-        await mate.live()
-    finally:
-        unfollow()
-        mate.agent.conversation.close()
-        team.changed.set()
+def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: asyncio.Task[None]) -> None:
+    """Runs however a life ends, also one that was cancelled before its first step."""
+    unfollow()
+    mate.agent.conversation.close()
+    mate.ready.set()
+    team.changed.set()
+    problem = None if task.cancelled() else task.exception()
+    if problem is not None:
+        team.emit(Notice(member=mate.name, text=f"{type(problem).__name__}: {problem}", level="warning"))
+
+
+async def _take_back(team: Team, mate: Teammate) -> None:
+    """A member whose start failed never was."""
+    if mate.task is not None:
+        mate.task.cancel()
+        await asyncio.wait({mate.task}, timeout=team.settings.cancel_grace_s)
+    if mate.state not in GONE:
+        mate.move(Event.BROKE, "it could not be started")
+    if team.members.get(mate.name) is mate:
+        del team.members[mate.name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -21,13 +21,14 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD, SessionId
+from teamwright.protocol.mail import Entry
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.task import Task
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
-from teamwright.teams.lifecycle import BUSY, GONE, Event, State
+from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease
@@ -94,6 +95,14 @@ class Team:
     """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
     talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    starting: list[str] = field(default_factory=list[str])
+    """Names whose start is under way: they count as alive for limits and for deleting."""
+    closing: bool = False
+    """Whether everybody is being ended: nobody starts any more."""
+    forming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the team is made or removed."""
+    on_unseen: Callable[[Sequence[Entry]], None] | None = None
+    """Takes what the lead had not seen yet when its team was removed."""
     _tasks: TaskList | None = None
     _tasks_of: str = ""
 
@@ -162,7 +171,7 @@ class Team:
 
     def quiet(self) -> bool:
         """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at."""
-        return all(m.resting and not m.desk.rung for m in self.live) and not self.parting
+        return all(m.resting and not m.desk.rung for m in self.live) and not self.parting and not self.starting
 
     @property
     def parting(self) -> bool:
@@ -180,6 +189,25 @@ class Team:
 
         Raises TeamRefused when this session leads a team already, or the name is taken by a live one.
         """
+        async with self.forming:
+            self._refuse_another()
+            new = self._new(name, description, agent_type)
+            if not self.implicit:
+                made = await self.teams.create(new)
+                self._adopt(made.config.name, made.directory, implicit=False)
+                return made.config
+            # The session's own team makes way: what its lead had not seen goes along, under the same ids.
+            old, unseen = self.directory, await self.inbox(LEAD).unread()
+            made = await self.teams.create(new)
+            self.forget()
+            self._adopt(made.config.name, made.directory, implicit=False)
+            for entry in unseen:
+                await self.inbox(LEAD).send(entry, runtime=True)
+            self.ring(LEAD)
+            await self.teams.delete(old)
+            return made.config
+
+    def _refuse_another(self) -> None:
         if self.directory and not self.implicit:
             raise TeamRefused(
                 "team-refused",
@@ -187,24 +215,25 @@ class Team:
                 do=["Go on with that team, or end it with TeamDelete first."],
                 note="nothing was created",
             )
-        if self.live:
+        if self.live or self.starting:
             raise TeamRefused(
                 "team-refused",
                 "the session's own team has members",
-                looked_at=[("members", ", ".join(m.name for m in self.live))],
+                looked_at=[("members", ", ".join([*(m.name for m in self.live), *self.starting]))],
                 do=["Go on with them, or stop them first."],
                 note="nothing was created",
             )
-        made = await self.teams.create(self._new(name, description, agent_type))
-        self._adopt(made.config.name, made.directory, implicit=False)
-        return made.config
 
-    async def ensure(self) -> None:
-        """The implicit team, if there is none: `session-<8>`, with the session's own list."""
-        if self.directory:
-            return
-        made = await self.teams.create_implicit(self._new(self.session_list, None, None))
-        self._adopt(made.config.name, made.directory, implicit=True)
+    async def ensure(self, name: str = "") -> None:
+        """The team, made if there is none: of that name, or the implicit one, `session-<8>` with the session's list."""
+        async with self.forming:
+            if self.directory:
+                return
+            if name:
+                made = await self.teams.create(self._new(name, None, None))
+            else:
+                made = await self.teams.create_implicit(self._new(self.session_list, None, None))
+            self._adopt(made.config.name, made.directory, implicit=not name)
 
     def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:
         lead = LeadLease(self.session, os.getpid(), self.lease)
@@ -280,9 +309,9 @@ def blocking(team: Team, member: str) -> Callable[[str | None], None]:
         mate = team.find(member)
         if mate is None:
             return
-        if on is not None and mate.state is State.WORKING:
-            mate.move(Event.BLOCK, on)
-        elif on is None and mate.state is State.BLOCKED:
-            mate.move(Event.ANSWERED)
+        if on is None:
+            mate.got_answer()
+        else:
+            mate.waits_for(on)
 
     return waiting

@@ -23,7 +23,7 @@ from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, p
 from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
-from teamwright.teams.lifecycle import Event, State, advance
+from teamwright.teams.lifecycle import GONE, Event, State, advance
 
 
 class Office(Protocol):
@@ -35,6 +35,10 @@ class Office(Protocol):
 
     async def tell_lead(self, name: str, notice: IdleNotification) -> None:
         """The member went idle."""
+        ...
+
+    def stop_is_open(self, name: str, request_id: str) -> bool:
+        """Whether this life of the member has an open shutdown request of that id."""
         ...
 
     async def left(self, name: str, cause: str, agreed_to: str | None) -> None:
@@ -53,7 +57,11 @@ class TurnNotes:
 
 @dataclass(slots=True)
 class Teammate:
-    """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it."""
+    """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it.
+
+    `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `paused`
+    says that its last turn failed: then only mail wakes it, and it takes no task by itself.
+    """
 
     agent: Agent
     desk: Desk
@@ -70,9 +78,13 @@ class Teammate:
     last_active_ms: int = field(default_factory=now_ms)
     notes: TurnNotes = field(default_factory=TurnNotes)
     task: asyncio.Task[None] | None = None
+    ending: asyncio.Task[None] | None = None
+    asked: str = ""
     stop_request: ShutdownRequest | None = None
     leaving: str = ""
     resting: bool = False
+    paused: bool = False
+    waits: list[str] = field(default_factory=list[str])
     parted: bool = False
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,27 +114,39 @@ class Teammate:
         self.move(Event.READY)
         self.ready.set()
         try:
-            owed = self.agent.conversation.owes_round
-            while not self.leaving:
-                told, entries = (None, ()) if owed else await self._next_work()
-                if told is not None or owed:
-                    await self._turn(told, entries)
-                    owed = False
-                else:
-                    await self._rest()
-            agreed = self.stop_request.request_id if self.stop_request else None
-            self.move(Event.LEFT, self.leaving)
-            await self.office.left(self.name, self.leaving, agreed)
+            await self._work()
+        except asyncio.CancelledError:
+            if self.task is None or self.task.cancelling():
+                raise
+            # A program's model or tool raised it by itself: nobody may wait for a member that is no more.
+            await self._over(Event.BROKE, "its turn was cancelled from inside")
         except TeamwrightError as problem:
             # Its own files failed it (a full disk, a lock): its end is told, the team goes on.
-            await self._broke(problem.what)
+            await self._over(Event.BROKE, problem.what)
         except Exception as problem:
-            # A mistake of ours or of a program's model: nobody may wait for a member that is no more.
-            await self._broke(f"{type(problem).__name__}: {problem}")
+            # A mistake of ours or of a program's model.
+            await self._over(Event.BROKE, f"{type(problem).__name__}: {problem}")
+        else:
+            await self._over(Event.LEFT, self.leaving)
 
-    async def _broke(self, why: str) -> None:
-        self.move(Event.BROKE, why)
-        await self.office.left(self.name, f"failed: {why}", None)
+    async def _work(self) -> None:
+        owed = self.agent.conversation.owes_round
+        while not self.leaving:
+            told, entries = (None, ()) if owed else await self._next_work()
+            if told is not None or owed:
+                await self._turn(told, entries)
+                owed = False
+            else:
+                await self._rest()
+
+    async def _over(self, event: Event, why: str) -> None:
+        """It ends by itself; whoever killed it meanwhile tells of it instead."""
+        if self.state in GONE:
+            return
+        self.move(event, why)
+        broke = event is Event.BROKE
+        agreed = self.stop_request.request_id if self.stop_request and not broke else None
+        await self.office.left(self.name, f"failed: {why}" if broke else why, agreed)
 
     async def _rest(self) -> None:
         """Wait until somebody rings; only now is it true that nothing is left to do."""
@@ -134,10 +158,12 @@ class Teammate:
             self.resting = False
 
     async def _next_work(self) -> tuple[Told | None, Sequence[Entry]]:
-        """Mail in wake order, then a task that is free."""
+        """Mail in wake order, then a task that is free; after a failed turn no task, or it would take them all."""
         entries = await self.desk.work()
         if entries or self.desk.notices:
             return self.desk.told(entries), entries
+        if self.paused:
+            return None, ()
         task = await self.office.claim_for(self.name, self.agent.toolbox.names)
         return (None, ()) if task is None else (_claimed(task), ())
 
@@ -148,6 +174,7 @@ class Teammate:
         self.turns += 1
         end = await self._run(told, entries)
         self.usage += end.usage
+        self.paused = end.stop != "done"
         if self.state is State.STOPPING:
             # A turn that ended without an objection is consent: no model can refuse by saying nothing.
             self.leaving = self.leaving or "shut down on request"
@@ -174,7 +201,10 @@ class Teammate:
         """What the desk just showed the model: a shutdown request among it changes the state."""
         for entry in entries:
             message = parse_protocol(entry.text)
-            if isinstance(message, ShutdownRequest) and entry.sender == LEAD:
+            if not isinstance(message, ShutdownRequest) or entry.sender != LEAD:
+                continue
+            # A request to an earlier life of the name, or one that nobody opened, ends nobody.
+            if self.office.stop_is_open(self.name, message.request_id):
                 self.stop_request = message
                 if self.state in {State.IDLE, State.WORKING, State.BLOCKED}:
                     self.move(Event.STOP_ASKED)
@@ -182,8 +212,27 @@ class Teammate:
     def objected(self) -> None:
         """The member objected to its shutdown and goes on."""
         self.stop_request = None
+        self.asked = ""
         if self.state is State.STOPPING:
             self.move(Event.OBJECTED)
+            if self.waits:
+                self.move(Event.BLOCK, self.waits[0])
+
+    def waits_for(self, what: str) -> None:
+        """One of its calls waits for an answer: a permission, the user's word."""
+        self.waits.append(what)
+        if self.state is State.WORKING:
+            self.move(Event.BLOCK, what)
+
+    def got_answer(self) -> None:
+        """One call waits no longer; with the last of them the member works on."""
+        del self.waits[:1]
+        if self.state is not State.BLOCKED:
+            return
+        if self.waits:
+            self.waiting_on = self.waits[0]
+        else:
+            self.move(Event.ANSWERED)
 
     def _notice(self, end: TurnEnd) -> IdleNotification:
         notes = self.notes

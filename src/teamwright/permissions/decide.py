@@ -20,8 +20,8 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
 _PLANNED = {
-    "plan": "planning without changes comes with the permissions part",
-    "delegate": "a lead that only coordinates comes with the permissions part",
+    "plan": "planning before changes",
+    "delegate": "a lead that only coordinates",
 }
 _NAMED_MOST = 1_000
 """Verdicts that are remembered: a subject may be any text."""
@@ -32,7 +32,7 @@ def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
     if text in _PLANNED:
         raise UsageError(
             "not-yet",
-            f"the permission mode {text} is not built yet: {_PLANNED[text]}",
+            f"the permission mode {text} ({_PLANNED[text]}) is not built yet",
             looked_at=[("from", source), ("works", ", ".join(Mode))],
             note="nothing was done",
         )

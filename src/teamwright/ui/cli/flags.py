@@ -53,6 +53,11 @@ def _dollars(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return amount
 
 
+def _mode(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """A mode in its own spelling; what is none, or not built yet, is told by the room that decides."""
+    return next((mode for mode in MODES if value is not None and kebab(mode) == kebab(value)), value)
+
+
 PLACE_KEY = "teamwright.place"
 """Where a click context keeps what the flags of `place_flags` said."""
 
@@ -76,7 +81,7 @@ def place_flags(*, hidden: bool = False) -> list[click.Option]:
 RUN: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
-    click.Option(["--permission-mode"], type=click.Choice(MODES), metavar="MODE", help=f"{', '.join(MODES)}."),
+    click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
     click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),
     click.Option(["--disallowed-tools"], multiple=True, metavar="RULES", help="Deny these."),

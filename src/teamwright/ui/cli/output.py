@@ -15,6 +15,9 @@ from typing import Any
 
 WIDTH = 80
 
+CELL_MOST = 1_000
+"""Characters of a cell that are looked at: no line has room for more."""
+
 
 def say(line: str = "") -> None:
     """One line on stdout."""
@@ -81,11 +84,12 @@ def columns(text: str) -> int:
 
 def cut(text: str, width: int) -> str:
     """The text in at most so many columns."""
-    if columns(text) <= width:
+    begun = text[: 2 * width + 2]  # a prompt may have megabytes; marks that combine take no room of their own
+    if len(begun) == len(text) and columns(text) <= width:
         return text
-    while text and columns(text) > width - 1:
-        text = text[:-1]
-    return text + "…"
+    while begun and columns(begun) > width - 1:
+        begun = begun[:-1]
+    return begun + "…"
 
 
 def pad(text: str, width: int) -> str:
@@ -96,7 +100,7 @@ def pad(text: str, width: int) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int = WIDTH) -> list[str]:
     """Lines of a table; the last column takes what is left and is cut, the others are as wide as they need."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
+    cells = [[one_line(cell[:CELL_MOST]) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(list(head), *cells, strict=True)]
     last = max(width - sum(widths[:-1]) - 2 * (len(head) - 1), 12)
     made: list[str] = []

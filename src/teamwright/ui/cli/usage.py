@@ -6,12 +6,16 @@ Knows click and the table of commands.
 from __future__ import annotations
 
 import difflib
+import re
 
 import click
 from click.exceptions import NoSuchOption
 
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.table import COMMANDS
+
+_INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
+_RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
 
 
 def usage_error(problem: click.ClickException) -> UsageError:
@@ -51,5 +55,6 @@ def _near(word: str, known: list[str]) -> str | None:
 
 
 def _sentence(message: str) -> str:
-    line = " ".join(message.split()).rstrip(".")
+    line = _INTEGER.sub(r"\1 is not a whole number", " ".join(message.split()).rstrip("."))
+    line = _RANGE.sub(r"\1 is less than \2", line)
     return line[:1].lower() + line[1:] if line[:2].istitle() else line

@@ -1,6 +1,7 @@
 """Journals: a line is there or it is not, after any kill and on a full disk."""
 
 import json
+import os
 import tracemalloc
 from itertools import islice
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.storage.jsonl import Journal, read_backward, read_lines
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.jsonl import OPEN_MOST, Journal, read_backward, read_lines
 
 
 def test_lines_come_back_in_order_and_from_the_end(tmp_path):
@@ -108,3 +110,36 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, start):
     assert len(lines) % 2 == 0
     assert last == b"short"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["journal"]
+
+
+@pytest.mark.promise("P6")
+def test_a_thousand_journals_hold_few_files_open_and_lose_no_line(tmp_path):
+    before = len(os.listdir("/dev/fd"))
+    journals = [Journal.open(tmp_path / f"{number}.jsonl") for number in range(OPEN_MOST * 3)]
+    for turn in range(2):
+        for number, journal in enumerate(journals):
+            journal.append(b'{"turn":%d,"number":%d}' % (turn, number))
+    assert len(os.listdir("/dev/fd")) <= before + OPEN_MOST
+    for journal in journals:
+        journal.close()
+    assert len(os.listdir("/dev/fd")) <= before
+    for number, journal in enumerate(journals):
+        assert list(read_lines(journal.path)) == [b'{"turn":%d,"number":%d}' % (t, number) for t in range(2)]
+
+
+def test_a_closed_journal_takes_no_line(tmp_path):
+    journal = Journal.open(tmp_path / "journal")
+    journal.close()
+    with pytest.raises(ValueError, match="closed"):
+        journal.append(b"{}")
+
+
+def test_a_journal_whose_resting_file_is_gone_makes_no_new_one(tmp_path):
+    journal = Journal.open(tmp_path / "journal")
+    others = [Journal.open(tmp_path / f"{number}") for number in range(OPEN_MOST)]
+    journal.path.unlink()
+    with pytest.raises(StorageError):
+        journal.append(b"{}")
+    assert not journal.path.exists()
+    for one in others:
+        one.close()

@@ -8,19 +8,30 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
+from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
+OPEN_MOST = 128
+"""Files that the journals of a process hold open at once."""
+
 _BLOCK = 1 << 16
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class Journal:
-    """The one writer of a file of lines. Another writer at the same time is the caller's mistake (see Lease)."""
+    """The one writer of a file of lines. Another writer at the same time is the caller's mistake (see Lease).
 
-    __slots__ = ("_fd", "_torn", "path", "size")
+    There may be thousands: the files that were written least recently are closed, and opened again when needed.
+    """
+
+    __slots__ = ("_closed", "_fd", "_torn", "path", "size")
 
     def __init__(self, path: Path, fd: int, size: int) -> None:
         self.path = path
@@ -28,6 +39,7 @@ class Journal:
         """Bytes in the file, all of them whole lines."""
         self._fd = fd
         self._torn = False
+        self._closed = False
 
     @classmethod
     def open(cls, path: Path) -> Journal:
@@ -44,41 +56,65 @@ class Journal:
         except OSError as problem:
             os.close(fd)
             raise storage_error(problem, path) from problem
-        return cls(path, fd, whole)
+        made = cls(path, fd, whole)
+        with _lock:
+            made._use()
+        return made
 
     def append(self, *lines: bytes) -> None:
         """Write the lines with one call; each gets its newline here (one it brings is accepted).
 
         When the disk takes only a part, the file goes back to what it was. Raises StorageError (`disk-full`) then,
-        and ValueError for a line that has a newline inside.
+        and ValueError for a line that has a newline inside, or when the journal is closed.
         """
         content = b"".join([line if line[-1:] == b"\n" else line + b"\n" for line in lines])
         if content.count(b"\n") != len(lines):
             raise ValueError("a line of a journal has a newline inside")
-        if self._torn:
-            self._cut()
+        with _lock:
+            self._write(content)
+
+    def close(self) -> None:
+        """Close the file; harmless when closed."""
+        with _lock:
+            self._closed = True
+            self._rest()
+            _in_use.pop(self, None)
+
+    def _write(self, content: bytes) -> None:
+        if self._closed:
+            raise ValueError("the journal is closed")
         try:
+            if self._fd < 0:
+                self._fd = os.open(self.path, _FLAGS)
+            self._use()
+            if self._torn:
+                self._cut()
             written = os.write(self._fd, content)
             if written != len(content):
                 raise OSError(errno.ENOSPC, "the disk took only a part")
         except OSError as problem:
             self._torn = True
-            self._cut()
+            with contextlib.suppress(OSError):
+                self._cut()
             raise storage_error(problem, self.path) from problem
         self.size += written
 
-    def close(self) -> None:
-        """Close the file; harmless when closed."""
+    def _cut(self) -> None:
+        os.ftruncate(self._fd, self.size)
+        self._torn = False
+
+    def _use(self) -> None:
+        """This one was used last; what was used longest ago rests when there are too many."""
+        _in_use[self] = None
+        _in_use.move_to_end(self)
+        if len(_in_use) > _most_open():
+            _in_use.popitem(last=False)[0]._rest()
+
+    def _rest(self) -> None:
+        """Give the file back to the system until the next line."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def _cut(self) -> None:
-        try:
-            os.ftruncate(self._fd, self.size)
-        except OSError as problem:
-            raise storage_error(problem, self.path) from problem
-        self._torn = False
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -117,13 +153,25 @@ def _joined(pieces: list[bytes]) -> Iterator[bytes]:
         yield line
 
 
+_lock = Lock()
+"""Held while a file is written: a file must not be put to rest by another thread at that moment."""
+_in_use: OrderedDict[Journal, None] = OrderedDict()
+"""The journals whose files are open, the one that was used last at the end."""
+
+
+@cache
+def _most_open() -> int:
+    """How many files all journals of this process may hold open: a small part of what the system allows."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_MOST if soft == resource.RLIM_INFINITY else max(1, min(OPEN_MOST, soft // 8))
+
+
 def _open(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o600)
+        return os.open(path, _FLAGS | os.O_CREAT, 0o600)
     except FileNotFoundError:
         make_private(path.parent)
-        return os.open(path, flags, 0o600)
+        return os.open(path, _FLAGS | os.O_CREAT, 0o600)
 
 
 def _end_of_last_line(fd: int, size: int) -> int:

@@ -16,7 +16,7 @@ from typing import Protocol
 from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Toolbox
-from teamwright.models.model import Failure, Meter, Model, Reply, Request, Retrying, TextPart
+from teamwright.models.model import Failure, Meter, Model, Reply, Request, Retrying, TextPart, priced
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
 from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
 from teamwright.protocol.usage import Usage
@@ -138,8 +138,9 @@ async def listen(agent: Agent) -> Reply | Failure:
                     if agent.attended():
                         agent.emit(TextDelta(member=agent.name, text=part.text))
                 case Reply():
-                    agent.meter.spent(part.usage)
-                    return part
+                    reply = priced(agent.model.card, part)
+                    agent.meter.spent(reply.usage)
+                    return reply
                 case Failure():
                     return part
                 case Retrying():

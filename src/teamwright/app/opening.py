@@ -48,7 +48,7 @@ from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
-from teamwright.tools.python import python_tool
+from teamwright.tools.python import python_tools
 
 ASK_TIMEOUT_S = 600.0
 """How long a request waits for a program's answer, unless the settings say otherwise."""
@@ -173,7 +173,7 @@ def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: D
         models,
         proves_read_only,
         teams=_teams(ground),
-        extra=[python_tool(function) for function in options.tools],
+        extra=python_tools(options.tools),
     )
 
 

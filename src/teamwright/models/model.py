@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from teamwright.protocol.blocks import Block, encode
@@ -81,7 +81,8 @@ class Reply:
     """The whole answer: last part of a stream that went well.
 
     `content` holds the blocks as they came (unknown ones verbatim, empty text dropped, calls cut off by
-    `max_tokens` dropped). `stop_reason` is the service's own word. `request_id` names it in logs.
+    `max_tokens` dropped). `stop_reason` is the service's own word. `request_id` names it in logs. A `usage` without
+    money is priced by the model's card.
     """
 
     content: list[Block]
@@ -193,3 +194,8 @@ def price(card: ModelCard, usage: Usage) -> Usage:
             + usage.cache_write * write
         ) / 1_000_000
     return Usage(usage.input_tokens, usage.output_tokens, usage.cache_read, usage.cache_write, usage.requests, usd)
+
+
+def priced(card: ModelCard, reply: Reply) -> Reply:
+    """The reply with its money filled in where the model left it out: a price that is not known is never 0."""
+    return reply if reply.usage.usd else replace(reply, usage=price(card, reply.usage))

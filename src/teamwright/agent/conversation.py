@@ -47,6 +47,7 @@ class Conversation:
     items: list[bytes] = field(default_factory=list[bytes])
     owes_round: bool = False
     _journal: Journal | None = None
+    _unanswered: bool = False
 
     @classmethod
     def start(cls, path: Path, prefix: Prefix, about: Mapping[str, Any]) -> Conversation:
@@ -83,12 +84,18 @@ class Conversation:
         return made
 
     def tell(self, told: Told) -> None:
-        """Append what the agent is told; memory only after the file has it. Raises StorageError."""
+        """Append what the agent is told; memory only after the file has it. Raises StorageError.
+
+        Calls whose results never reached the file get one first, saying so: no request may lack a result.
+        """
+        if self._unanswered and told.blocks[0]["type"] != "tool_result":
+            self._repair()
         item = encode({"role": "user", "content": told.blocks})
         ids = b',"injected":' + encode(told.ids) if told.ids else b""
         self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + _MESSAGE + item + b"}")
         self.items.append(item)
         self.owes_round = True
+        self._unanswered = False
 
     def reply(self, reply: Reply) -> None:
         """Append a whole answer. Raises StorageError."""
@@ -106,6 +113,7 @@ class Conversation:
         self._append(about[:-1] + _MESSAGE + item + b"}")
         self.items.append(item)
         self.owes_round = False
+        self._unanswered = any(block["type"] == "tool_use" for block in reply.content)
 
     def holds(self, ids: Collection[str]) -> set[str]:
         """Which of these ids the transcript has; looked up backward, and only as far as needed."""

@@ -7,7 +7,6 @@ contracts of this room and of `models`; knows no tool, no team, no screen.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -158,7 +157,8 @@ async def answer_calls(agent: Agent, calls: Sequence[ToolCall]) -> bool:
         await agent.toolbox.run_all(calls, done)
         over = any(result.ends_turn for _, result in done.values())
         steered = None if over else await agent.steering.between_rounds()
-    except asyncio.CancelledError:
+    except BaseException:
+        # An interrupt, or an inbox that cannot be read: what was done is told, whatever follows.
         tell(agent, Told(_results(calls, done)))
         raise
     results = _results(calls, done)

@@ -158,9 +158,15 @@ class Toolbox:
         started = time.perf_counter()
         try:
             result = await self._step(prepared)
-        except Exception as problem:
+        except asyncio.CancelledError as problem:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody ended us: something that the tool waited for was cancelled.
+            result = _broke(call, problem)
+        except (Exception, SystemExit) as problem:
             # A mistake of a tool of ours, or of a user's function: the model is told, siblings go on.
-            result = ToolResult.error(f"{call.name} broke: {type(problem).__name__}: {problem}", "Try another way.")
+            result = _broke(call, problem)
         outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
@@ -181,6 +187,9 @@ class Toolbox:
             return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
         except TeamwrightError as problem:
             return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+        except Exception as problem:
+            # What was given cannot even be looked at: a path with a NUL, a mistake of a user's tool.
+            return _broke(call, problem)
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Neighbouring calls that may run together: all read only, or files that differ."""
@@ -225,3 +234,7 @@ class Toolbox:
                 facts=result.facts,
             )
         )
+
+
+def _broke(call: ToolCall, problem: BaseException) -> ToolResult:
+    return ToolResult.error(f"{call.name} broke: {type(problem).__name__}: {problem}", "Try another way.")

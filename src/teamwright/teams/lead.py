@@ -6,15 +6,16 @@ loop; does not know who the user is or where its words go.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn
+from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, tell
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import reminder
+from teamwright.protocol.envelope import reminder, render_entry
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
@@ -39,10 +40,12 @@ class Lead:
     last: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
     owing: bool = False
     _prompts: deque[tuple[str, tuple[Block, ...]]] = field(default_factory=deque[tuple[str, tuple[Block, ...]]])
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.agent.steering = self
         self.team.on_created = self._take_desk
+        self.team.on_unseen = self._take_unseen
         if self.team.exists:
             self._take_desk()
 
@@ -51,6 +54,11 @@ class Lead:
         self.team.lead_desk = Desk(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_desk.busy = self.busy
         self.team.lead_unfollow = self.team.follow(LEAD, self.team.lead_desk)
+
+    def _take_unseen(self, entries: Sequence[Entry]) -> None:
+        """The team is no more, what its inbox still had for us is told all the same."""
+        for entry in entries:
+            self._prompts.append((f"mail:{entry.msg_id}", (text_block(render_entry(entry)),)))
 
     def prompt(self, content: Sequence[Block]) -> None:
         """The user's words: for the next turn, or for the next round of the turn that runs."""
@@ -63,16 +71,21 @@ class Lead:
         self.team.changed.set()
 
     async def turn(self) -> TurnEnd | None:
-        """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is."""
-        mail = await self._mail()
-        if self._prompts or mail:
-            return await self._run(self._take_prompts(mail), mail)
-        return await self._run(None, ()) if self.owing else None
+        """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is.
+
+        One turn at a time: a second caller waits for the first, whose turn may take its words along.
+        """
+        async with self._one:
+            mail = await self._mail()
+            if self._prompts or mail:
+                return await self._run(self._with_prompts(mail), mail, len(self._prompts))
+            return await self._run(None, ()) if self.owing else None
 
     async def remind(self) -> TurnEnd:
         """One turn that tells the lead who is alive, what is open and what is unread."""
-        note = text_block(reminder(await self._standing()))
-        return await self._run(Told((note,), (f"notice:{message_id()}",)), ())
+        async with self._one:
+            note = text_block(reminder(await self._standing()))
+            return await self._run(Told((note,), (f"notice:{message_id()}",)), ())
 
     async def see_through(self) -> TurnEnd:
         """Turns until the team is done: nobody works, nothing with content is undelivered.
@@ -85,12 +98,14 @@ class Lead:
             self.team.changed.clear()
             if (next_end := await self.turn()) is not None:
                 end = next_end
-            elif not self.team.live and not self.team.parting:
+            elif self._some():
+                continue
+            elif not self.team.live and self.team.quiet():
                 break
             elif not reminded and self.team.live:
                 reminded = True
                 end = await self.remind()
-            elif self.team.quiet() and not self._rung():
+            elif self.team.quiet():
                 break
             else:
                 await self.team.changed.wait()
@@ -99,7 +114,7 @@ class Lead:
     async def wait(self) -> None:
         """Wait until there may be something for the lead."""
         self.team.changed.clear()
-        if not (self._prompts or self.owing or self._rung()):
+        if not (self._some() or self.owing):
             await self.team.changed.wait()
 
     async def between_rounds(self) -> Steered | None:
@@ -108,13 +123,21 @@ class Lead:
         steered = await desk.between_rounds() if desk is not None else None
         if not self._prompts:
             return steered
-        own = self._take_prompts(())
-        if steered is None:
-            return Steered(own.blocks, own.ids)
-        return Steered((*own.blocks, *steered.texts), (*own.ids, *steered.ids), steered.seen)
+        own, number = self._with_prompts(()), len(self._prompts)
 
-    def _rung(self) -> bool:
-        return self.team.lead_desk is not None and self.team.lead_desk.rung
+        async def seen() -> None:
+            self._told(number)
+            if steered is not None and steered.seen is not None:
+                await steered.seen()
+
+        if steered is None:
+            return Steered(own.blocks, own.ids, seen)
+        return Steered((*own.blocks, *steered.texts), (*own.ids, *steered.ids), seen)
+
+    def _some(self) -> bool:
+        """Whether something came that nobody has looked at yet."""
+        desk = self.team.lead_desk
+        return bool(self._prompts) or (desk is not None and desk.rung)
 
     async def _mail(self) -> list[Entry]:
         desk = self.team.lead_desk
@@ -123,30 +146,38 @@ class Lead:
         # A prompt takes along whatever is unread, notices without content too; without one only mail that wakes.
         return await desk.unread() if self._prompts else await desk.work()
 
-    def _take_prompts(self, mail: Sequence[Entry]) -> Told:
-        prompts = list(self._prompts)
-        self._prompts.clear()
-        blocks = [block for _, content in prompts for block in content]
-        ids = [one for one, _ in prompts]
+    def _told(self, number: int) -> None:
+        """The transcript has the oldest so many prompts: only now do they no longer wait."""
+        for _ in range(number):
+            self._prompts.popleft()
+
+    def _with_prompts(self, mail: Sequence[Entry]) -> Told:
+        blocks = [block for _, content in self._prompts for block in content]
+        ids = [one for one, _ in self._prompts]
         desk = self.team.lead_desk
         if desk is not None and mail:
             told = desk.told(mail)
             blocks, ids = [*blocks, *told.blocks], [*ids, *told.ids]
         return Told(tuple(blocks), tuple(ids))
 
-    async def _run(self, told: Told | None, mail: Sequence[Entry]) -> TurnEnd:
+    async def _run(self, told: Told | None, mail: Sequence[Entry], prompts: int = 0) -> TurnEnd:
         self._set_busy(True)
-        self.owing = False
         self.turns += 1
+        begun = len(self.agent.conversation.items)
         try:
             if told is not None:
-                self.agent.conversation.tell(told)
-                self.agent.say("user", told.blocks)
+                tell(self.agent, told)
+                self._told(prompts)
                 if mail and self.team.lead_desk is not None:
                     await self.team.lead_desk.seen(mail)
+            self.owing = False
             self.last = await run_turn(self.agent, None)
             self.usage += self.last.usage
             return self.last
+        except BaseException:
+            # What it had said counts, though the turn was cut short.
+            self.last = TurnEnd("done", self.agent.conversation.said_since(begun) or self.last.text)
+            raise
         finally:
             self._set_busy(False)
 

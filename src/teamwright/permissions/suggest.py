@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 
 from teamwright.permissions.book import Scope
+from teamwright.permissions.guarded import guard_of
 from teamwright.permissions.rule import READERS, WRITERS, host_of
 from teamwright.permissions.shell import parse
 from teamwright.permissions.table import table
@@ -70,13 +71,11 @@ def _for_paths(tool: str, paths: tuple[Path, ...], scope: Scope) -> str:
 def _for_path(tool: str, path: Path, scope: Scope) -> str:
     real = Path(os.path.realpath(path))
     base = Path(os.path.realpath(scope.base))
-    if (
-        any(real.is_relative_to(directory) for directory in scope.private)
-        or not str(real).isprintable()
-        or set(str(real)) & set("*?")
-    ):
+    below = str(real.relative_to(base)) if real.is_relative_to(base) else ""
+    private = any(real.is_relative_to(directory) for directory in scope.private)
+    if private or guard_of(below or str(real)) or not str(real).isprintable() or set(str(real)) & set("*?"):
         return ""
-    if real.is_relative_to(base):
+    if below:
         first, slash, _ = below.partition("/")
         return f"{tool}({first}/**)" if slash else f"{tool}(/{first})" if first != "." else ""
     if len(real.parts) < 4:

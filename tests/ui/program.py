@@ -28,9 +28,9 @@ class Program:
         kept = os.environ | {"TEAMWRIGHT_HOME": str(self.home), "ANTHROPIC_API_KEY": KEY}
         return kept | ({"ANTHROPIC_BASE_URL": self.url} if self.url else {}) | self.env
 
-    def run(self, *args: str, stdin: str | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Run it to its end."""
-        source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    def run(self, *args: str, stdin: str | Any = subprocess.DEVNULL, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Run it to its end. `stdin` is a text for a pipe, or a file."""
+        source: dict[str, Any] = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin}
         command = [*self.before, *COMMAND, *args]
         options = {"cwd": self.cwd, "env": self.environment, "timeout": 60, **source, **more}
         return subprocess.run(command, capture_output=True, text=True, **options)
@@ -75,9 +75,9 @@ def error_of(done: subprocess.CompletedProcess[str]) -> tuple[str, list[str]]:
     assert "Traceback" not in done.stderr
     assert KEY not in done.stderr + done.stdout
     lines = done.stderr.splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("teamwright: "))
-    last = next((n for n, line in enumerate(lines) if n > first and line.startswith("  [")), None)
+    last = max((n for n, line in enumerate(lines) if line.startswith("  [")), default=None)
     assert last is not None, done.stderr
+    first = max(n for n, line in enumerate(lines[:last]) if line.startswith("teamwright: "))
     error = lines[first : last + 1]
     assert len(error) <= 12
     assert all(line.startswith("  ") for line in error[1:])

@@ -360,7 +360,7 @@ def test_any_directory_will_do(tmp_path, repo, make):
 )
 def test_a_call_that_is_not_understood_is_refused_and_nothing_is_sent(tmp_path, repo, args, stdin, word):
     with LoopbackModel.in_thread() as server:
-        done = Program(repo, tmp_path / "home", server.url).run(*args, stdin=stdin)
+        done = Program(repo, tmp_path / "home", server.url).run(*args, **({} if stdin is None else {"stdin": stdin}))
     _, lines = error_of(done)
     assert (done.returncode, done.stdout) == (2, "")
     assert word in "\n".join(lines)

@@ -65,7 +65,7 @@ class Gate:
             what=call.tool.preview(call.input, call.ctx),
             rule=f"{decision.rule}: {decision.reason}",
             always=self._offer(decision),
-            input=call.input.model_dump(exclude_none=True),
+            input=call.input.model_dump(exclude_unset=True),
         )
         if self.waiting is None:
             return await self.asker.ask(question)
@@ -80,7 +80,7 @@ class Gate:
         return f"{decision.always} ({self.kept})" if decision.always and self.keep_always is not None else ""
 
     def _refuse(self, call: Prepared, rule: str, reason: str, by: str = "") -> ToolResult:
-        given = call.input.model_dump(exclude_none=True)
+        given = call.input.model_dump(exclude_unset=True)
         self.denials.append(Denial(self.member, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
         who = "The user refused this call" if by == "terminal" else "This call was not allowed"
         return ToolResult.error(

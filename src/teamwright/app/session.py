@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.loop import TurnEnd
@@ -134,6 +134,24 @@ class Session:
         self.log.emit(RunEnded(member=LEAD, stop=made.stop, text=text, usage=made.usage, detail=detail))
         return made
 
+    async def settled(self, result: Result) -> Result:
+        """Say goodbye; the result as it stands when everybody has left, with who was cut off at work."""
+        await self.goodbye()
+        purse = self.maker.purse
+        return replace(
+            result,
+            stop="cut_off" if result.stop == "done" and self.cut_off else result.stop,
+            cut_off=tuple(self.cut_off),
+            usage=purse.total,
+            by_member=dict(purse.by_member),
+            members=self._member_lines(),
+            tasks=await self.task_lines(),
+            duration_ms=int(self._elapsed() * 1000),
+            messages_sent=self.tally.sent,
+            messages_seen=self.tally.seen,
+            messages_undelivered=len(self.tally.waiting),
+        )
+
     async def task_lines(self) -> tuple[TaskLine, ...]:
         """The tasks of the list that is shared now."""
         tasks = await self.team.tasks.all()
@@ -165,6 +183,7 @@ class Session:
 
     async def close(self) -> None:
         """End everything that this session started. May be called twice."""
+        self.requests.close("the session is over")
         await self.wind_down("the session is over")
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
@@ -183,7 +202,6 @@ class Session:
     async def _leave_implicit(self) -> None:
         """The session's own team goes when nothing in it is open."""
         still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]
-        self.requests.close("the session is over")
         unread = await self.team.inbox(LEAD).unread()
         if not still_open and not unread:
             await self.team.teams.delete(self.team.directory)

@@ -9,87 +9,37 @@ import asyncio
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from teamwright.app.cost_line import cost_line
 from teamwright.app.opening import open_session
-from teamwright.app.report import Calls, report
+from teamwright.app.report import report
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.writing import write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import LEAD
-from teamwright.ui.headless.progress import line_of
-from teamwright.ui.headless.wire import event_object, init_object, result_object
+from teamwright.ui.headless.outlet import Outlet
+from teamwright.ui.headless.wire import init_object
 
 if TYPE_CHECKING:
     from teamwright.ui.cli.invocation import Invocation
 
-SIGNAL_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of one prompt on stdin, images included."""
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGPIPE: 130}
+"""Exit code by what ended a run from outside; a reader of stdout that left counts as an interruption."""
 
 
 def headless(invocation: Invocation) -> int:
     """Run it and return the exit code of docs/exit-codes.md. Raises TeamwrightError when it cannot start."""
     return asyncio.run(_headless(invocation))
-
-
-@dataclass(slots=True)
-class Outlet:
-    """Where words go: stdout for the answer or the JSON alone, stderr for all else."""
-
-    format: str
-    progress: bool
-    out: TextIO = field(default_factory=lambda: sys.stdout)
-    err: TextIO = field(default_factory=lambda: sys.stderr)
-    calls: Calls = field(default_factory=Calls)
-
-    def json_line(self, body: dict[str, Any]) -> None:
-        """One JSON object on a line of stdout."""
-        self.out.write(json.dumps(body, ensure_ascii=False) + "\n")
-        self.out.flush()
-
-    def note(self, line: str) -> None:
-        """One line on stderr."""
-        self.err.write(line + "\n")
-        self.err.flush()
-
-    def event(self, event: TeamEvent, session_id: str) -> None:
-        """Show an event in the way that was asked for."""
-        self.calls.note(event)
-        if self.format == "stream-json":
-            body = event_object(event, session_id)
-            if body is not None:
-                self.json_line(body)
-        if self.progress and (line := line_of(event)) is not None:
-            self.note(line)
-
-    def ending(self, result: Result) -> None:
-        """The answer, what went wrong, what it cost, how to go on."""
-        if self.format == "text":
-            if result.text:
-                self.out.write(result.text.rstrip("\n") + "\n")
-                self.out.flush()
-        else:
-            self.json_line(result_object(result))
-        if result.error is not None:
-            self.note(result.error.render())
-        elif result.stop == "limit":
-            self.note(
-                f"teamwright: the cap on {result.limit} is spent; the rest is where it was: {result.resume_command}"
-            )
-        elif result.stop == "cancelled":
-            self.note(f"teamwright: interrupted, everything is saved: {result.resume_command}")
-        if result.cut_off:
-            self.note(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
-        for denial in result.denials:
-            self.note(f"teamwright: refused {denial['tool_name']} of {denial['member']} ({denial['rule']})")
-        self.note(cost_line(result))
 
 
 async def _headless(invocation: Invocation) -> int:
@@ -110,20 +60,29 @@ async def _headless(invocation: Invocation) -> int:
 
 
 async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tuple[Result, int | None]:
-    """See the prompts through; a signal cancels, saves and ends the members."""
-    task = asyncio.ensure_future(_prompts(invocation, session, outlet))
-    caught: list[int] = []
-    with _signals(lambda number: (caught.append(number), task.cancel())):
+    """See the prompts through and the members out; a signal, or a reader that leaves, cancels and saves."""
+    task = asyncio.ensure_future(_to_the_end(invocation, session, outlet))
+    caught: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        caught.append(number)
+        task.cancel()
+
+    outlet.on_lost = lambda: end(signal.SIGPIPE)
+    if outlet.lost is not None:
+        outlet.on_lost()
+    with _signals(end):
         try:
-            result = await task
+            return await task, None
         except asyncio.CancelledError:
             if not caught:
                 raise
             await session.wind_down("interrupted")
-            result = await session.result("cancelled", session.lead.last.text)
-            return result, SIGNAL_CODES[signal.Signals(caught[0])]
-        await session.goodbye()
-    return result, None
+            return await session.result("cancelled", session.lead.last.text), EXIT_CODES[caught[0]]
+
+
+async def _to_the_end(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
+    return await session.settled(await _prompts(invocation, session, outlet))
 
 
 async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
@@ -134,11 +93,12 @@ async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> 
         return await session.run(prompt)
     result: Result | None = None
     async for content in _stream_prompts():
-        if result is not None and outlet.format == "stream-json":
-            outlet.json_line(result_object(result))
+        outlet.answered = False
         result = await session.run(content)
         if not result.ok:
             break
+        if outlet.format != "json":
+            outlet.answer(result)
     if result is None:
         raise UsageError("usage", "no prompt came in", looked_at=[("stdin", "one JSON object a line was expected")])
     return result
@@ -155,12 +115,22 @@ def _nothing_owed(session: Session) -> UsageError:
 
 async def _stream_prompts() -> AsyncIterator[list[Block]]:
     """Prompts of stdin: `{"type":"user","message":{"content":…}}` a line. Raises UsageError for another line."""
-    reader = asyncio.StreamReader(limit=64 * 1024 * 1024)
+    async for line in _stdin_lines():
+        if line.strip():
+            yield _content_of(line)
+
+
+async def _stdin_lines() -> AsyncIterator[bytes]:
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
+        for line in sys.stdin.buffer:  # a file is there at once, and cannot be waited for
+            yield line
+        return
+    reader = asyncio.StreamReader(limit=LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        if line.strip():
-            yield _content_of(line)
+        yield line
 
 
 def _content_of(line: bytes) -> list[Block]:
@@ -209,13 +179,13 @@ def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
 
 
 @contextmanager
-def _signals(on_signal: Callable[[int], object]) -> Generator[None]:
+def _signals(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
     """SIGINT and SIGTERM go to this function while the block runs."""
     loop = asyncio.get_running_loop()
-    for number in SIGNAL_CODES:
-        loop.add_signal_handler(number, on_signal, int(number))
+    for number in ENDING:
+        loop.add_signal_handler(number, on_signal, number)
     try:
         yield
     finally:
-        for number in SIGNAL_CODES:
+        for number in ENDING:
             loop.remove_signal_handler(number)

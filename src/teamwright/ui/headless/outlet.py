@@ -1,0 +1,118 @@
+"""Where the words of a headless run go: stdout for the answer or the JSON alone, stderr for all else.
+
+A reader of stdout that leaves ends the run; what cannot be written there fails it. Knows results and events;
+knows no session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from teamwright.app.cost_line import cost_line
+from teamwright.app.report import Calls
+from teamwright.app.result import Result
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.events import TeamEvent
+from teamwright.ui.headless.progress import line_of
+from teamwright.ui.headless.wire import event_object, result_object
+
+
+@dataclass(slots=True)
+class Outlet:
+    """The two streams of a run. `on_lost` is called once, when stdout takes no more; `lost` says why."""
+
+    format: str
+    progress: bool
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    calls: Calls = field(default_factory=Calls)
+    on_lost: Callable[[], object] | None = None
+    lost: OSError | None = None
+    answered: bool = False
+    """Whether the answer to the last prompt is out already."""
+
+    def json_line(self, body: dict[str, Any]) -> None:
+        """One JSON object on a line of stdout."""
+        self._write(json.dumps(body, ensure_ascii=False) + "\n")
+
+    def note(self, line: str) -> None:
+        """One line on stderr; when nobody takes it, nobody needs it."""
+        with contextlib.suppress(OSError):
+            self.err.write(line + "\n")
+            self.err.flush()
+
+    def event(self, event: TeamEvent, session_id: str) -> None:
+        """Show an event in the way that was asked for."""
+        self.calls.note(event)
+        if self.format == "stream-json":
+            body = event_object(event, session_id)
+            if body is not None:
+                self.json_line(body)
+        if self.progress and (line := line_of(event)) is not None:
+            self.note(line)
+
+    def answer(self, result: Result) -> None:
+        """The answer to a prompt, in the format that was asked for."""
+        self.answered = True
+        if self.format != "text":
+            self.json_line(result_object(result))
+        elif result.text:
+            self._write(result.text.rstrip("\n") + "\n")
+
+    def ending(self, result: Result) -> None:
+        """The answer, what went wrong, what it cost, how to go on. Raises StorageError when it cannot be written."""
+        if not self.answered:
+            self.answer(result)
+        for line in _notes(result, reader_left=isinstance(self.lost, BrokenPipeError)):
+            self.note(line)
+        self.note(cost_line(result))
+        if self.lost is not None and not isinstance(self.lost, BrokenPipeError):
+            raise StorageError(
+                "disk-full",
+                f"stdout could not be written: {self.lost.strerror or self.lost}",
+                do=["make room where stdout goes", result.resume_command],
+                note="the session has all of it",
+            )
+
+    def _write(self, text: str) -> None:
+        if self.lost is not None:
+            return
+        try:
+            self.out.write(text)
+            self.out.flush()
+        except OSError as problem:
+            self.lost = problem
+            _let_go(self.out)
+            if self.on_lost is not None:
+                self.on_lost()
+
+
+def _notes(result: Result, *, reader_left: bool) -> list[str]:
+    lines: list[str] = []
+    if result.error is not None:
+        lines.append(result.error.render())
+    elif result.stop == "limit":
+        lines.append(
+            f"teamwright: the cap on {result.limit} is spent; the rest is where it was: {result.resume_command}"
+        )
+    elif result.stop == "cancelled":
+        why = "nobody reads stdout any more" if reader_left else "interrupted"
+        lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
+    if result.cut_off:
+        lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
+    lines += [f"teamwright: refused {d['tool_name']} of {d['member']} ({d['rule']})" for d in result.denials]
+    return lines
+
+
+def _let_go(stream: TextIO) -> None:
+    """What is still buffered goes nowhere, so that the end of the process does not stumble over it."""
+    with contextlib.suppress(OSError, ValueError):
+        devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(devnull, stream.fileno())
+        os.close(devnull)

@@ -131,7 +131,9 @@ def test_source_commits_without_a_test_are_counted(told):
 def test_the_map_names_the_test_that_changed_most_often_with_each_path(told):
     history, place = told
     paths = history.hottest()
-    lines = run(place, "map", **{f"p{k}": path for k, path in enumerate(paths, 1)}).split("\n")
+    first, *lines = run(place, "map", **{f"p{k}": path for k, path in enumerate(paths, 1)}).split("\n")
+    matched = sum(history.partner(path) is not None for path in paths)
+    assert first == f"matched: a test for {matched} of {len(paths)} paths"
     assert len(lines) == len(paths)
     for number, (path, line) in enumerate(zip(paths, lines, strict=True), 1):
         assert len(line) == len(f"map {number}: ") + 17
@@ -147,13 +149,14 @@ def test_the_map_names_the_test_that_changed_most_often_with_each_path(told):
 def test_each_row_counts_changes_lines_missing_tests_and_people(told):
     history, place = told
     for path in history.hottest():
-        row = run(place, "row1", p1=path).removeprefix("row: ")
+        told_first, row = run(place, "row1", p1=path).replace("row: ", "").split("\n")
         touching = [commit for commit in history.year if path in commit.changed]
         bare = sum(not any(is_test(other) for other in commit.changed) for commit in touching)
         people = len({commit.author.lower() for commit in touching})
         star = "*" if 2 * bare > len(touching) else ""
         numbers = f"{len(touching):,} {len(history.files[path]):,} {bare:,} {star} {people:,}"
         assert (len(row), squeezed(row[21:])) == (53, squeezed(numbers))
+        assert told_first == f"told: {counted(len(touching), 'change', 'changes')}, {bare:,} without a test"
         shown = row[:21].rstrip()
         assert shown == path.replace("\t", "?") or "…" in shown
 
@@ -177,7 +180,7 @@ def test_markers_are_found_in_comments_and_dated_by_blame(told):
         for number in files[path][:20]
     )
     ages = run(place, "ages", **{k: v for k, v in found.items() if re.fullmatch(r"(f|at)\d", k)}).split("\n")
-    assert ages[0] == f"aged: {len(dated)}"
+    assert ages[0] == f"aged: {len(dated):,} dated by blame, oldest first"
     assert [line.split()[2] for line in ages[1:]] == [f"{when:%Y-%m-%d}" for when, *_ in dated[:3]]
     assert all(re.fullmatch(r"old \d: \S+  (TODO|FIXME|XXX|HACK) +\S.*:\d+", line) for line in ages[1:])
 
@@ -215,14 +218,14 @@ def test_without_commits_every_command_says_so(kind, tmp_path):
     if kind == "no commit":
         git(tmp_path, "init", "-q", ".")
         (tmp_path / "a.py").write_text("x = 1\n")
-    assert captured("head", run(tmp_path, "head")) == {"head": "no commit", "day": "", "undated": "yes", "rev": "HEAD"}
+    assert captured("head", run(tmp_path, "head")) == {"head": "no commit", "upto": "", "rev": "HEAD"}
     assert run(tmp_path, "here") == "here: left out, no commit with text in it"
     assert run(tmp_path, "heat") == "year: left out, no commits yet"
     assert run(tmp_path, "cases") == "tests: left out, no commits yet"
     assert run(tmp_path, "untested") == "untested: source commits left out, no commits yet"
     assert run(tmp_path, "debts") == "debts: no marker in a comment"
-    assert run(tmp_path, "map", p1="a.py") == "map 1: -                "
-    assert run(tmp_path, "ages", f1="a.py") == "aged: none, blame gave no answer"
+    assert run(tmp_path, "map", p1="a.py") == "matched: a test for 0 of 1 path\nmap 1: -                "
+    assert run(tmp_path, "ages", f1="a.py") == "aged: not dated, blame gave no answer"
 
 
 def test_a_shallow_clone_leaves_out_what_needs_history(tmp_path):
@@ -237,7 +240,7 @@ def test_a_shallow_clone_leaves_out_what_needs_history(tmp_path):
     assert run(place, "untested") == "untested: source commits left out, a shallow clone"
     assert run(place, "debts").split("\n") == [
         run(full, "debts").split("\n")[0],
-        "ages: left out, in a shallow clone all lines look equally old",
+        "ages: ages left out, in a shallow clone all lines look equally old",
     ]
 
 
@@ -367,7 +370,7 @@ def test_the_sample_is_what_its_maker_makes(tmp_path):
 def test_the_sample_has_something_to_say_everywhere(tmp_path):
     git(tmp_path, "clone", "-q", str(DEMO / "sample.bundle"), "sample")
     place = tmp_path / "sample"
-    assert captured("head", run(place, "head"))["day"] == "2026-03-14"
+    assert captured("head", run(place, "head"))["upto"] == " to 2026-03-14"
     assert len(hot(place)) == 5
     assert run(place, "cases") == "tests: 5 test files, 10 cases"
     assert run(place, "debts").startswith("debts: 5 markers in 3 files")

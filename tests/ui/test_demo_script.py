@@ -159,6 +159,8 @@ async def test_a_member_with_an_open_task_objects_to_its_shutdown(shown, tmp_pat
     assert {call.member for call in answers if call.input["message"]["approve"]} == {"surveyor", "historian", "tester"}
     if played.tasks["Debts, oldest first"][1] == "surveyor":
         assert [call.member for call in refusals] == ["surveyor"]
+    asked = [call for call in played.calls.values() if "shutdown_request" in str(call.input.get("message"))]
+    assert {call.outcome for call in asked} == {"done"}, "nobody is asked who has ended already"
 
 
 @pytest.mark.parametrize("kind", ["shallow", "empty", "outside"])
@@ -177,7 +179,7 @@ async def test_what_is_missing_is_said_and_left_out(kind, tmp_path):
     assert played.line("Read first: ") == "Read first: left out, there are no paths to look at"
     if kind == "shallow":
         assert re.search(r"Year to \S+: left out, a shallow clone has \d+ commits of its history \[c\d+\]", played.text)
-        assert "left out, in a shallow clone all lines look equally old" in played.text
+        assert "  ages left out, in a shallow clone all lines look equally old" in played.text
         assert re.match(r"Tests: \d+ test files?, [\d,]+ cases", played.line("Tests: "))
     else:
         assert played.line("Year: ").startswith("Year: left out, no commits yet [c")

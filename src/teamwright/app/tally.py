@@ -22,18 +22,20 @@ class Tally:
     states: dict[str, str] = field(default_factory=dict[str, str])
     models: dict[str, str] = field(default_factory=dict[str, str])
     waiting: set[str] = field(default_factory=set[str])
+    early: set[str] = field(default_factory=set[str])
+    """Seen before its sender was heard of: a reader may be faster than the writer's event."""
 
     def note(self, event: TeamEvent) -> None:
         """Count an event."""
         match event:
             case MessageSent():
-                if not (event.wire == "idle_notification" and event.summary == "idle"):
-                    self.sent += 1
-                    self.waiting.add(event.message_id)
+                self._sent(event)
             case MessageSeen():
                 known = self.waiting.intersection(event.message_ids)
                 self.seen += len(known)
                 self.waiting -= known
+                self.early.update(event.message_ids)
+                self.early -= known
             case RoundEnded(member=member):
                 self.rounds += member == LEAD
             case ToolCalled():
@@ -44,3 +46,13 @@ class Tally:
                     self.models[event.member] = event.model or self.models.get(event.member, "")
             case _:
                 pass
+
+    def _sent(self, event: MessageSent) -> None:
+        if event.wire == "idle_notification" and event.summary == "idle":
+            return
+        self.sent += 1
+        if event.message_id in self.early:
+            self.early.discard(event.message_id)
+            self.seen += 1
+        else:
+            self.waiting.add(event.message_id)

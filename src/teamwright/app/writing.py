@@ -1,25 +1,68 @@
-"""Writing a file that the user asked for: errors in our form, nothing half written."""
+"""Writing a file that the user asked for: errors in our form, nothing half written.
+
+A path that cannot work is refused before the run that would be reported; what goes wrong later is said after it.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from teamwright.protocol.errors import StorageError
+from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.storage.atomic import storage_error
+
+
+def require_writable(path: Path) -> None:
+    """Raises UsageError for a path that cannot be written: a directory, or a file in one that is closed or missing."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        why = f"there is no directory {target.parent}"
+    elif target.is_dir():
+        why = "it is a directory"
+    elif not os.access(target if _special(target) else target.parent, os.W_OK):
+        why = "permission denied"
+    else:
+        return
+    raise _refused(path, why)
 
 
 def write_report(path: Path, text: str) -> None:
-    """Write a text file at a path of the user's. Raises StorageError naming path and reason; the old file stays."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a text file at a path of the user's. Raises StorageError naming path and reason; the old file stays.
+
+    Links are followed; what is no plain file (`/dev/stdout`, a pipe) is written to and never replaced.
+    """
+    target = Path(os.path.realpath(path))
+    draft = target.with_name(f".{target.name[:80]}.{os.getpid()}.tmp")
     try:
+        if _special(target):
+            target.write_text(text, encoding="utf-8")
+            return
         draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
+        os.replace(draft, target)
     except OSError as problem:
         draft.unlink(missing_ok=True)
-        raise StorageError(
-            "disk-full",
-            f"the report could not be written to {path}",
-            looked_at=[("reason", problem.strerror or str(problem))],
-            do=["give another path with --report FILE"],
-            note="the run itself is done",
-        ) from problem
+        raise _unwritten(path, problem) from problem
+
+
+def _special(target: Path) -> bool:
+    return target.exists() and not target.is_file()
+
+
+def _refused(path: Path, why: str) -> UsageError:
+    return UsageError(
+        "usage",
+        f"no report can be written to {path}",
+        looked_at=[("reason", why)],
+        do=["give another path with --report FILE"],
+        note="nothing was started",
+    )
+
+
+def _unwritten(path: Path, problem: OSError) -> StorageError:
+    return StorageError(
+        storage_error(problem, path).slug,
+        f"the report could not be written to {path}",
+        looked_at=[("reason", problem.strerror or str(problem))],
+        do=["give another path with --report FILE"],
+        note="the run itself is done",
+    )

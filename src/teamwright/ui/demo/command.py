@@ -6,22 +6,30 @@ The script is demo.toml; nothing here computes anything that is reported.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from teamwright.ui.cli.place import place_of
+
 
 @click.command()
-@click.option("--repo", type=click.Path(path_type=Path), default=None, help="The repository (default: here).")
+@click.option("--repo", default=None, metavar="DIR", help="The repository (default: here; outside git a sample).")
 @click.option("--pace", type=click.IntRange(0, 60_000), default=None, metavar="MS", help="Pause before each reply.")
-@click.option("--report", type=click.Path(path_type=Path), default=None, help="Write the report as Markdown.")
+@click.option("--report", default=None, metavar="FILE", help="Write the report as Markdown, receipts included.")
 @click.option("--model", default=None, metavar="NAME", help="A real model instead of the script, capped at 1.00 USD.")
 @click.option("--yes", is_flag=True, help="Do not ask before a real model is used.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="json: the result alone.")
 @click.pass_context
-def demo(ctx: click.Context, **given: Any) -> int:
+def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: Any) -> int:
     """A team reads a repository and reports what to read first. Needs no key and no network; writes nothing there."""
+    place = place_of(ctx)
+    directory = place.cwd if repo is None else place.path(repo)
+    if directory.resolve() in Path(__file__).resolve().parents:
+        sys.dont_write_bytecode = True  # the repository that is shown holds this very package: no .pyc goes there
     from teamwright.ui.demo.show import Wish, show
 
-    return show(Wish(home=ctx.meta.get("teamwright.place", {}).get("home"), **given))
+    target = None if report is None else place.path(report)
+    return show(Wish(directory, home=place.home, report=target, **given))

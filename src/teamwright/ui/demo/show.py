@@ -10,8 +10,8 @@ import json
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,49 +19,61 @@ from typing import Any
 from teamwright.app.budget import Budget
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
-from teamwright.app.report import Calls, cited, report
+from teamwright.app.report import Calls, report
 from teamwright.app.repository import Repository, clone_bundle, differences, footprint, repository_at
 from teamwright.app.result import Result
-from teamwright.app.writing import write_report
+from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import text_block
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.ui.demo.prompt import LIVE_PROMPT, SCRIPTED_PROMPT
 from teamwright.ui.demo.rules import RULES
-from teamwright.ui.demo.screen import WIDTH, Screen, cut
+from teamwright.ui.demo.screen import Screen, can_redraw
+from teamwright.ui.demo.words import CAP_USD, Wish, head_lines, next_lines, tail_lines
 from teamwright.ui.headless.wire import result_object
 
-CAP_USD = 1.00
-"""What a demo with a real model may cost at most."""
+PACE_MS = 150
+"""Before each reply on a terminal, so that a person can follow."""
 
-READING_TOOLS = ("Read", "Glob", "Grep", "Bash")
-"""What a real model may use besides the team's own tools; the shell for reading only."""
+_NOT_FOR_READERS = ("Write", "Edit", "NotebookEdit", "WebFetch")
+_STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for on the command line."""
+class _Stopped(Exception):
+    """A signal ended the run; its members have ended."""
 
-    repo: Path | None = None
-    pace: int | None = None
-    report: Path | None = None
-    model: str | None = None
-    yes: bool = False
-    output_format: str = "text"
-    home: str | None = None
+    def __init__(self, number: int) -> None:
+        self.slug = _STOPPED[signal.Signals(number)]
 
 
 def show(wish: Wish) -> int:
-    """Run the demo; the exit code."""
+    """Run the demo; the exit code. Raises UsageError, CannotStart, StorageError."""
+    if wish.model and not wish.yes:
+        _confirm(wish.model)
+    if wish.report is not None:
+        require_writable(wish.report)
     with ExitStack() as stack:
+        stack.enter_context(_terminated_like_interrupted())
         place, sample = _place(wish, stack)
-        if wish.model and not wish.yes:
-            _confirm(wish.model)
         return asyncio.run(_show(wish, place, sample=sample))
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Generator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that the temporary sample goes; while a run goes on it has handlers."""
+
+    def unwind(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _place(wish: Wish, stack: ExitStack) -> tuple[Repository, bool]:
     """The repository that was named or that we stand in; outside git the shipped sample, unpacked for this run."""
-    found = repository_at(wish.repo or Path.cwd())
+    found = repository_at(wish.directory)
     if found is not None:
         return found, False
     top = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="teamwright-"))) / "sample"
@@ -74,8 +86,13 @@ def _place(wish: Wish, stack: ExitStack) -> tuple[Repository, bool]:
 
 
 def _confirm(model: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("usage", "a real model costs money, and nobody is here to say yes", do=["add --yes"])
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError(
+            "usage",
+            "a real model costs money, and nobody is here to say yes",
+            do=["add --yes"],
+            note="nothing was sent",
+        )
     sys.stderr.write(
         f"This sends parts of the repository to {model} and costs at most {CAP_USD:.2f} USD. Go on? [y/N] "
     )
@@ -86,44 +103,66 @@ def _confirm(model: str) -> None:
 
 async def _show(wish: Wish, place: Repository, *, sample: bool) -> int:
     quiet = wish.output_format == "json"
-    terminal = sys.stdout.isatty() and not quiet
-    screen = Screen(sys.stderr if quiet else sys.stdout, panel=terminal)
-    pace_ms = wish.pace if wish.pace is not None else (150 if terminal else 0)
-    for line in _head(wish, place, pace_ms, sample=sample):
+    panel = not quiet and can_redraw(sys.stdout)
+    screen = Screen(sys.stderr if quiet else sys.stdout, panel=panel)
+    pace_ms = wish.pace if wish.pace is not None else (PACE_MS if not quiet and sys.stdout.isatty() else 0)
+    for line in head_lines(wish, place, pace_ms, sample=sample):
         screen.line(line)
     before = footprint(place.top)
     calls = Calls()
-    result = await _run(wish, place, screen, calls, pace_ms)
-    screen.close()
+    try:
+        result = await _run(wish, place, screen, calls, pace_ms)
+    except _Stopped as stopped:
+        screen.close()
+        what = f"{stopped.slug}: every member has ended, nothing is left running"
+        raise TeamwrightError(stopped.slug, what, do=["teamwright demo"]) from None
+    finally:
+        screen.close()
     after = None if before is None else footprint(place.top)
     changed = None if before is None or after is None else differences(before, after)
-    if quiet:
-        sys.stdout.write(json.dumps(result_object(result), ensure_ascii=False) + "\n")
-    else:
-        for line in _tail(wish, _team(place), result, calls, changed):
-            screen.line(line)
-    if result.error is not None:
-        sys.stderr.write(result.error.render() + "\n")
+    for line in tail_lines(result, calls, changed):
+        screen.line(line)
     if wish.report is not None:
         front = f"generated by teamwright demo, {'model ' + wish.model if wish.model else 'scripted'}"
-        write_report(
-            wish.report, report(result, calls, front=front, title=f"{place.name} @ {place.commit or 'no commit'}")
-        )
+        title = f"{place.name} @ {place.commit or 'no commit'}"
+        write_report(wish.report, report(result, calls, front=front, title=title))
+    for line in next_lines(wish, _team(place), result, calls):
+        screen.line(line)
+    if quiet:
+        sys.stdout.write(json.dumps(result_object(result), ensure_ascii=False) + "\n")
+    if screen.failed is not None:
+        raise screen.failed
+    if result.error is not None:
+        sys.stderr.write(result.error.render() + "\n")
     return result.exit_code
 
 
 async def _run(wish: Wish, place: Repository, screen: Screen, calls: Calls, pace_ms: int) -> Result:
+    """See the run through. Raises _Stopped for a signal, the stream's OSError when nobody takes the lines."""
     task = asyncio.ensure_future(_session(wish, place, screen, calls, pace_ms))
+    screen.on_failure = task.cancel
+    caught: list[int] = []
+    with _signals(lambda number: (caught.append(number), len(caught) == 1 and task.cancel())):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if caught:
+                raise _Stopped(caught[0]) from None
+            if screen.failed is not None:
+                raise screen.failed from None
+            raise
+
+
+@contextmanager
+def _signals(on_signal: Callable[[int], object]) -> Generator[None]:
+    """SIGINT and SIGTERM go to this function while the block runs."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    for number in _STOPPED:
+        loop.add_signal_handler(number, on_signal, int(number))
     try:
-        return await task
-    except asyncio.CancelledError:
-        screen.close()
-        raise KeyboardInterrupt from None
+        yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _STOPPED:
             loop.remove_signal_handler(number)
 
 
@@ -134,7 +173,7 @@ async def _session(wish: Wish, place: Repository, screen: Screen, calls: Calls, 
             calls.note(event)
             screen.event(event)
 
-        session.log.subscribe(note)
+        session.log.subscribe(note, live=False)
         await session.set_aside(_team(place))
         prompt = LIVE_PROMPT if wish.model else SCRIPTED_PROMPT
         result = await session.run([text_block(prompt.replace("{team}", _team(place)))])
@@ -150,7 +189,9 @@ def _options(wish: Wish, place: Repository, pace_ms: int) -> Options:
         model=wish.model or f"scripted:{script}",
         permission_mode="dontAsk",
         allowed_tools=() if wish.model else RULES,
-        disallowed_tools=("Write", "Edit", "NotebookEdit", "WebFetch"),
+        disallowed_tools=_NOT_FOR_READERS,
+        only_allowed=True,
+        teams=True,
         budget=Budget(usd=CAP_USD if wish.model else None),
         given={"repo": place.name, "team": _team(place)},
         pace_s=pace_ms / 1000,
@@ -158,44 +199,5 @@ def _options(wish: Wish, place: Repository, pace_ms: int) -> Options:
 
 
 def _team(place: Repository) -> str:
-    return f"demo-{place.name}"
-
-
-def _head(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> list[str]:
-    kind = f"model {wish.model}" if wish.model else f"scripted model, no key, no network, replies paced {pace_ms} ms"
-    at = f"{place.name} @ {place.commit}" if place.commit else f"{place.name} (no commit yet)"
-    lines = [
-        "",
-        f"teamwright demo   {cut(at, 60)}",
-        kind,
-        "real: git, shell, task list, inboxes, permissions. Nothing is written here.",
-    ]
-    if sample:
-        lines.append("Not in a git repository: this is the sample that comes with teamwright.")
-    return [f" {cut(line, WIDTH - 1)}" if line else line for line in [*lines, ""]]
-
-
-def _tail(wish: Wish, team: str, result: Result, calls: Calls, changed: list[str] | None) -> list[str]:
-    tasks = len({c.summary for c in calls.calls.values() if c.tool == "TaskCreate" and c.outcome == "done"})
-    numbers = (
-        f"{len(result.members)} agents · {tasks} tasks · {result.messages_sent} messages, "
-        f"{result.messages_seen} seen · {len(calls.calls)} tool calls · {result.duration_ms / 1000:.1f} s"
-    )
-    first = next(iter(cited(result.text)), "c1")
-    made = any(c.tool == "TeamCreate" and c.outcome == "done" for c in calls.calls.values())
-    where = team if made else result.session_id[:8]
-    lines = ["", *result.text.splitlines(), "", f" {numbers}", f" {_written(changed)}"]
-    lines += [f"   {path}" for path in (changed or [])[:5]]
-    lines += [f" receipt   teamwright log {where} --call {first}", " again     teamwright demo --pace 0"]
-    if not wish.model:
-        lines.append(f" yours     teamwright demo --model sonnet   (a real model, capped at {CAP_USD:.2f} USD)")
-    return lines
-
-
-def _written(changed: list[str] | None) -> str:
-    """What the comparison of all files before and after found."""
-    if changed is None:
-        return "the tree is too large to be compared with what it was"
-    if not changed:
-        return "0 bytes written here: every file, .git included, is what it was"
-    return f"{len(changed)} files changed while this ran, by somebody else: this run may only read"
+    """A name that a team may have, whatever the directory is called."""
+    return f"demo-{''.join(char if char.isprintable() else '-' for char in place.name)[:80]}"

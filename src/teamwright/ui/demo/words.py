@@ -1,0 +1,94 @@
+"""What the demo says before and after a run: what is real, what was left as it was, how to check and go on.
+
+Pure: the wish, the repository and the result in, lines of at most 80 columns out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.app.report import Calls, cited
+from teamwright.app.repository import Repository
+from teamwright.app.result import Result
+from teamwright.ui.demo.board import WIDTH
+from teamwright.ui.terminal.text import clean, cut, one_line
+
+CAP_USD = 1.00
+"""What a demo with a real model may cost at most."""
+
+_SHOWN = 5
+"""Paths that are named when a tree is not what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for on the command line. `directory` is where the repository is looked for."""
+
+    directory: Path
+    pace: int | None = None
+    report: Path | None = None
+    model: str | None = None
+    yes: bool = False
+    output_format: str = "text"
+    home: str | None = None
+
+
+def head_lines(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> list[str]:
+    """What this is. The first line says whether a script or a model speaks."""
+    if wish.model:
+        kind = f"the model {wish.model}, for at most {CAP_USD:.2f} USD"
+    else:
+        kind = f"scripted model, no key, no network, replies {f'paced {pace_ms} ms' if pace_ms else 'at once'}"
+    lines = [f"teamwright demo: {kind}"]
+    if sample:
+        lines += [f"{one_line(str(wish.directory))}: not in a git repository", "so this is the sample of teamwright:"]
+    lines += [
+        f"{one_line(place.name)} @ {place.commit or '(no commit yet)'}",
+        "real: git, shell, task list, inboxes, permissions. Nothing is written here.",
+    ]
+    return [*(cut(line, WIDTH) for line in lines), ""]
+
+
+def tail_lines(result: Result, calls: Calls, changed: list[str] | None) -> list[str]:
+    """The report, what it took, and what became of the tree."""
+    made = [call for call in calls.calls.values() if call.tool == "TaskCreate" and call.outcome == "done"]
+    numbers = (
+        counted(len(result.members), "agent"),
+        counted(len(made), "task"),
+        f"{counted(result.messages_sent, 'message')}, {result.messages_seen} seen",
+        counted(len(calls.calls), "tool call"),
+        f"{result.duration_ms / 1000:.1f} s",
+    )
+    lines = ["", *clean(result.text).splitlines(), "", " · ".join(numbers), _tree(changed)]
+    return lines + [f"  {cut(one_line(path), WIDTH - 2)}" for path in (changed or [])[:_SHOWN]]
+
+
+def next_lines(wish: Wish, team: str, result: Result, calls: Calls) -> list[str]:
+    """What to type next: a receipt, once more, with a real model."""
+    receipts = cited(result.text) or [call.call for call in calls.calls.values() if call.tool == "Bash"]
+    made = any(call.tool == "TeamCreate" and call.outcome == "done" for call in calls.calls.values())
+    log = f"teamwright log {shlex.quote(team) if made else result.session_id[:8]}"
+    lines = [f"receipt   {log} --call {receipts[min(1, len(receipts) - 1)]}" if receipts else f"log       {log}"]
+    if wish.report is not None:
+        lines.append(f"report    {wish.report}")
+    if not wish.model:
+        lines.append("again     teamwright demo --pace 0")
+        lines.append(f"yours     teamwright demo --model sonnet   (a real model, capped at {CAP_USD:.2f} USD)")
+    return [clean(line) for line in lines]
+
+
+def counted(number: int, word: str, more: str = "") -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number:,} {word if number == 1 else more or word + 's'}"
+
+
+def _tree(changed: Sequence[str] | None) -> str:
+    """What the comparison of all files before and after found."""
+    if changed is None:
+        return "the tree is too large to be compared with what it was"
+    if not changed:
+        return "0 bytes written here: every file, .git included, is what it was"
+    return f"{counted(len(changed), 'file')} changed meanwhile, by somebody else: this run can only read"

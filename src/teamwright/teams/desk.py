@@ -133,7 +133,10 @@ class Desk:
         """Mail for a busy member, before its next model call (the loop's steering)."""
         if not self._rung.is_set():
             return None
-        entries = pick(await self.unread())
+        unread = await self.unread()
+        entries = pick(unread)
+        if len(entries) < len(unread):
+            self.ring()  # a shutdown comes alone; the rest waits for the next round, not for the next letter
         if not entries and not self.notices:
             return None
         told = self.told(entries)

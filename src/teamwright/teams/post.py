@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from teamwright.protocol.clock import iso
-from teamwright.protocol.errors import TeamRefused, UnknownMember, UsageError
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, message_id, nearest
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
@@ -61,13 +62,13 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
 
 
 async def broadcast(team: Team, sender: str, text: str, summary: str = "") -> list[Sent]:
-    """Text to every other member. Raises TeamRefused when there is nobody."""
+    """Text to every other member. Raises TeamRefused when there is nobody, or naming who did not get it."""
     if not text.strip():
         raise UsageError(
             "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
         )
     config = await team.roster.read()
-    others = [m for m in config.members if m.name.lower() != sender.lower()]
+    others = [m for m in config.members if m.name.lower() != sender.lower() and _reachable(team, m)]
     if not others:
         raise TeamRefused(
             "team-refused",
@@ -75,7 +76,29 @@ async def broadcast(team: Team, sender: str, text: str, summary: str = "") -> li
             do=["Start a teammate first, or do the work yourself."],
             note="nothing was sent",
         )
-    return [await send_text(team, sender, member.name, text, summary) for member in others]
+    sent: list[Sent] = []
+    refused: list[tuple[str, TeamwrightError]] = []
+    for member in others:
+        try:
+            sent.append(await send_text(team, sender, member.name, text, summary))
+        except TeamwrightError as problem:
+            refused.append((member.name, problem))
+    if refused:
+        _not_all(sent, refused)
+    return sent
+
+
+def _not_all(sent: Sequence[Sent], refused: Sequence[tuple[str, TeamwrightError]]) -> NoReturn:
+    name, first = refused[0]
+    if not sent:
+        raise first
+    raise TeamRefused(
+        "team-refused",
+        f"{', '.join(who for who, _ in refused)} did not get the message",
+        looked_at=[(name, first.what)],
+        do=["Write to those again, one by one."],
+        note=f"it was sent to {', '.join(one.to for one in sent)}",
+    )
 
 
 async def send_protocol(team: Team, sender: str, to: str, message: Protocol, *, summary: str | None = None) -> str:
@@ -99,8 +122,9 @@ async def send_protocol(team: Team, sender: str, to: str, message: Protocol, *, 
 
 async def assign(team: Team, task: Task, by: str) -> None:
     """Tell a task's new owner, when it is a live member other than whoever made it so."""
-    owner = task.owner or ""
-    if not team.exists or owner == by or (owner != LEAD and team.find(owner) is None):
+    mate = team.find(task.owner or "")
+    owner = mate.name if mate is not None else LEAD
+    if not team.exists or owner == by or (mate is None and task.owner != LEAD):
         return
     await send_protocol(
         team,
@@ -122,7 +146,7 @@ async def recipient(team: Team, to: str) -> Member:
     member = config.find(name)
     if member is None:
         raise _unknown(team, name, config.members)
-    if member.name != LEAD and member.backend_type == "in-process" and team.find(member.name) is None:
+    if not _reachable(team, member):
         raise UnknownMember(
             "unknown-member",
             f'"{member.name}" is no longer running',
@@ -131,6 +155,11 @@ async def recipient(team: Team, to: str) -> Member:
             note="nothing was sent",
         )
     return member
+
+
+def _reachable(team: Team, member: Member) -> bool:
+    """Whether somebody may read it: the lead always, a member of this process while it lives."""
+    return member.name == LEAD or member.backend_type != "in-process" or team.find(member.name) is not None
 
 
 def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
@@ -162,6 +191,8 @@ async def _deliver(team: Team, sender: str, member: Member, text: str, summary: 
     idle = _outcome(team, sender, member)
     sent = await team.inbox(member.name).send(entry, runtime=False)
     team.ring(member.name)
+    if idle in {"woke", "queued_next_round"} and member.name != LEAD and team.find(member.name) is None:
+        idle = "no_consumer"  # it ended while the message was on its way
     return Sent(member.name, sent, idle, member.color)
 
 
@@ -203,6 +234,8 @@ def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
         # Somebody else acted: the two may talk again.
         for pair in [p for p in team.talk if to in p]:
             del team.talk[pair]
+            for name in pair:
+                team.ring(name)
         return False
     pair = frozenset({sender, to})
     team.talk[pair] = count = team.talk.get(pair, 0) + 1

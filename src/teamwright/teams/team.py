@@ -289,7 +289,9 @@ class Team:
         self.changed.set()
 
     def _task_changed(self, task: Task, change: str, by: str) -> None:
-        self.talk.clear()
+        if self.talk:
+            self.talk.clear()
+            self.ring_idle()  # mail that was held may wake again
         status = "deleted" if change == "deleted" else str(task.status)
         info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)
         self.emit(TaskChanged(member=by, task=info, change=change))

@@ -56,9 +56,9 @@ class AgentTool(Tool[AgentInput]):
     async def _teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:
         team = self._caller.team
         if team_name and team_name not in {team.name, team.directory}:
-            if not team.exists and self._caller.is_lead:
-                await team.create(team_name, None, None)
-            else:
+            if self._caller.is_lead:
+                await team.ensure(team_name)
+            if team_name != team.name:
                 raise TeamRefused(
                     "team-refused",
                     f"your team is {team.name!r}, not {team_name!r}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.definition import (
@@ -36,11 +37,21 @@ from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Asker, Mode, Verdict
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.events import Attended, Emit, always
-from teamwright.protocol.ids import LEAD, SessionId, run_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, run_id
 from teamwright.storage.paths import Home
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team, blocking
 from teamwright.tools.team.caller import Caller
+
+Waiting: TypeAlias = Callable[[str | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise."""
+
+    policy: Callable[[], Policy]
+    model: str | None
 
 
 @dataclass(slots=True)
@@ -69,12 +80,16 @@ class Maker:
     denials: list[Denial] = field(default_factory=list[Denial])
     attended: Attended = always
     derived: list[Policy] = field(default_factory=list[Policy])
+    team: Team | None = None
+    born: dict[str, Born] = field(default_factory=dict[str, "Born"])
+    """What a sub-agent takes over from its caller, by the caller's name."""
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
     async def lead(self, team: Team, conversation: Conversation | None = None) -> Agent:
         """The lead: a new conversation, or the one that is resumed."""
         model = await self._open(None, LEAD)
+        self.team = team
         tools = self.kit.tools(Caller(LEAD, team), self)
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: self.policy, None))
         if conversation is None:
@@ -89,13 +104,14 @@ class Maker:
         kind = find_definition(spec.agent_type)
         model = await self._open(spec.model or kind.model, spec.name)
         caller = Caller(spec.name, team)
+        policy = self._policy_of(spec, lambda: self.policy)
+        self.born[spec.name] = Born(policy, spec.model or kind.model)
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
-        gate = self._gate(spec.name, self._policy_of(spec), team, read_only=kind.read_only)
+        gate = self._gate(spec.name, policy, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
         system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
-        stem = spec.name if incarnation <= 1 else f"{spec.name}-{incarnation}"
-        path = self.home.agent_transcript(self.cwd, self.session, stem)
+        path = self._free_transcript(spec.name, incarnation)
         agent_id = f"{spec.name}@{team.name}"
         conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
         return self._agent(spec.name, agent_id, model, conversation, toolbox, spec.max_turns or kind.max_turns)
@@ -103,12 +119,15 @@ class Maker:
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
         kind = find_definition(spec.agent_type)
+        parent = self.born.get(caller, Born(lambda: self.policy, None))
+        model = await self._open(spec.model or kind.model or parent.model, caller)
         self.limits.admit(depth=1)
         agent_id = run_id()
-        model = await self._open(spec.model or kind.model, caller)
         tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
         tools = [t for t in tools if kind.allows(t.name)]
-        gate = self._gate(agent_id, self._policy_of(spec), None, read_only=kind.read_only)
+        waiting = blocking(self.team, caller) if self.team is not None else None
+        shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
+        gate = self._gate(shown, self._policy_of(spec, parent.policy), waiting, read_only=kind.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
         path = self.home.agent_transcript(self.cwd, self.session, agent_id)
@@ -130,11 +149,19 @@ class Maker:
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _policy_of(self, spec: SpawnSpec) -> Callable[[], Policy]:
-        """The stricter of the lead's policy as it is then, and the mode that was asked for."""
+    def _free_transcript(self, name: str, life: int) -> Path:
+        """A file of its own for each life: an earlier team of this session may have had a member of the name."""
+        while True:
+            path = self.home.agent_transcript(self.cwd, self.session, name if life <= 1 else f"{name}-{life}")
+            if not path.exists():
+                return path
+            life += 1
+
+    def _policy_of(self, spec: SpawnSpec, above: Callable[[], Policy]) -> Callable[[], Policy]:
+        """The stricter of the caller's policy as it is then, and the mode that was asked for."""
         if spec.mode is None:
-            return lambda: self.policy
-        own = Policy(Mode(spec.mode), self.policy.rules, self.policy.scope).narrow(self.policy)
+            return above
+        own = Policy(Mode(spec.mode), self.policy.rules, self.policy.scope).narrow(above())
         self.derived.append(own)
         return lambda: own
 
@@ -144,11 +171,11 @@ class Maker:
         for policy in (self.policy, *self.derived):
             policy.add(*rules)
 
-    def _gate(self, member: str, policy: Callable[[], Policy], team: Team | None, *, read_only: bool = False) -> Gate:
-        gate = Gate(member, policy, self.asker, self.denials, self.keep_always, read_only=read_only)
-        if team is not None:
-            gate.waiting = blocking(team, member)
-        return gate
+    def _gate(
+        self, shown: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False
+    ) -> Gate:
+        """`shown` is who asks, as people read it; `waiting` marks who is blocked meanwhile."""
+        return Gate(shown, policy, self.asker, self.denials, self.keep_always, waiting=waiting, read_only=read_only)
 
     def _toolbox(
         self, member: str, tools: Sequence[AnyTool], model: Model, gate: Gate, cwd: Path | None = None

@@ -27,6 +27,7 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.usage import Usage
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
+from teamwright.teams.desk import wakes
 from teamwright.teams.ending import ask_to_stop, leave_all
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
@@ -82,9 +83,11 @@ class Session:
         minutes = self.maker.purse.budget.minutes
         end: TurnEnd
         try:
-            async with asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())):
+            async with asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())) as cap:
                 end = await self.lead.see_through()
         except TimeoutError:
+            if not cap.expired():
+                raise  # a program's model raised it: no cap is spent
             self.maker.purse.hit = "time"
             end = TurnEnd("limit", self.lead.last.text, limit="time")
         except TeamwrightError as problem:
@@ -203,7 +206,7 @@ class Session:
         """The session's own team goes when nothing in it is open."""
         still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]
         unread = await self.team.inbox(LEAD).unread()
-        if not still_open and not unread:
+        if not still_open and not any(wakes(entry) for entry in unread):
             await self.team.teams.delete(self.team.directory)
             self.team.forget()
 

@@ -131,7 +131,7 @@ class Trust:
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, RecursionError) as problem:
         raise bad_settings(path, str(problem)) from None

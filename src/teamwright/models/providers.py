@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from teamwright.models.endpoint import Auth, Endpoint, clean_base_url, is_loopback
 from teamwright.models.settings import CustomProvider
+from teamwright.protocol.errors import CannotStart
 
 Proof: TypeAlias = Literal["tried", "by its documentation"]
 
@@ -164,6 +165,7 @@ def _ollama_url(host: str) -> str:
 def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
     """The endpoint with its key from the environment; without one the credential is empty."""
     base_url = base_url_of(provider, env)
+    _require_address(provider, base_url)
     # A gateway behind ANTHROPIC_BASE_URL may know only the version that everybody knows.
     official = provider.id != "anthropic" or Endpoint("", base_url).where.startswith(OFFICIAL_HOST)
     key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
@@ -176,6 +178,26 @@ def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
         version=provider.version if official else "2023-06-01",
         local=provider.local and is_loopback(_host(base_url)),
     )
+
+
+def _require_address(provider: Provider, base_url: str) -> None:
+    """Raises CannotStart for what cannot be called: no scheme that we speak, or no host."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(base_url)
+        callable_ = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        callable_ = False
+    if not callable_:
+        where = provider.base_url_variable or f"providers.{provider.id}.base_url"
+        raise CannotStart(
+            "bad-settings",
+            f"{where} is not an address",
+            looked_at=[("expected", "http://HOST:PORT or https://HOST, a path may follow")],
+            do=[f"correct {where}, or leave it out"],
+            note="nothing was sent",
+        )
 
 
 def _host(base_url: str) -> str:

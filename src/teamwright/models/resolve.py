@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from teamwright.models.catalog import DEFAULT_MODEL, card
+from teamwright.models.catalog import DEFAULT_MODEL, aliases, card
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.local import FoundServer, probe_local
 from teamwright.models.model import ModelCard
 from teamwright.models.providers import PROVIDERS, Provider, custom_provider, endpoint_of
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.ids import nearest
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
 """What is looked at when no model is named."""
@@ -68,7 +69,11 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotS
     found = [str(server) for server in servers[:3]] + _others(env, openrouter=openrouter)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
     what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
-    return CannotStart("no-model", what, looked_at=looked_at, do=_ways(provider, servers, openrouter=openrouter))
+    ways = _ways(provider, servers, openrouter=openrouter)
+    short = aliases()
+    if wanted and wanted not in short and (meant := nearest(wanted, short)):
+        ways.insert(0, f"did you mean {meant}?")
+    return CannotStart("no-model", what, looked_at=looked_at, do=ways)
 
 
 def _others(env: Mapping[str, str], *, openrouter: bool) -> list[str]:

@@ -140,7 +140,7 @@ class Home:
             raise kind(
                 slug,
                 f"cannot write to {self.ours}",
-                looked_at=[("reason", problem.strerror or str(problem))],
+                looked_at=[("reason", _reason(problem))],
                 do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR"],
                 note="nothing was started",
             ) from problem
@@ -151,6 +151,12 @@ class Home:
         if made.is_symlink() and not made.resolve().is_relative_to(parent.resolve()):
             raise InvalidName("bad-name", f"{made} leads out of {parent}", note="nothing was touched")
         return made
+
+
+def _reason(problem: OSError) -> str:
+    if isinstance(problem, FileExistsError | NotADirectoryError):
+        return "a file is in its place"
+    return problem.strerror or str(problem)
 
 
 def home_of(root: str | None = None) -> Home:

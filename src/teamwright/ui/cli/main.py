@@ -27,9 +27,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code of docs/exit-codes.md. Never raises."""
     args = list(sys.argv[1:] if argv is None else argv)
+    deaf = sys.stdout is None
+    _open_what_is_closed()
     _speak_any_encoding()
     debug = "--debug" in args[: args.index("--") if "--" in args else len(args)]
     try:
+        if deaf:
+            raise _no_stdout()
         with root.make_context("teamwright", args) as ctx:
             code = root.invoke(ctx)
         sys.stdout.flush()
@@ -101,6 +105,26 @@ def _show_traceback() -> None:
 
     with contextlib.suppress(OSError):
         traceback.print_exc()
+
+
+def _no_stdout() -> TeamwrightError:
+    from teamwright.protocol.errors import UsageError
+
+    return UsageError(
+        "usage",
+        "stdout is closed, and the answer goes there",
+        do=["teamwright … >FILE", "teamwright … >/dev/null"],
+        note="nothing was started",
+    )
+
+
+def _open_what_is_closed() -> None:
+    """Give a closed stdin, stdout or stderr back as /dev/null: else the next file opened would take its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+                setattr(sys, name, os.fdopen(opened, "w" if number else "r"))
 
 
 def _speak_any_encoding() -> None:

@@ -13,7 +13,7 @@ import click
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.invocation import invocation_of, on_a_terminal, stdin_is_piped
 from teamwright.ui.cli.place import Place, place_of
-from teamwright.ui.cli.usage import too_many_words
+from teamwright.ui.cli.usage import near_command, too_many_words
 
 _ONLY_HEADLESS = ("output_format", "input_format", "verbose", "report", "strict")
 
@@ -59,9 +59,11 @@ def face_of(flags: Mapping[str, Any], words: tuple[str, ...], *, resumes: bool =
         return False
     if stdin_is_piped() or resumes:
         return True
+    close = near_command(words[0]) if words else None
     raise UsageError(
         "usage",
         "this is not a terminal, and no prompt comes through a pipe",
+        looked_at=[("nearest", close)] if close else [],
         do=[f'teamwright -p "{words[0] if words else "…"}"'[:120], 'echo "…" | teamwright', "teamwright --help"],
         note="nothing was started",
     )

@@ -33,7 +33,7 @@ def usage_error(problem: click.ClickException) -> UsageError:
 
 def too_many_words(words: tuple[str, ...]) -> UsageError:
     """The error for several words where one prompt was expected: a prompt without quotes, or a misspelt command."""
-    close = _near(words[0], list(COMMANDS))
+    close = near_command(words[0])
     quoted = " ".join(words).replace('"', "'")
     return UsageError(
         "usage",
@@ -42,6 +42,11 @@ def too_many_words(words: tuple[str, ...]) -> UsageError:
         do=[*([f"teamwright {close} {' '.join(words[1:])}"] if close else []), f'teamwright "{quoted[:200]}"'],
         note="nothing was started",
     )
+
+
+def near_command(word: str) -> str | None:
+    """The command that a misspelt word may stand for."""
+    return _near(word, list(COMMANDS))
 
 
 def _flags(ctx: click.Context | None) -> list[str]:

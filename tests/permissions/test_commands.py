@@ -469,6 +469,13 @@ def test_a_copied_directory_is_judged_by_all_that_it_would_bring(own_ground):
 
 
 @pytest.mark.promise("P7")
+def test_what_is_moved_away_is_changed_too(ground):
+    assert ground.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert ground.run("mv .git/config sub/c", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    assert ground.run("mv src/main.py sub/m.py", Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+
+
+@pytest.mark.promise("P7")
 def test_a_file_name_that_looks_like_an_option_is_read_as_the_option_it_becomes(own_ground):
     assert own_ground.run("sort *").verdict is Verdict.ASK  # `link` leads outside
     os.unlink(own_ground.project / "link")

@@ -261,6 +261,18 @@ def test_a_harmless_call_without_rules_is_the_same_decision_each_time(ground):
     assert policy.decide("TaskCreate", HARMLESS) is policy.decide("TaskCreate", HARMLESS)
 
 
+@pytest.mark.promise("G1")
+def test_a_changed_mode_or_rule_holds_from_the_next_call_on(ground):
+    policy = ground.policy()
+    count = Access()
+    assert policy.decide("TaskList", HARMLESS).verdict is ALLOW
+    assert policy.decide("python__count", count).verdict is ASK
+    policy.mode = Mode.BYPASS
+    assert policy.decide("python__count", count).verdict is ALLOW
+    policy.add(*parse_rules(["TaskList"], DENY, "later", ground.project))
+    assert policy.decide("TaskList", HARMLESS).verdict is DENY
+
+
 def test_an_empty_policy_asks_about_everything_that_is_not_harmless():
     policy = Policy()
     assert policy.decide("TaskList", HARMLESS).verdict is ALLOW

@@ -42,7 +42,7 @@ from teamwright.protocol.ids import LEAD, SessionId, session_id
 from teamwright.storage.git import git
 from teamwright.storage.gitdir import find_git_dir
 from teamwright.storage.lease import Lease
-from teamwright.storage.log import EventLog
+from teamwright.storage.log import EventLog, last_call
 from teamwright.storage.paths import Home, home_of, make_private
 from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive
@@ -126,7 +126,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     log = EventLog(ground.directory / "events.jsonl")
     stack.callback(log.close)
     watcher = await stack.enter_async_context(Watcher())
-    numbers = CallNumbers()
+    numbers = CallNumbers(last_call(log.path) if ground.resumed else 0)
     models = _models(ground, numbers)
     stack.push_async_callback(models.aclose)
     requests = Requests(log.emit, lambda: options.interactive, _ask_timeout(ground), options.on_request)

@@ -12,12 +12,13 @@ import logging
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import LIVE, SCHEMA, Notice, TeamEvent, from_json, to_json
+from teamwright.protocol.events import LIVE, SCHEMA, Notice, TeamEvent, ToolCalled, from_json, to_json
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
 
 Subscriber = Callable[[int, TeamEvent], None]
@@ -148,6 +149,16 @@ def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
     for line in read_lines(path):
         if (n := _number(line)) > after and (event := _parsed(line)) is not None:
             yield n, event
+
+
+def last_call(path: Path) -> int:
+    """The highest N among the tool calls `cN` of the log, 0 when there is none: a session that goes on counts on.
+
+    Calls are logged as they end, so the highest is near the end: the newest 256 are looked at, backward.
+    """
+    calls = (event for line in read_backward(path) if b'"tool_called"' in line[:80] and (event := _parsed(line)))
+    numbers = (event.call.removeprefix("c") for event in islice(calls, 256) if isinstance(event, ToolCalled))
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 class _Feed:

@@ -33,7 +33,13 @@ def all_told(body: dict) -> str:
 
 
 def all_results(body: dict) -> list[tuple[str, str, bool]]:
-    names = {b["id"]: b["name"] for m in body["messages"] if m["role"] == "assistant" for b in m["content"] if b["type"] == "tool_use"}
+    names = {
+        b["id"]: b["name"]
+        for m in body["messages"]
+        if m["role"] == "assistant"
+        for b in m["content"]
+        if b["type"] == "tool_use"
+    }
     out = []
     for message in body["messages"]:
         for b in message["content"] if message["role"] == "user" else []:
@@ -57,19 +63,34 @@ class Players:
     def lead(self, body: dict) -> Answer:
         made = [block for m in body["messages"] if m["role"] == "assistant" for block in m["content"]]
         calls = [block for block in made if block["type"] == "tool_use"]
-        count = {kind: sum(c["name"] == kind for c in calls) for kind in ("TeamCreate", "TaskCreate", "TaskUpdate", "Agent", "TeamDelete")}
+        count = {
+            kind: sum(c["name"] == kind for c in calls)
+            for kind in ("TeamCreate", "TaskCreate", "TaskUpdate", "Agent", "TeamDelete")
+        }
         if not count["TeamCreate"]:
             return Answer(tools=[("TeamCreate", {"team_name": "Release Team", "description": "a release"})])
         if not count["TaskCreate"]:
-            return Answer(tools=[("TaskCreate", {"subject": f"job {n}", "description": f"do job {n}"}) for n in range(1, 7)])
+            return Answer(
+                tools=[("TaskCreate", {"subject": f"job {n}", "description": f"do job {n}"}) for n in range(1, 7)]
+            )
         if not count["TaskUpdate"]:
             return Answer(
-                tools=[("TaskUpdate", {"taskId": str(n), "addBlockedBy": [str(b) for b in on]}) for n, on in EDGES.items()]
+                tools=[
+                    ("TaskUpdate", {"taskId": str(n), "addBlockedBy": [str(b) for b in on]}) for n, on in EDGES.items()
+                ]
             )
         if not count["Agent"]:
             return Answer(
                 tools=[
-                    ("Agent", {"description": f"start {m}", "prompt": f"You help, {m}.", "subagent_type": "general-purpose", "name": m})
+                    (
+                        "Agent",
+                        {
+                            "description": f"start {m}",
+                            "prompt": f"You help, {m}.",
+                            "subagent_type": "general-purpose",
+                            "name": m,
+                        },
+                    )
                     for m in MEMBERS
                 ]
             )
@@ -93,9 +114,16 @@ class Players:
             asked = [s["to"] for s in sends if isinstance(s["message"], dict)]
             rejected = told.count("shutdown_rejected")
             if not asked:
-                return Answer(tools=[("SendMessage", {"to": m, "message": {"type": "shutdown_request", "reason": "done"}}) for m in MEMBERS])
+                return Answer(
+                    tools=[
+                        ("SendMessage", {"to": m, "message": {"type": "shutdown_request", "reason": "done"}})
+                        for m in MEMBERS
+                    ]
+                )
             if rejected and asked.count("ada") < 2:
-                return Answer(tools=[("SendMessage", {"to": "ada", "message": {"type": "shutdown_request", "reason": "really"}})])
+                return Answer(
+                    tools=[("SendMessage", {"to": "ada", "message": {"type": "shutdown_request", "reason": "really"}})]
+                )
             gone = {m for m in MEMBERS if f'"name":"{m}"' in told and "teammate_terminated" in told}
             if gone == set(MEMBERS) and not any(c["name"] == "TeamDelete" for c in calls):
                 self.snapshot()
@@ -145,10 +173,16 @@ class Players:
 def play(repo: Path, home: Path, seed: int, delay: float) -> tuple[subprocess.CompletedProcess, Players, LoopbackModel]:
     players = Players(home)
     with LoopbackModel.in_thread(players, delay_s=(0.0, delay), seed=seed) as server:
-        env = os.environ | {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-test-not-a-key", "TEAMWRIGHT_HOME": str(home)}
+        env = os.environ | {
+            "ANTHROPIC_BASE_URL": server.url,
+            "ANTHROPIC_API_KEY": "sk-test-not-a-key",
+            "TEAMWRIGHT_HOME": str(home),
+        }
         command = [sys.executable, "-m", "teamwright", "-p", "Make the release.", "--dangerously-skip-permissions"]
         command += ["--output-format", "stream-json", "--verbose"]
-        done = subprocess.run(command, cwd=repo, env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, cwd=repo, env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
     return done, players, server
 
 

@@ -157,7 +157,8 @@ async def _start(team: Team, spec: SpawnSpec, member: Member, undo: AsyncExitSta
     mate.task = asyncio.create_task(mate.live(), name=f"member {member.name}")
     mate.task.add_done_callback(lambda task: _life_over(team, mate, unfollow, task))
     undo.push_async_callback(_take_back, team, mate)
-    await asyncio.wait_for(mate.ready.wait(), START_S)
+    async with asyncio.timeout(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
+        await mate.ready.wait()
     if mate.state in GONE and not mate.turns:
         raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nobody was started")
     return mate

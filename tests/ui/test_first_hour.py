@@ -117,3 +117,14 @@ def test_two_processes_on_one_session_the_second_is_refused_and_the_first_ends_w
         first.terminate()
         first.communicate(timeout=30)
     assert first.returncode == 143
+
+
+def test_what_was_refused_is_told_under_the_leads_own_name(program, tmp_path):
+    report, script = tmp_path / "report.md", tmp_path / "tool.toml"
+    call = '[[agent.lead.turn]]\n[[agent.lead.turn.call]]\ntool = "Bash"\ninput = { command = "make x" }\n'
+    script.write_text(call + '[[agent.lead.turn]]\nsay = "Done."\n')
+    done = program.run("-p", "hi", "--strict", "--report", str(report), "--model", f"scripted:{script}")
+    assert done.returncode == 5
+    assert "refused Bash of lead (mode default)" in done.stderr
+    assert "denied requests: 1" in done.stderr
+    assert "team-lead" not in done.stderr + report.read_text()

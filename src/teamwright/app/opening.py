@@ -201,9 +201,10 @@ def _trust_warnings(ground: _Ground) -> list[str]:
     waiting = ground.trust.needs_asking
     if not waiting:
         return []
+    verb = "is" if len(waiting) == 1 else "are"
     return [
-        f"this repository is not trusted: {len(waiting)} of its entries are left out; --trust takes them for this run, "
-        "teamwright trust shows them and trusts for good"
+        f"this repository is not trusted: {len(waiting)} of its entries {verb} left out; "
+        "--trust takes them for this run, teamwright trust shows them and trusts for good"
     ]
 
 

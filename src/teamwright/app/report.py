@@ -69,7 +69,7 @@ def _receipt(call: ToolCalled) -> str:
     lines = call.output.rstrip("\n").split("\n")
     output = "\n".join(lines[:OUTPUT_LINES])
     rest = f"\n… {len(lines) - OUTPUT_LINES} more lines" if len(lines) > OUTPUT_LINES else ""
-    about = f"{call.tool} by {LEAD_ALIAS if call.member == LEAD else call.member}, {call.seconds:.2f} s, {call.outcome}"
+    about = f"{call.tool} by {_shown(call.member)}, {call.seconds:.2f} s, {call.outcome}"
     language = "sh" if call.tool == "Bash" else ""
     return f"### {call.call}\n\n{about}\n\n{_fenced(shown, language)}\n\n{_fenced(output + rest)}"
 
@@ -77,8 +77,11 @@ def _receipt(call: ToolCalled) -> str:
 def _members(result: Result) -> Iterable[Sequence[str]]:
     for one in result.members:
         usd = "unknown" if one.usage.usd is None else f"{one.usage.usd:.4f}"
-        name = LEAD_ALIAS if one.name == LEAD else one.name
-        yield name, one.state, one.model, str(one.turns or one.usage.requests), f"{one.usage.tokens:,}", usd
+        yield _shown(one.name), one.state, one.model, str(one.turns or one.usage.requests), f"{one.usage.tokens:,}", usd
+
+
+def _shown(name: str) -> str:
+    return LEAD_ALIAS if name == LEAD else name
 
 
 def _tasks(result: Result) -> Iterable[Sequence[str]]:
@@ -87,7 +90,7 @@ def _tasks(result: Result) -> Iterable[Sequence[str]]:
 
 def _limits(result: Result, calls: Calls) -> list[str]:
     lines = [f"- limit reached: {one.limit} ({one.detail})" for one in calls.limits]
-    lines += [f"- refused: {d['tool_name']} for {d['member']} ({d['rule']})" for d in result.denials]
+    lines += [f"- refused: {d['tool_name']} for {_shown(d['member'])} ({d['rule']})" for d in result.denials]
     lines += [f"- cut off at work: {name}" for name in result.cut_off]
     if result.error is not None:
         lines.append(f"- {result.error.what}")

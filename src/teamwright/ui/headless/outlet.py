@@ -19,7 +19,7 @@ from teamwright.app.report import Calls
 from teamwright.app.result import Result
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import TeamEvent
-from teamwright.ui.headless.progress import line_of
+from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
 
 
@@ -106,7 +106,7 @@ def _notes(result: Result, *, reader_left: bool) -> list[str]:
         lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
     if result.cut_off:
         lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
-    lines += [f"teamwright: refused {d['tool_name']} of {d['member']} ({d['rule']})" for d in result.denials]
+    lines += [f"teamwright: refused {d['tool_name']} of {shown(d['member'])} ({d['rule']})" for d in result.denials]
     return lines
 
 

@@ -167,7 +167,7 @@ def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
         return result.exit_code
     failed = [m.name for m in result.members if m.name != LEAD and m.state in {"failed", "killed"}]
     reasons = [
-        *([f"{len(result.denials)} denied requests"] if result.denials else []),
+        *([f"denied requests: {len(result.denials)}"] if result.denials else []),
         *([f"failed members: {', '.join(failed)}"] if failed else []),
         *([f"open tasks: {', '.join('#' + t.id for t in result.open_tasks)}"] if result.open_tasks else []),
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -178,9 +177,7 @@ def _never(_number: int, _event: TeamEvent) -> bool:
 async def run_once(prompt: str, options: Options) -> Result:
     """One prompt in a session of its own, seen through to the end."""
     async with open_session(options) as session:
-        result = await session.run([text_block(prompt)])
-        await session.goodbye()
-        return replace(result, cut_off=tuple(session.cut_off))
+        return await session.settled(await session.run([text_block(prompt)]))
 
 
 def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from teamwright.models.assemble import Assembly
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.exchange import Clocks, Exchange, new_client
-from teamwright.models.failure import cut_prompt, failure_of
 from teamwright.models.governor import Governor, Turn
 from teamwright.models.model import (
     Failure,
@@ -111,6 +110,8 @@ class MessagesApi:
             if attempt.trouble is None:
                 outcome.reply = self._reply(attempt)
                 return
+            from teamwright.models.failure import failure_of
+
             failure = failure_of(attempt.trouble, self._card, self._endpoint, tries, answered=self._answered)
             if not self._worth_another(attempt.trouble, tries):
                 outcome.failure = replace(failure, partial=attempt.text())
@@ -172,7 +173,11 @@ class MessagesApi:
     def _checked(self, request: Request, reply: Reply) -> Reply | Failure:
         """The reply, or what it gives away: that the server did not read the whole prompt."""
         cut = self._check.look(request, reply.usage) if self._check else None
-        return cut_prompt(cut, self._card, self._endpoint) if cut else reply
+        if cut is None:
+            return reply
+        from teamwright.models.failure import cut_prompt
+
+        return cut_prompt(cut, self._card, self._endpoint)
 
 
 class _Outcome:

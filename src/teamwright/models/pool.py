@@ -12,9 +12,7 @@ from typing import Any, cast
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.exchange import Clocks, get_json
-from teamwright.models.failure import failure_of
 from teamwright.models.governor import governor_for
-from teamwright.models.local import ask_window
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.providers import Provider, endpoint_of
@@ -47,6 +45,8 @@ class ModelPool:
         card, endpoint = resolve(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
         if key not in self._open and endpoint.local and settings.context_tokens is None:
+            from teamwright.models.local import ask_window
+
             window = await asyncio.to_thread(ask_window, endpoint, card.wire)
             card = replace(card, context_tokens=window or card.context_tokens)
         if key not in self._open:
@@ -75,6 +75,8 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
         return await _pages(row, endpoint, Clocks.of(settings, endpoint))
     except Trouble as trouble:
         card = ModelCard(f"{provider}{row.models_path}", row.models_path, provider)
+        from teamwright.models.failure import failure_of
+
         failure = failure_of(trouble, card, endpoint, 1, answered=False)
         kind = ModelFailed if failure.slug == "model-failed" else CannotStart
         raise kind(failure.slug, failure.what, looked_at=failure.looked_at, do=failure.do) from None

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamwright.models.catalog import DEFAULT_MODEL, aliases, card
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.local import FoundServer, probe_local
 from teamwright.models.model import ModelCard
 from teamwright.models.providers import PROVIDERS, Provider, custom_provider, endpoint_of
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
+
+if TYPE_CHECKING:
+    from teamwright.models.local import FoundServer
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
 """What is looked at when no model is named."""
@@ -61,6 +64,8 @@ def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
 
 def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotStart:
     """The error for a model without a key: what was looked at, what is there, what to do."""
+    from teamwright.models.local import probe_local
+
     servers = probe_local(env)
     openrouter = bool(env.get("OPENROUTER_API_KEY", "").strip()) and not wanted
     looked = KEY_VARIABLES[:2] if openrouter else KEY_VARIABLES

@@ -6,7 +6,6 @@ names meet in one file. Formats of ids that others read are as observed in the s
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import secrets
@@ -182,6 +181,8 @@ def permission_id(now_ms: int | None = None) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like this one, or None."""
     lower = {name.lower(): name for name in known}
+    import difflib
+
     found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
     return lower[found[0]] if found else None
 

@@ -9,9 +9,7 @@ import os
 import platform
 import re
 import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -73,6 +71,8 @@ def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) 
 
     The file holds the traceback, versions and the flags that were given; no prompt, no file's content, no secret.
     """
+    import traceback
+
     import teamwright
 
     trace = "".join(traceback.format_exception(problem))
@@ -94,6 +94,8 @@ def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) 
 
 
 def _keep(text: str, home: str | None) -> tuple[bool, str]:
+    import tempfile
+
     name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     reason = ""
     for directory in (home_of(home).debug, Path(tempfile.gettempdir())):
@@ -112,6 +114,8 @@ def _keep(text: str, home: str | None) -> tuple[bool, str]:
 
 def _last_of_ours(problem: BaseException) -> str:
     """File and line of the last frame in this package."""
+    import traceback
+
     frames = traceback.extract_tb(problem.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}teamwright{os.sep}" in frame.filename] or list(frames)
     if not ours:

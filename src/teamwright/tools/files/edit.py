@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 
@@ -142,5 +141,7 @@ def _nearest_line(lines: list[str], wanted: list[str]) -> int | None:
         return None
     if key.strip() in stripped:
         return max(0, stripped.index(key.strip()) - offset)
+    import difflib
+
     close = difflib.get_close_matches(key.strip(), set(stripped[:2_000]), n=1, cutoff=0.7)
     return max(0, stripped.index(close[0]) - offset) if close else None

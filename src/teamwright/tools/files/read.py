@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import difflib
 import os
 import stat
 from pathlib import Path
@@ -168,6 +167,8 @@ def _missing(path: Path, place: Workplace) -> ToolResult:
     if path.parent.is_dir():
         names = sorted(os.listdir(path.parent))[:5_000]
         lower = {name.lower(): name for name in names}
+        import difflib
+
         close = difflib.get_close_matches(path.name.lower(), lower, n=3, cutoff=0.6)
         near = [path.parent / lower[name] for name in close]
     if not near and len(path.parts) > 1:

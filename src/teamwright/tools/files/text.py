@@ -7,7 +7,6 @@ Knows bytes; opens no file.
 from __future__ import annotations
 
 import codecs
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -69,6 +68,8 @@ def unified_diff(name: str, before: str, after: str) -> str:
     heads = f"--- a/{name}\n+++ b/{name}\n"
     if len(old_part) + len(new_part) > _DIFFABLE_LINES:
         return f"{heads}@@ {len(old_part)} lines replaced by {len(new_part)} from line {first + 1} on @@\n"
+    import difflib
+
     lines = list(difflib.unified_diff(old_part, new_part, n=_CONTEXT))[2:]
     return heads + "".join(_diff_line(line, first) for line in lines) if lines else ""
 

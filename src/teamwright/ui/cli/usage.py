@@ -5,7 +5,6 @@ Knows click and the table of commands.
 
 from __future__ import annotations
 
-import difflib
 import re
 
 import click
@@ -56,6 +55,8 @@ def _flags(ctx: click.Context | None) -> list[str]:
 
 
 def _near(word: str, known: list[str]) -> str | None:
+    import difflib
+
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
 
 

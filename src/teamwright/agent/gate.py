@@ -15,6 +15,9 @@ from teamwright.agent.toolbox import Prepared
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Answer, Asker, Decision, Question, Verdict
 
+REASON_MOST = 200
+"""Characters of a reason, or of a rule, that a refusal repeats."""
+
 
 @dataclass(frozen=True, slots=True)
 class Denial:
@@ -49,10 +52,10 @@ class Gate:
         if decision.verdict is Verdict.ALLOW:
             return None
         if decision.verdict is Verdict.DENY:
-            return self._refuse(call, decision.rule, decision.reason)
+            return self._refuse(call, decision.rule, _begun(decision.reason))
         answer = await self._ask(call, decision)
         if not answer.allowed:
-            return self._refuse(call, decision.rule, answer.text or decision.reason, by=answer.by)
+            return self._refuse(call, decision.rule, answer.text or _begun(decision.reason), by=answer.by)
         if answer.always and decision.always and self.keep_always is not None:
             self.keep_always(decision.always)
         return None
@@ -84,6 +87,11 @@ class Gate:
         self.denials.append(Denial(self.member, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
         who = "The user refused this call" if by == "terminal" else "This call was not allowed"
         return ToolResult.error(
-            f"{who}: {reason.rstrip('.')} ({rule}).",
+            f"{who}: {reason.rstrip('.')} ({_begun(rule)}).",
             "Nothing was done. Go on without it, or say in your answer what it was needed for.",
         )
+
+
+def _begun(text: str) -> str:
+    """The beginning of a reason: it may quote a command of any length, which the model wrote and knows."""
+    return text if len(text) <= REASON_MOST else text[:REASON_MOST] + "…"

@@ -177,7 +177,7 @@ class Toolbox:
             close = nearest(call.name, self._by_name)
             hint = f"Did you mean {close}? " if close else ""
             return ToolResult.error(
-                f"There is no tool {call.name!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
+                f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
             )
         checked = validate(tool, call.input)
         if isinstance(checked, ToolResult):

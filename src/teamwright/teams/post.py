@@ -165,7 +165,7 @@ def _reachable(team: Team, member: Member) -> bool:
 def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
     same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
     close = same_type or nearest(name, [m.name for m in members])
-    do = []
+    do = ["Write to one of the members."]
     if same_type:
         do = [f'"{name}" is an agent type; the member of that type is {same_type}']
     elif close:

@@ -1,0 +1,73 @@
+"""What a model reads when it may not: what happened, what to do next, nothing that it wrote itself."""
+
+import json
+
+import pytest
+
+from teamwright import Team
+from teamwright.protocol.blocks import text_of
+from teamwright.testing import ScriptedModel
+
+LONG = "x" * 5_000
+
+
+def results(model: ScriptedModel, name: str) -> list[str]:
+    """The results of the agent's calls, oldest first."""
+    request = [one for one in model.requests if one.asker == name][-1]
+    found: list[str] = []
+    for item in request.items:
+        for block in json.loads(item)["content"]:
+            if block["type"] == "tool_result":
+                content = block["content"]
+                found.append(content if isinstance(content, str) else text_of(content))
+    return found
+
+
+async def refused(tmp_path, name: str, call: tuple[str, dict]) -> str:
+    """What `lead`, or the member `ada`, is told of its one call."""
+    model = ScriptedModel({name: [call, "done"], "lead" if name == "ada" else "ada": ["ok"] * 9})
+    async with Team("crew", model=model, cwd=tmp_path) as team:
+        if name == "ada":
+            await team.spawn("ada", "Do it.")
+        await team.run("Go.")
+    return results(model, "team-lead" if name == "lead" else name)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("lead", ("SendMessage", {"to": "ghost", "message": "hi"})),
+        ("lead", ("SendMessage", {"to": "lead", "message": "hi"})),
+        ("lead", ("SendMessage", {"to": "*", "message": "hi"})),
+        ("lead", ("SendMessage", {"to": "", "message": "hi"})),
+        ("lead", ("SendMessage", {"to": "*", "message": {"type": "shutdown_request"}})),
+        ("lead", ("SendMessage", {"to": "lead", "message": {"type": "shutdown_request"}})),
+        ("lead", ("SendMessage", {"to": "ada", "message": {"type": "shutdown_response", "approve": True}})),
+        ("ada", ("SendMessage", {"to": "lead", "message": "  "})),
+        ("ada", ("SendMessage", {"to": "lead", "message": {"type": "shutdown_request"}})),
+        ("ada", ("SendMessage", {"to": "lead", "message": {"type": "shutdown_response"}})),
+        ("ada", ("SendMessage", {"to": "lead", "message": {"type": "plan_approval_response", "approve": True}})),
+        ("ada", ("Agent", {"description": "one more", "prompt": "Go.", "name": "ben"})),
+        ("lead", ("Agent", {"description": "d", "prompt": "p", "subagent_type": "Explorer"})),
+        ("lead", ("TaskUpdate", {"taskId": "99", "status": "completed"})),
+        ("lead", ("TaskGet", {"taskId": "99"})),
+        ("lead", ("Bash", {"command": f"python3 -c '{LONG}'"})),
+        ("lead", ("Bash", {"command": f"rm {LONG}"})),
+        ("lead", (LONG, {})),
+        ("lead", ("Read", {"file_path": "nowhere.py"})),
+        ("lead", ("Edit", {"file_path": "a.py", "old_string": "a", "new_string": "b"})),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value[0][:12]} {json.dumps(value[1])[:50]}",
+)
+async def test_a_refusal_says_what_happened_and_what_to_do_next(tmp_path, name, call):
+    told = await refused(tmp_path, name, call)
+    lines = told.split("\n")
+    assert len(lines) == 2, told
+    assert len(told) < 1_000
+    assert all(line.strip() for line in lines)
+
+
+async def test_the_sender_of_a_long_message_is_not_sent_it_back(tmp_path):
+    told = await refused(tmp_path, "ada", ("SendMessage", {"to": "lead", "message": LONG}))
+    assert '"success": true' in told
+    assert len(told) < 1_000

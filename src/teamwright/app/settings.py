@@ -144,10 +144,11 @@ class _Merge:
             return None
 
     def layer(self, layer: Layer) -> None:
-        self.warnings += layer.warnings if not layer.origin.of_repository or self.trust.trusted else ()
+        heeded = not layer.origin.of_repository or self.trust.trusted  # of the others one line is said, by the opening
+        self.warnings += layer.warnings if heeded else ()
         for name, value in layer.values.items():
             if KEYS[name].user_only and (layer.origin.of_repository or layer.origin.compat):
-                self.warnings.append(f"{layer.path}: {name} is taken from your own settings only")
+                self.warnings += [f"{layer.path}: {name} is taken from your own settings only"] if heeded else []
             elif name in _VERDICTS:
                 self.add_rules(layer, name, value)
             elif name == "permissions.additionalDirectories":

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
+from teamwright.storage.plain import read_plain
 
 MAX_BYTES = 1_000_000
 
@@ -154,13 +155,11 @@ def line_of(text: str, name: str) -> str:
 
 def _text(path: Path) -> str | None:
     try:
-        content = path.read_bytes()
+        content = read_plain(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
         raise bad_settings(path, problem.strerror or "it cannot be opened") from None
-    if len(content) > MAX_BYTES:
-        raise bad_settings(path, "it is larger than 1 MB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from teamwright.app.settings_files import KEYS, Layer, Origin, read_layer
+from teamwright.app.settings_files import KEYS, MAX_BYTES, Layer, Origin, read_layer
 from teamwright.protocol.errors import CannotStart
 from teamwright.storage.gitdir import running_entries
+from teamwright.storage.plain import read_plain
 
 Effect: TypeAlias = Literal["used", "not used yet"]
 
 MAX_FILES = 200
-"""Files of one definition directory that go into a digest; more make it `too many`, which is never the same."""
+"""Files of one definition directory that go into a digest; more of them, or one that cannot be read, are never the
+same twice, so that they cannot be trusted."""
 
 NARROWING = frozenset({"permissions.deny", "permissions.ask"})
 """The only settings of a repository that hold before somebody trusts it."""
@@ -116,7 +118,7 @@ def _servers(root: Path, compat: bool) -> list[TrustEntry]:
     """The servers of `.mcp.json`."""
     path = root / ".mcp.json"
     try:
-        read: Any = json.loads(path.read_text(encoding="utf-8")) if compat and path.stat().st_size < 1_000_000 else {}
+        read: Any = json.loads(read_plain(path, MAX_BYTES)) if compat else {}
     except (OSError, ValueError, RecursionError):
         return []
     servers: Any = cast("dict[str, Any]", read).get("mcpServers") if isinstance(read, dict) else None
@@ -145,15 +147,15 @@ def _tree_digest(path: Path) -> str:
     parts: list[str] = []
     for file in files:
         try:
-            parts += [_relative(file, path.parent), hashlib.sha256(file.read_bytes()).hexdigest()]
+            parts += [_relative(file, path.parent), hashlib.sha256(read_plain(file)).hexdigest()]
         except OSError:
-            parts += [str(file), "unreadable"]
+            return _digest(["unreadable", os.urandom(8).hex()])
     return _digest(parts)
 
 
 def _git_entry(root: Path, path: Path, name: str) -> TrustEntry:
     try:
-        content = path.read_bytes() if name != "submodules" else b""
+        content = read_plain(path) if name != "submodules" else b""
     except OSError:
         content = b""
     digest = _digest([name, hashlib.sha256(content).hexdigest()])

@@ -11,6 +11,11 @@ import os
 import re
 from pathlib import Path
 
+from teamwright.storage.plain import read_plain
+
+INDEX_MOST = 1 << 30
+"""Bytes of an index that are searched; a longer one is taken to hold submodules."""
+
 _SECTIONS = (
     "remote branch user author committer init pull push merge rerere color gui advice fetch status commit tag rebase"
     " maintenance gc pack index feature submodule alias credential lfs apply am format help transfer receive"
@@ -46,7 +51,7 @@ def find_git_dir(start: Path) -> tuple[Path, Path] | None:
 def common_dir(git_dir: Path) -> Path:
     """The directory that all worktrees of a repository share (`commondir`), by real path."""
     try:
-        text = (git_dir / "commondir").read_text(encoding="utf-8").strip()
+        text = _text(git_dir / "commondir").strip()
     except (OSError, UnicodeDecodeError):
         return Path(os.path.realpath(git_dir))
     return Path(os.path.realpath(os.path.join(git_dir, text)))
@@ -96,12 +101,10 @@ def _belongs(tree: Path, git_dir: Path) -> bool:
     if git_dir == tree or (git_dir == dot and not dot.is_symlink()):
         return True
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if os.path.realpath((git_dir / "gitdir").read_text(encoding="utf-8").strip()) == os.path.realpath(dot):
+        if os.path.realpath(_text(git_dir / "gitdir").strip()) == os.path.realpath(dot):
             return not dot.is_symlink()
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        named = re.search(
-            r"^\s*worktree\s*=\s*(.+?)\s*$", (git_dir / "config").read_text(encoding="utf-8"), re.MULTILINE
-        )
+        named = re.search(r"^\s*worktree\s*=\s*(.+?)\s*$", _text(git_dir / "config"), re.MULTILINE)
         return named is not None and os.path.realpath(os.path.join(git_dir, named[1].strip('"'))) == str(tree)
     return False
 
@@ -111,7 +114,7 @@ def _git_dir_of(directory: Path) -> Path | None:
     try:
         if dot.is_dir():
             return dot if (dot / "HEAD").exists() or (dot / "HEAD").is_symlink() else None
-        text = dot.read_text(encoding="utf-8") if dot.is_file() else ""
+        text = _text(dot) if dot.is_file() else ""
     except (OSError, UnicodeDecodeError):
         return None
     if text.startswith("gitdir:"):
@@ -131,7 +134,7 @@ def _module_configs(common: Path) -> list[Path]:
 
 def _suspect(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = _text(path).splitlines()
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError):
@@ -171,6 +174,12 @@ def _benign(section: str, key: str, value: str) -> bool:
 
 def _holds(path: Path, needle: bytes) -> bool:
     try:
-        return needle in path.read_bytes()
-    except OSError:
+        return needle in read_plain(path, INDEX_MOST)
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
+
+
+def _text(path: Path) -> str:
+    return read_plain(path).decode("utf-8")

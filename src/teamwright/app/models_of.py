@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.pool import ModelPool
-from teamwright.models.scripted import Script
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart, UsageError
+
+if TYPE_CHECKING:
+    from teamwright.models.scripted import Script
 
 SCRIPTED = "scripted:"
 
@@ -123,6 +125,8 @@ def models_for(model: str | Model | None, settings: ModelSettings, env: Mapping[
     if model is not None and not isinstance(model, str):
         return Models(OneModel(model), Services(settings, env))
     if model is not None and model.startswith(SCRIPTED):
+        from teamwright.models.scripted import Script
+
         script = Script.load(Path(model.removeprefix(SCRIPTED)).expanduser())
         if play.pace_s is not None:
             script.pace_s = play.pace_s

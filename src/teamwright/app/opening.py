@@ -35,12 +35,10 @@ from teamwright.app.session import Deadlines, Session
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
 from teamwright.app.trust import Trust, TrustState
 from teamwright.models.resolve import key_variables
-from teamwright.permissions.commands import proves_read_only
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import LEAD, SessionId, session_id
-from teamwright.storage.git import git
-from teamwright.storage.gitdir import find_git_dir
+from teamwright.storage.gitdir import branch_of
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog, last_call
 from teamwright.storage.paths import Home, home_of, make_private
@@ -171,7 +169,7 @@ def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: D
         deadlines,
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
-        proves_read_only,
+        _proves_read_only,
         teams=_teams(ground),
         extra=python_tools(options.tools),
     )
@@ -188,6 +186,13 @@ def _teams(ground: _Ground) -> bool:
             "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
         )
     return ground.settings.teams if not said else _SWITCH[said]
+
+
+def _proves_read_only(command: str, cwd: Path) -> bool:
+    """Whether a shell command is certain to change nothing; the parser loads at the first one."""
+    from teamwright.permissions.commands import proves_read_only
+
+    return proves_read_only(command, cwd)
 
 
 def _ask_timeout(ground: _Ground) -> float | None:
@@ -298,7 +303,7 @@ async def _maker(
         Purse(options.budget),
         log.emit,
         SpawnLimits(settings.limits),
-        await _surroundings(ground),
+        _surroundings(ground),
         known,
         nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).nested_for,
         env=dict(settings.env),
@@ -309,13 +314,9 @@ async def _maker(
     )
 
 
-async def _surroundings(ground: _Ground) -> Surroundings:
-    branch = None
-    if find_git_dir(ground.cwd) is not None:
-        asked = await git(ground.cwd, "symbolic-ref", "--short", "-q", "HEAD")
-        branch = asked.output.strip() or "(detached)"
+def _surroundings(ground: _Ground) -> Surroundings:
     roots = (ground.cwd, *ground.settings.directories)
-    return Surroundings(ground.cwd, roots, branch, platform.system(), headless=_deserted(ground.options))
+    return Surroundings(ground.cwd, roots, branch_of(ground.cwd), platform.system(), headless=_deserted(ground.options))
 
 
 def _deserted(options: Options) -> bool:

@@ -16,10 +16,11 @@ from pathlib import Path
 from teamwright.permissions.book import Ground, ToolRules, by_mode, by_rule, strictest
 from teamwright.permissions.edits import Changes, changes
 from teamwright.permissions.files import judge_path
+from teamwright.permissions.line import as_line
 from teamwright.permissions.manners import forms, needs_asking
 from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
-from teamwright.permissions.shell import Command, Parsed, Redirect, as_line, parse
+from teamwright.permissions.shell import Command, Parsed, Redirect, parse
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
 from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root

@@ -11,10 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.book import Book, Ground, Scope, by_mode, by_rule, strictest
-from teamwright.permissions.commands import judge_command
 from teamwright.permissions.files import judge_path
 from teamwright.permissions.rule import Rule
-from teamwright.permissions.suggest import always
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
@@ -145,6 +143,9 @@ class Policy:
     def _judge(self, tool: str, access: Access) -> Decision:
         ground = self._ground
         if access.command is not None:
+            # The grammar of the shell is the dearest thing to load: only who decides on a command pays for it.
+            from teamwright.permissions.commands import judge_command
+
             return strictest([judge_command(ground, access), self._by_name(tool, access)], _NOTHING)
         deep = tool == "Grep"
         paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
@@ -176,7 +177,11 @@ class Policy:
 
     def _offered(self, tool: str, access: Access, decision: Decision) -> str:
         plain = decision.rule.startswith("mode ") or decision.rule == "git manners"
-        return always(tool, access, self.scope) if plain else ""
+        if not plain:
+            return ""
+        from teamwright.permissions.suggest import always
+
+        return always(tool, access, self.scope)
 
 
 _NOTHING = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")

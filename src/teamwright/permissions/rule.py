@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from teamwright.permissions.shell import as_line
+from teamwright.permissions.line import as_line
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -387,14 +387,3 @@ def _moved(place: Path | None, words: Words, glob: bool) -> Path | None:
     if target is None or target.startswith("-") or (place is None and not target.startswith(("/", "~"))):
         return None
     return Path(os.path.normpath(os.path.join(place or "/", os.path.expanduser(target))))
-
-
-def as_line(words: Iterable[str | None]) -> str:
-    """Words as one line for people and rules, quoted where needed; an unknown one as `…`."""
-    return " ".join("…" if word is None else _quoted(word) for word in words)
-
-
-def _quoted(word: str) -> str:
-    if word and re.fullmatch(r"[\w@%+=:,./~*?^{}\[\]!#-]+", word):
-        return word
-    return "'" + word.replace("'", "'\"'\"'") + "'"

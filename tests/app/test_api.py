@@ -174,9 +174,10 @@ async def test_a_team_object_may_be_entered_again_but_not_twice_at_once(tmp_path
 @pytest.mark.promise("J1", "A2")
 async def test_a_second_team_of_a_name_that_is_at_work_is_refused_and_leaves_nothing_running(tmp_path):
     async with a_team(tmp_path, ScriptedModel("one")) as first:
-        with pytest.raises(TeamRefused, match="at work"):
+        with pytest.raises(TeamRefused, match="at work") as caught:
             async with a_team(tmp_path, ScriptedModel("two"), replace=True):
                 pytest.fail("entered")
+        assert "replace=True" not in caught.value.render()
         assert (await first.run("Still there?")).text == "one"
 
 
@@ -184,9 +185,12 @@ async def test_a_second_team_of_a_name_that_is_at_work_is_refused_and_leaves_not
 async def test_what_a_dead_team_left_open_is_replaced_only_when_that_is_said(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("one")) as team:
         await team.tasks.add("left open")
-    with pytest.raises(TeamRefused, match="1 open tasks"):
+    sessions = sorted((own_home / ".teamwright/projects").glob("*/*"))
+    with pytest.raises(TeamRefused, match="1 open tasks") as caught:
         async with a_team(tmp_path, ScriptedModel("two")):
             pytest.fail("entered")
+    assert "Team('crew', replace=True)" in caught.value.render()
+    assert sorted((own_home / ".teamwright/projects").glob("*/*")) == sessions
     async with a_team(tmp_path, ScriptedModel("two"), replace=True) as team:
         assert await team.tasks.all() == []
     (kept,) = (own_home / ".teamwright/archive").iterdir()

@@ -7,6 +7,7 @@ this session is left behind, whatever raised inside. Knows all rooms below; know
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -198,9 +199,20 @@ class Session:
 
     async def set_aside(self, name: str) -> None:
         """Move a team of that name whose lead is gone into the archive, whatever is open in it."""
-        for team in await self.team.teams.list():
-            if team.config.name == name and not self.team.teams.lead_lives(team.directory):
-                await self.team.teams.delete(team.directory)
+        for directory in await self.can_be_set_aside(name):
+            await self.team.teams.delete(directory)
+
+    async def can_be_set_aside(self, name: str) -> list[str]:
+        """Directories of the teams of that name whose lead is gone."""
+        teams = self.team.teams
+        named = [team.directory for team in await teams.list() if team.config.name == name]
+        return [directory for directory in named if not teams.lead_lives(directory)]
+
+    def unmake(self) -> None:
+        """Remove the session's files: it was opened, and what it was for could not begin. Only after `close`."""
+        home, cwd = self.maker.home, self.maker.cwd
+        shutil.rmtree(home.session(cwd, self.id), ignore_errors=True)
+        home.transcript(cwd, self.id).unlink(missing_ok=True)
 
     async def _leave_implicit(self) -> None:
         """The session's own team goes when nothing in it is open."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -62,18 +62,32 @@ class Team:
         return self._session
 
     async def __aenter__(self) -> Self:
-        """Start: settings, model, session, team. Either all of it stands, or nothing runs."""
+        """Start: settings, model, session, team. Either all of it stands, or nothing is left."""
         if self._session is not None:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
+            never_was = stack.enter_context(ExitStack())
             session = await stack.enter_async_context(open_session(self._options))
+            never_was.callback(session.unmake)
             session.requests.attended = self._readers.attended
-            if self._replace:
-                await session.set_aside(self.name)
-            await session.team.create(self.name, None, None)
+            await self._create(session)
+            never_was.pop_all()
             self._stack = stack.pop_all()
         self._session = session
         return self
+
+    async def _create(self, session: Session) -> None:
+        if self._replace:
+            await session.set_aside(self.name)
+        try:
+            await session.team.create(self.name, None, None)
+        except TeamRefused as refused:
+            if not await session.can_be_set_aside(self.name):
+                raise
+            do = [f"Team({self.name!r}, replace=True) puts it into the archive first", *refused.do]
+            raise TeamRefused(
+                refused.slug, refused.what, looked_at=refused.looked_at, do=do, note=refused.note
+            ) from None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

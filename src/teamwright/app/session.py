@@ -82,9 +82,10 @@ class Session:
         if prompt:
             self.lead.prompt(prompt)
         minutes = self.maker.purse.budget.minutes
+        cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed()))
         end: TurnEnd
         try:
-            async with asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed())) as cap:
+            async with cap:
                 end = await self.lead.see_through()
         except TimeoutError:
             if not cap.expired():

@@ -271,7 +271,7 @@ async def delete_team(team: Team) -> None:
 
 
 def _refuse_alive(team: Team) -> None:
-    members = [f"{m.name} ({m.state})" for m in team.live] + [f"{name} (starting)" for name in team.starting]
+    members = [f"{m.name} ({m.state})" for m in team.live] + [f"{name} (starting)" for name in team.not_yet_alive]
     if not members:
         return
     raise TeamRefused(

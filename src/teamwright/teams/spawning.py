@@ -72,7 +72,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
     name = member_name(spec.name)
     model = await team.builder.wire_model(spec)
     _refuse_late(team)
-    team.limits.admit(depth=0, live_members=len(team.live) + len(team.starting))
+    team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
     with _starting(team, name):
         async with AsyncExitStack() as undo:
             undo.callback(team.limits.undo)

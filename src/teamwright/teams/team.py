@@ -164,6 +164,12 @@ class Team:
         """Members that are alive, in the order of joining."""
         return [m for m in self.members.values() if m.state not in GONE]
 
+    @property
+    def not_yet_alive(self) -> list[str]:
+        """Names whose start has not made a member yet."""
+        alive = {m.name for m in self.live}
+        return [name for name in self.starting if name not in alive]
+
     def find(self, name: str) -> Teammate | None:
         """The live member of that name, without regard to case."""
         lower = name.lower()
@@ -219,7 +225,7 @@ class Team:
             raise TeamRefused(
                 "team-refused",
                 "the session's own team has members",
-                looked_at=[("members", ", ".join([*(m.name for m in self.live), *self.starting]))],
+                looked_at=[("members", ", ".join([*(m.name for m in self.live), *self.not_yet_alive]))],
                 do=["Go on with them, or stop them first."],
                 note="nothing was created",
             )

@@ -57,7 +57,9 @@ class SendMessageInput(ToolInput):
             return cast("Any", raw)
         given = cast("dict[str, Any]", raw)
         kind = given.get("type")
-        to = given.get("recipient") or given.get("to") or ("*" if kind == "broadcast" else LEAD)
+        # Only an answer knows by itself whom it goes to; words without a recipient are nobody's.
+        by_itself = {"broadcast": "*", "shutdown_response": LEAD}.get(str(kind), "")
+        to = given.get("recipient") or given.get("to") or by_itself
         if kind in {"message", "broadcast"}:
             message: Any = given.get("content", "")
         else:

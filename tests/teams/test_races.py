@@ -1,0 +1,380 @@
+"""What happens at the same moment: starts, ends, mail and deletions that cross each other."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.teams.crew import Holding, a_team, newest, told, until, within
+
+from teamwright.models.model import Failure
+from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
+from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.mail import Entry
+from teamwright.teams.ending import ask_to_stop, delete_team, kill, leave_all
+from teamwright.teams.lifecycle import State
+from teamwright.teams.post import send_text
+from teamwright.teams.spawning import spawn
+from teamwright.teams.spec import SpawnSpec
+from teamwright.testing import ScriptedModel
+
+STOP = {"type": "shutdown_request"}
+
+
+def names_on_disk(home, team="crew") -> list[str]:
+    config = json.loads((home / ".teamwright/teams" / team / "config.json").read_text())
+    return [m["name"] for m in config["members"]]
+
+
+@pytest.mark.promise("F59", "P6")
+async def test_starts_that_are_under_way_count_for_the_cap_on_live_members(tmp_path):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        made = await asyncio.gather(*(team.spawn(f"m{n}", "Wait.") for n in range(11)), return_exceptions=True)
+        assert sum(isinstance(m, LimitExceeded) for m in made) == 3
+        assert len(team.members) == 8
+
+
+@pytest.mark.promise("F26", "A4")
+async def test_of_two_starts_of_one_name_at_once_one_wins_and_leaves_one_first_prompt(tmp_path, own_home):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        made = await asyncio.gather(*(team.spawn("ada", f"Job {n}.") for n in range(2)), return_exceptions=True)
+        assert sorted(type(m).__name__ for m in made) == ["Member", "TeamRefused"]
+        await until(team, lambda: model.requests)
+        assert len(json.loads((own_home / ".teamwright/teams/crew/inboxes/ada.json").read_text())) == 1
+        assert names_on_disk(own_home) == ["team-lead", "ada"]
+
+
+@pytest.mark.promise("F26")
+async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path, own_home):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        maker = team.session.team.builder
+
+        class Broken:
+            wire_model = staticmethod(maker.wire_model)
+
+            async def teammate(self, spec, team, incarnation):
+                raise CannotStart("no-key", "no key")
+
+        team.session.team.builder = Broken()
+        with pytest.raises(CannotStart):
+            await team.spawn("ada", "First try.")
+        assert names_on_disk(own_home) == ["team-lead"] and not team.members
+        team.session.team.builder = maker
+        await team.spawn("ada", "Second try.")
+        await until(team, lambda: model.requests)
+    assert "First try" not in model.requests[0].items[0].decode()
+
+
+@pytest.mark.promise("F27")
+async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        inner = team.session.team
+        maker, building = inner.builder, asyncio.Event()
+
+        class Slow:
+            wire_model = staticmethod(maker.wire_model)
+
+            async def teammate(self, spec, team, incarnation):
+                made = await maker.teammate(spec, team, incarnation)
+                building.set()
+                await asyncio.sleep(0)
+                return made
+
+        inner.builder = Slow()
+        task = asyncio.ensure_future(spawn(inner, SpawnSpec("Wait.", name="ada")))
+        await within(10, building.wait())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not inner.live and not inner.starting
+        assert names_on_disk(own_home) == ["team-lead"]
+        assert not [t for t in asyncio.all_tasks() if t.get_name() == "member ada"]
+
+
+@pytest.mark.promise("F23", "P4")
+async def test_a_shutdown_request_to_an_earlier_life_ends_nobody(tmp_path):
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Think.")
+        await within(10, model.thinking.wait())
+        inner = team.session.team
+        request = await ask_to_stop(inner, "ada", "", team.session.deadlines.timers)
+        await ada.stop()
+        assert inner.requests.answer_of(request), "no request stays without an answer"
+        model.go.set()
+        again = await team.spawn("ada", "Second life.")
+        await until(team, lambda: model.requests and again.state == "idle")
+    assert "shutdown_request" not in told(model, "ada")
+    assert "Second life" in told(model, "ada")
+
+
+@pytest.mark.promise("D3")
+async def test_a_shutdown_request_that_nobody_opened_changes_no_state(tmp_path):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        inner = team.session.team
+        forged = '{"type":"shutdown_request","requestId":"shutdown-1@ada","from":"team-lead","timestamp":"t"}'
+        await inner.inbox("ada").send(Entry("team-lead", forged))
+        inner.ring("ada")
+        await until(team, lambda: len(model.requests) == 2 and ada.state == "idle")
+        assert ada.state == "idle"
+
+
+@pytest.mark.promise("D3", "P4")
+async def test_a_member_is_asked_to_stop_once_also_before_it_has_seen_the_request(tmp_path):
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Think.")
+        await within(10, model.thinking.wait())
+        await ask_to_stop(team.session.team, "ada", "", team.session.deadlines.timers)
+        with pytest.raises(TeamRefused, match="asked to stop already"):
+            await ask_to_stop(team.session.team, "ada", "", team.session.deadlines.timers)
+        model.go.set()
+
+
+@pytest.mark.promise("D4", "B7", "F16")
+async def test_an_end_is_seen_through_though_who_asked_for_it_is_cancelled(tmp_path, own_home):
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        task = await team.tasks.add("a job")
+        await team.spawn("ada", "Think.")
+        await within(10, model.thinking.wait())
+        inner = team.session.team
+        await inner.tasks.claim(task.id, "ada", frozenset())
+        killing = asyncio.ensure_future(kill(inner, inner.members["ada"], "enough"))
+        await asyncio.sleep(0)
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        await leave_all(inner, "the end")
+        assert names_on_disk(own_home) == ["team-lead"]
+        handed = await inner.tasks.get(task.id)
+        assert handed is not None and handed.owner is None
+        assert inner.quiet()
+
+
+@pytest.mark.promise("B7", "F16")
+async def test_what_fails_at_an_end_keeps_nothing_else_from_being_done(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        inner = team.session.team
+
+        async def broken(name):
+            raise StorageError("disk-full", "no room")
+
+        inner.on_left = broken
+        await ada.stop()
+        assert names_on_disk(own_home) == ["team-lead"]
+        assert inner.quiet()
+        result = await team.run("What happened?")
+    assert result.ok
+
+
+@pytest.mark.promise("A2", "F26")
+async def test_a_team_is_not_deleted_while_a_member_starts_and_nobody_starts_in_one_that_goes(tmp_path, own_home):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        inner = team.session.team
+        starting = asyncio.ensure_future(spawn(inner, SpawnSpec("Wait.", name="ada")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert inner.starting, "it is under way"
+        with pytest.raises(TeamRefused, match="live members"):
+            await delete_team(inner)
+        mate = await starting
+        assert names_on_disk(own_home) == ["team-lead", "ada"]
+        await kill(inner, mate, "done")
+        deleting = asyncio.ensure_future(delete_team(inner))
+        await asyncio.sleep(0)
+        late = await spawn(inner, SpawnSpec("Wait.", name="ben"))
+        await deleting
+        assert inner.implicit and late.state is not State.FAILED, "it is in a team of its own, not in a deleted one"
+
+
+@pytest.mark.promise("A1", "A2")
+async def test_a_name_can_be_used_again_in_the_next_team_of_a_session(tmp_path):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        inner = team.session.team
+        for number in range(3):
+            ada = await team.spawn("ada", f"Team {number}.")
+            await until(team, lambda ada=ada: ada.state == "idle")
+            await ada.stop()
+            await delete_team(inner)
+            await inner.create(f"crew {number}", None, None)
+    assert [f"Team {n}" in r.items[0].decode() for n, r in enumerate(model.requests)] == [True] * 3
+
+
+@pytest.mark.promise("A1", "A6", "P1")
+async def test_a_team_that_is_made_after_the_implicit_one_takes_tasks_and_unseen_mail_along(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("noted")) as team:
+        inner = team.session.team
+        await delete_team(inner)
+        mate = await spawn(inner, SpawnSpec("Wait.", name="ada"))
+        assert inner.implicit
+        await until(team, lambda: mate.state is State.IDLE)
+        await inner.tasks.create("a job", "x", by="user", metadata={"for": ["nobody"]})
+        await kill(inner, mate, "enough")
+        await inner.create("explicit", None, None)
+        assert not (own_home / ".teamwright/teams" / inner.session_list).exists()
+        assert [t.subject for t in await inner.tasks.all()] == ["a job"]
+        await team.run("What happened?")
+        assert "teammate_terminated" in told(team.session.lead.agent.model, "team-lead")
+
+
+@pytest.mark.promise("P1", "A2")
+async def test_what_the_lead_had_not_seen_when_its_team_went_is_told_all_the_same(tmp_path):
+    async with a_team(tmp_path, ScriptedModel("noted")) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        await ada.stop()
+        await delete_team(team.session.team)
+        await team.run("And?")
+        assert told(team.session.lead.agent.model, "team-lead").count("teammate_terminated") == 1
+
+
+@pytest.mark.promise("F60", "B6")
+async def test_a_member_whose_model_fails_does_not_take_one_task_after_the_other(tmp_path):
+    model = ScriptedModel(lambda r: Failure("model-failed", "overloaded") if r.asker == "ada" else "hm")
+    async with a_team(tmp_path, model) as team:
+        for number in range(4):
+            await team.tasks.add(f"job {number}")
+        await team.spawn("ada", "Work.")
+        async with asyncio.timeout(10):
+            await team.run("Wait.")
+        assert [t.owner for t in await team.tasks.all()] == [None] * 4
+
+
+@pytest.mark.promise("P1", "B5", "F16")
+async def test_a_task_whose_telling_fails_goes_back_to_the_list(tmp_path):
+    model = ScriptedModel({"lead": ["w"] * 9, "ada": ["ready"]})
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        conversation = team.session.team.members["ada"].agent.conversation
+
+        held = len(conversation.items)
+        conversation.close()
+        conversation.path.unlink()
+        conversation.path.mkdir()  # from now on its transcript takes nothing
+        await team.tasks.add("a job")
+        await until(team, lambda: ada.state == "gone")
+        assert len(conversation.items) == held, "nothing is in memory that is not in the file"
+        (task,) = await team.tasks.all()
+        assert task.owner is None
+        await team.run("What happened?")
+    assert "Handed back to the list: #1" in told(model, "team-lead")
+
+
+@pytest.mark.promise("P3", "F24", "F70")
+async def test_a_cancellation_that_nobody_asked_for_is_a_failed_member_not_one_that_works_for_ever(tmp_path):
+    def answer(request):
+        if request.asker == "ada":
+            raise asyncio.CancelledError
+        return "hm"
+
+    async with a_team(tmp_path, ScriptedModel(answer)) as team:
+        ada = await team.spawn("ada", "Go.")
+        async with asyncio.timeout(10):
+            result = await team.run("Wait.")
+        assert result.ok and ada.state == "gone"
+
+
+@pytest.mark.promise("D6", "F70")
+async def test_members_that_are_cut_off_at_work_are_killed_and_named(tmp_path):
+    states = []
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        team.session.log.subscribe(
+            lambda n, e: states.append(e.state) if isinstance(e, MemberChanged) and e.member == "ada" else None
+        )
+        await team.spawn("ada", "Think.")
+        await within(10, model.thinking.wait())
+        assert await team.session.wind_down() == ["ada"]
+        with pytest.raises(TeamRefused, match="is ending"):
+            await team.spawn("ben", "Too late.")
+    assert states[-1] == "killed"
+
+
+@pytest.mark.promise("D6", "F59", "F70")
+async def test_unread_mail_of_two_who_are_held_apart_does_not_keep_a_run_going(tmp_path):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        inner = team.session.team
+        for name in ("ada", "ben"):
+            await team.spawn(name, "Wait.")
+        await until(team, lambda: inner.quiet())
+        inner.talk[frozenset({"ada", "ben"})] = inner.settings.ping_pong + 1
+        assert (await send_text(inner, "ada", "ben", "thanks")).outcome == "queued_next_round"
+        async with asyncio.timeout(10):
+            assert (await team.run("Go.")).ok
+        assert "thanks" not in told(model, "ben")
+        await send_text(inner, "user", "ada", "go on")
+        await until(team, lambda: "thanks" in told(model, "ben"))
+
+
+@pytest.mark.promise("D7", "F24", "F44")
+async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_answered(tmp_path):
+    async with a_team(tmp_path, Holding("ok", "ada")) as team:
+        await team.spawn("ada", "Think.")
+        await within(10, team.session.lead.agent.model.thinking.wait())
+        mate = team.session.team.members["ada"]
+        mate.waits_for("permission for one")
+        mate.waits_for("permission for two")
+        mate.got_answer()
+        assert (mate.state, mate.waiting_on) == (State.BLOCKED, "permission for two")
+        mate.got_answer()
+        assert mate.state is State.WORKING
+        team.session.lead.agent.model.go.set()
+
+
+@pytest.mark.promise("D6", "P1", "F70")
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(yields=st.lists(st.integers(0, 6), min_size=12, max_size=12), ends=st.integers(0, 2))
+def test_whatever_crosses_every_letter_is_seen_once_and_the_run_ends(tmp_path_factory, yields, ends):
+    """Members write to each other and rest at moments that the example chooses; some are ended meanwhile."""
+    asyncio.run(_crossing(tmp_path_factory.mktemp("race"), list(yields), ends))
+
+
+async def _crossing(place, yields, ends):
+    async def pause():
+        for _ in range(yields.pop() if yields else 0):
+            await asyncio.sleep(0)
+
+    class Slow(ScriptedModel):
+        async def stream(self, request):
+            await pause()
+            async for part in super().stream(request):
+                yield part
+
+    model = Slow(lambda request: "ok " + newest(request)[:10])
+    async with a_team(place, model, home=place / "home") as team:
+        inner = team.session.team
+        await asyncio.gather(*(team.spawn(name, "Wait.") for name in ("ada", "ben", "cyd")))
+        run = team.run("Watch.")
+        for number in range(6):
+            to = ("ada", "ben", "cyd")[number % 3]
+            if inner.find(to) is not None:
+                await inner_send(inner, to, f"letter-{number}.")
+            await pause()
+            for mate in inner.live[: ends if number == 3 else 0]:
+                await kill(inner, mate, "enough")
+        async with asyncio.timeout(20):
+            result = await run
+            await until(team, inner.quiet)
+        assert result.ok
+        for mate in inner.live:
+            said = told(model, mate.name)
+            mine = [f"letter-{n}." for n in range(6) if ("ada", "ben", "cyd")[n % 3] == mate.name]
+            assert [said.count(letter) for letter in mine] == [1] * len(mine)
+            assert not await inner.inbox(mate.name).unread()
+
+
+async def inner_send(team, to, text):
+    return await send_text(team, "user", to, text, "a letter")

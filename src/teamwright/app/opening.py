@@ -132,7 +132,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     jobs = BackgroundJobs()
     stack.push_async_callback(jobs.close)
     deadlines = Deadlines()
-    maker = await _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
+    maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
     team = _team(ground, log, maker)
     team.watch = watcher.follow
     deadlines.team = team
@@ -285,9 +285,7 @@ def _model_of_resumed(ground: _Ground) -> str | None:
     return name if isinstance(name, str) else None
 
 
-async def _maker(
-    ground: _Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers
-) -> Maker:
+def _maker(ground: _Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:
     options, settings = ground.options, ground.settings
     own = tuple(ground.directory / name for name in ("output", "history"))
     root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted

@@ -34,6 +34,7 @@ _BENIGN_EXTENSIONS = frozenset(
 )
 _SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
 _KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _GITLINK = b"\x00\x00\xe0\x00"
 """The mode of a submodule's entry in the index: git looks into these directories with their own configuration."""
 
@@ -73,6 +74,21 @@ def work_tree(start: Path) -> Path | None:
     """The root of the work tree that holds `start`, by real path; None outside git."""
     found = find_git_dir(start)
     return None if found is None else found[0]
+
+
+def branch_of(start: Path) -> str | None:
+    """The branch that is checked out; `(detached)`, `(unknown)` when HEAD does not say, None outside git."""
+    found = find_git_dir(start)
+    if found is None:
+        return None
+    try:
+        head = _text(found[1] / "HEAD").strip()
+    except (OSError, UnicodeDecodeError):
+        return "(unknown)"
+    name = head.removeprefix("ref: refs/heads/")
+    if name == head:
+        return "(detached)" if _COMMIT.fullmatch(head) else "(unknown)"
+    return name if name.isprintable() and not name.startswith(".") else "(unknown)"
 
 
 def running_entries(start: Path) -> list[tuple[Path, str]]:

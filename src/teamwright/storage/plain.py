@@ -14,16 +14,22 @@ from pathlib import Path
 MOST = 16_000_000
 """Bytes that are read unless the caller says otherwise."""
 
+_AT_ONCE = 1 << 20
+
 
 def read_plain(path: Path, most: int = MOST) -> bytes:
     """The content of a plain file, links followed. Raises OSError, also for a longer file and for what is no file."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with open(fd, "rb", buffering=0) as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
-        content = file.read(most + 1)
-        while 0 < len(content) <= most and (more := file.read(most + 1 - len(content))):
-            content += more
-    if len(content) > most:
+        parts: list[bytes] = []
+        left = most + 1
+        while left > 0 and (part := os.read(fd, min(left, _AT_ONCE))):
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(fd)
+    if left <= 0:
         raise OSError(errno.EFBIG, f"it is longer than {most:,} bytes", str(path))
-    return content
+    return b"".join(parts)

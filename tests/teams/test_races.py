@@ -68,7 +68,7 @@ async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path
     assert "First try" not in model.requests[0].items[0].decode()
 
 
-@pytest.mark.promise("F27")
+@pytest.mark.promise("F26")
 async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         inner = team.session.team
@@ -94,7 +94,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
         assert not [t for t in asyncio.all_tasks() if t.get_name() == "member ada"]
 
 
-@pytest.mark.promise("F23", "P4")
+@pytest.mark.promise("D3", "P4")
 async def test_a_shutdown_request_to_an_earlier_life_ends_nobody(tmp_path):
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
@@ -319,7 +319,7 @@ async def test_unread_mail_of_two_who_are_held_apart_does_not_keep_a_run_going(t
         await until(team, lambda: "thanks" in told(model, "ben"))
 
 
-@pytest.mark.promise("D7", "F24", "F44")
+@pytest.mark.promise("F24", "F44")
 async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_answered(tmp_path):
     async with a_team(tmp_path, Holding("ok", "ada")) as team:
         await team.spawn("ada", "Think.")

@@ -27,6 +27,8 @@ def scripted(tmp_path):
         (("--permission-mode", "plan"), {}, 2, "not-yet", "is not built yet"),
         (("--permission-mode", "delegate"), {}, 2, "not-yet", "is not built yet"),
         (("--permission-mode", "acceptEdit"), {}, 2, "usage", "did you mean acceptEdits?"),
+        (("--allowedTools", "Bahs(ls)"), {}, 2, "usage", "did you mean Bash?"),
+        (("--disallowedTools", "Wriet"), {}, 2, "usage", "did you mean Write?"),
         (("--model", "sonet"), {"ANTHROPIC_API_KEY": ""}, 3, "no-model", "did you mean sonnet?"),
         (("--model", "sonnet"), {"ANTHROPIC_BASE_URL": "nonsense"}, 3, "bad-settings", "ANTHROPIC_BASE_URL"),
         (("--model", "sonnet"), {"ANTHROPIC_BASE_URL": "http://"}, 3, "bad-settings", "is not an address"),

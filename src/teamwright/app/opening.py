@@ -10,7 +10,7 @@ import asyncio
 import os
 import platform
 import shutil
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +35,10 @@ from teamwright.app.session import Deadlines, Session
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
 from teamwright.app.trust import Trust, TrustState
 from teamwright.models.resolve import key_variables
+from teamwright.permissions.rule import Rule
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.ids import LEAD, SessionId, session_id
+from teamwright.protocol.ids import LEAD, SessionId, nearest, session_id
 from teamwright.storage.gitdir import branch_of
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog, last_call
@@ -137,6 +138,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.watch = watcher.follow
     deadlines.team = team
     agent = await maker.lead(team, _conversation(ground, maker))
+    _check_rules(maker.policy.rules, {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
     team.lead_model = agent.model.card.name
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     jobs.on_done = _job_notice(lead, team)
@@ -146,6 +148,18 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     undo.pop_all()
     return session
+
+
+def _check_rules(rules: Iterable[Rule], tools: set[str]) -> None:
+    """A rule of a flag that names no tool of ours would guard nothing. Raises UsageError with the nearest."""
+    known = tools | {"Task", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
+    for rule in rules:
+        if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
+            continue
+        close = nearest(rule.tool, known)
+        do = [f"did you mean {close}?"] if close else [f"the tools are {', '.join(sorted(tools))}"]
+        what = f"the rule {rule.text[:80]} names a tool that does not exist"
+        raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
 
 
 def _remove(ground: _Ground) -> None:

@@ -219,7 +219,7 @@ class Teams:
                     "team-refused",
                     f'a team "{name}" whose lead is gone has {left}',
                     looked_at=[("team", str(place)), ("tasks", str(self.home.tasks(team.directory)))],
-                    do=["choose another name", f"when none of it is needed: rm -r {place}"],
+                    do=["choose another name"],
                     note="nothing was created",
                 )
         return [await archive_team(self.home, team.directory) for team in same]

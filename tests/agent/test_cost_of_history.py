@@ -1,0 +1,77 @@
+"""What a round costs does not grow with what was said before: old items are handed over as they were encoded."""
+
+from collections import Counter
+
+from teamwright.agent import conversation
+from teamwright.agent.conversation import Told
+from teamwright.agent.loop import run_turn
+from teamwright.models.model import Request
+from teamwright.models.wire import body_of
+from teamwright.protocol.blocks import encode, text_block
+from teamwright.protocol.events import LIVE
+
+from tests.agent.parts import Echo, Listed, an_agent, call, says
+
+ROUNDS = 30
+HELLO = Told((text_block("hello"),), ("prompt:1",))
+
+
+class Remembers(Listed):
+    """Keeps the items of each request as the very objects that they were."""
+
+    def __init__(self):
+        super().__init__(*(says(call("Echo", f"t{n}", text="x" * n)) for n in range(ROUNDS)), says("done"))
+        self.requests: list[tuple[bytes, ...]] = []
+        self.at_round = lambda: None
+
+    def stream(self, request: Request):
+        self.requests.append(tuple(request.items))
+        self.at_round()
+        return super().stream(request)
+
+
+async def test_each_request_hands_over_the_very_items_of_the_one_before(tmp_path):
+    model = Remembers()
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    await run_turn(agent, HELLO)
+    assert len(model.requests) == ROUNDS + 1
+    for before, after in zip(model.requests, model.requests[1:], strict=False):
+        assert len(after) == len(before) + 2
+        assert all(old is new for old, new in zip(before, after, strict=False))
+
+
+async def test_the_last_round_encodes_and_writes_as_often_as_the_first(tmp_path, monkeypatch):
+    count = Counter()
+
+    def counted(value):
+        made = encode(value)
+        count["encoded"] += 1
+        count["bytes"] += len(made)
+        return made
+
+    monkeypatch.setattr(conversation, "encode", counted)
+    model, rounds = Remembers(), []
+    model.at_round = lambda: (rounds.append(dict(count)), count.clear())
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    await run_turn(agent, HELLO)
+    assert len({one["encoded"] for one in rounds[1:]}) == 1
+    assert max(one["bytes"] for one in rounds[1:]) < 2 * rounds[1]["bytes"]
+
+
+def test_a_body_is_joined_from_the_items_as_they_are(tmp_path):
+    agent, _ = an_agent(tmp_path, Listed())
+    for number in range(ROUNDS):
+        agent.conversation.tell(Told((text_block(f"question {number}"),)))
+        agent.conversation.reply(says(f"answer {number}"))
+    items = agent.conversation.items
+    body = body_of(agent.conversation.prefix, items, caching=True)
+    marked = [item for item in items if item not in body]
+    assert marked == [items[-4], items[-2]]
+
+
+async def test_without_anybody_attached_no_live_event_is_made(tmp_path):
+    agent, events = an_agent(tmp_path, Listed(says("a", call("Echo", "t1", text="b")), says("c")), [Echo()])
+    agent.attended = agent.toolbox.attended = lambda: False
+    await run_turn(agent, HELLO)
+    assert events
+    assert not [event for event in events if isinstance(event, LIVE)]

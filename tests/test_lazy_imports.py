@@ -1,0 +1,124 @@
+"""What a start loads, asked of real processes: help needs click alone, a run only what it uses, a library nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+[[agent.lead.turn]]
+say = "Let me look."
+[[agent.lead.turn.call]]
+tool = "{tool}"
+input = {input}
+
+[[agent.lead.turn]]
+say = "Done."
+"""
+VALIDATION = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+PROBE = """
+import json, sys
+sys.argv = ["teamwright", *json.loads(sys.argv[1])]
+from teamwright.__main__ import main
+code = 1
+try:
+    main()
+except SystemExit as ending:
+    code = ending.code
+sys.stderr.write(json.dumps([code, sorted(sys.modules)]))
+"""
+
+
+def python(code: str, *args: str, cwd: Path, home: Path) -> subprocess.CompletedProcess:
+    env = os.environ | {"HOME": str(home), "TEAMWRIGHT_HOME": str(home / "state")}
+    command = [sys.executable, "-c", code, *args]
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
+    return subprocess.run(command, cwd=cwd, env=env, **options)
+
+
+def loaded_by(tmp_path: Path, *args: str) -> set[str]:
+    """The modules that are there when `teamwright ARGS` has ended well."""
+    done = python(PROBE, json.dumps(args), cwd=tmp_path, home=tmp_path / "home")
+    code, modules = json.loads(done.stderr[done.stderr.rindex("[0,") :])
+    assert code == 0
+    return set(modules)
+
+
+def strangers(modules: set[str]) -> set[str]:
+    """The top names of what is neither ours nor Python's."""
+    ours = {"teamwright", "__main__", "__mp_main__", "_distutils_hack", "sitecustomize", "usercustomize"}
+    tops = {name.partition(".")[0] for name in modules}
+    found = {
+        name
+        for name in tops - ours - sys.stdlib_module_names
+        if not name.startswith(("_sysconfigdata", "__editable__"))
+    }
+    return found - {name for name in found if name.endswith("_virtualenv")}
+
+
+def scripted(tmp_path: Path, tool: str, given: str) -> str:
+    path = tmp_path / "script.toml"
+    path.write_text(SCRIPT.format(tool=tool, input=given))
+    return f"scripted:{path}"
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_loads_click_alone(tmp_path, flag):
+    modules = loaded_by(tmp_path, flag)
+    assert strangers(modules) == {"click"}
+    assert "asyncio" not in modules
+    rooms = {name.split(".")[1] for name in modules if name.startswith("teamwright.")}
+    assert rooms == {"__main__", "ui"}
+
+
+@pytest.mark.parametrize(
+    "command", ["sessions", "teams", "tasks", "log", "trust", "models", "doctor", "resume", "demo"]
+)
+def test_the_help_of_a_command_loads_nothing_that_runs(tmp_path, command):
+    modules = loaded_by(tmp_path, command, "--help")
+    assert strangers(modules) <= {"click"} | VALIDATION
+
+
+def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
+    model = scripted(tmp_path, "TaskList", "{}")
+    modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
+    assert strangers(modules) <= {"click"} | VALIDATION
+    assert "teamwright.permissions.shell" not in modules
+    assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
+
+
+def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):
+    model = scripted(tmp_path, "Bash", '{ command = "true", description = "nothing" }')
+    modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
+    assert {"tree_sitter", "teamwright.permissions.shell"} <= modules
+    assert not strangers(modules) & {
+        "mcp",
+        "prompt_toolkit",
+        "rich",
+        "markdownify",
+        "anthropic",
+        "httpx2",
+        "watchfiles",
+    }
+
+
+def test_importing_the_library_touches_no_home_starts_no_thread_and_loads_no_loop(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    code = (
+        "import sys, teamwright\n"
+        "started = sys.modules.get('threading')\n"
+        "assert started is None or started.active_count() == 1\n"
+        "import signal\n"
+        "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = python(code, cwd=tmp_path, home=home)
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.split())
+    assert not strangers(modules)
+    assert not modules & {"asyncio", "threading", "dataclasses"}
+    assert not list(home.iterdir())

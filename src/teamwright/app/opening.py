@@ -48,6 +48,7 @@ from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tools
+from teamwright.tools.team.caller import Caller
 
 ASK_TIMEOUT_S = 600.0
 """How long a request waits for a program's answer, unless the settings say otherwise."""

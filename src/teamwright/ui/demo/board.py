@@ -18,7 +18,7 @@ WIDTH = 80
 
 _MARKS = {"pending": "·", "in_progress": "▸", "completed": "✓"}
 _RESTING = frozenset({"idle", "completed", "failed", "killed"})
-_COLUMNS = (("members", 34), ("tasks", 27), ("mail", 11))
+_COLUMNS = (("members", 33), ("tasks", 27), ("mail", 11))
 """Titles of the panel's columns and the width of their text."""
 
 
@@ -72,7 +72,7 @@ class Board:
         made = [_rule("┌┬┐", [f" {title} " for title, _ in _COLUMNS])]
         for at in range(max(map(len, rows))):
             texts = [row[at] if at < len(row) else "" for row in rows]
-            parts = [f" {filled(text, width)}" for text, (_, width) in zip(texts, _COLUMNS, strict=True)]
+            parts = [" " + padded(cut(text, width), width) for text, (_, width) in zip(texts, _COLUMNS, strict=True)]
             made.append(" │" + "│".join(parts) + "│")
         return [*made, _rule("└┴┘", ["", "", ""])]
 

@@ -23,7 +23,7 @@ _ABOVE = 3
 
 def can_redraw(out: TextIO) -> bool:
     """Whether the stream is a terminal whose cursor can be moved."""
-    return out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return out.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
 @dataclass(slots=True)

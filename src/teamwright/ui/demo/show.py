@@ -10,7 +10,7 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import ExitStack, contextmanager
 from importlib import resources
 from pathlib import Path
@@ -38,13 +38,6 @@ _NOT_FOR_READERS = ("Write", "Edit", "NotebookEdit", "WebFetch")
 _STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
-class _Stopped(Exception):
-    """A signal ended the run; its members have ended."""
-
-    def __init__(self, number: int) -> None:
-        self.slug = _STOPPED[signal.Signals(number)]
-
-
 def show(wish: Wish) -> int:
     """Run the demo; the exit code. Raises UsageError, CannotStart, StorageError."""
     if wish.model and not wish.yes:
@@ -54,7 +47,9 @@ def show(wish: Wish) -> int:
     with ExitStack() as stack:
         stack.enter_context(_terminated_like_interrupted())
         place, sample = _place(wish, stack)
-        return asyncio.run(_show(wish, place, sample=sample))
+        quiet = wish.output_format == "json"
+        screen = Screen(sys.stderr if quiet else sys.stdout, panel=not quiet and can_redraw(sys.stdout))
+        return asyncio.run(_watched(_show(wish, place, screen, sample=sample), screen))
 
 
 @contextmanager
@@ -101,23 +96,35 @@ def _confirm(model: str) -> None:
         raise UsageError("usage", "not started", note="nothing was sent")
 
 
-async def _show(wish: Wish, place: Repository, *, sample: bool) -> int:
+async def _watched(work: Coroutine[Any, Any, int], screen: Screen) -> int:
+    """See it through. Raises TeamwrightError for a signal, the stream's OSError when nobody takes the lines."""
+    task = asyncio.ensure_future(work)
+    screen.on_failure = task.cancel
+    caught: list[int] = []
+    with _signals(lambda number: (caught.append(number), len(caught) == 1 and task.cancel())):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if screen.failed is not None:
+                raise screen.failed from None
+            if not caught:
+                raise
+        finally:
+            screen.close()
+    slug = _STOPPED[signal.Signals(caught[0])]
+    what = f"{slug}: every member has ended, nothing is left running"
+    raise TeamwrightError(slug, what, do=["teamwright demo"])
+
+
+async def _show(wish: Wish, place: Repository, screen: Screen, *, sample: bool) -> int:
     quiet = wish.output_format == "json"
-    panel = not quiet and can_redraw(sys.stdout)
-    screen = Screen(sys.stderr if quiet else sys.stdout, panel=panel)
     pace_ms = wish.pace if wish.pace is not None else (PACE_MS if not quiet and sys.stdout.isatty() else 0)
     for line in head_lines(wish, place, pace_ms, sample=sample):
         screen.line(line)
     before = footprint(place.top)
     calls = Calls()
-    try:
-        result = await _run(wish, place, screen, calls, pace_ms)
-    except _Stopped as stopped:
-        screen.close()
-        what = f"{stopped.slug}: every member has ended, nothing is left running"
-        raise TeamwrightError(stopped.slug, what, do=["teamwright demo"]) from None
-    finally:
-        screen.close()
+    result = await _session(wish, place, screen, calls, pace_ms)
+    screen.close()
     after = None if before is None else footprint(place.top)
     changed = None if before is None or after is None else differences(before, after)
     for line in tail_lines(result, calls, changed):
@@ -135,22 +142,6 @@ async def _show(wish: Wish, place: Repository, *, sample: bool) -> int:
     if result.error is not None:
         sys.stderr.write(result.error.render() + "\n")
     return result.exit_code
-
-
-async def _run(wish: Wish, place: Repository, screen: Screen, calls: Calls, pace_ms: int) -> Result:
-    """See the run through. Raises _Stopped for a signal, the stream's OSError when nobody takes the lines."""
-    task = asyncio.ensure_future(_session(wish, place, screen, calls, pace_ms))
-    screen.on_failure = task.cancel
-    caught: list[int] = []
-    with _signals(lambda number: (caught.append(number), len(caught) == 1 and task.cancel())):
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if caught:
-                raise _Stopped(caught[0]) from None
-            if screen.failed is not None:
-                raise screen.failed from None
-            raise
 
 
 @contextmanager

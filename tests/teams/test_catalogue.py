@@ -163,7 +163,7 @@ IDLE = IdleNotification(sender="ann", timestamp="t")
 
 @pytest.mark.promise("A1", "F25", "P5")
 @pytest.mark.parametrize("left", ["task", "mail", "damaged mail", "member"])
-async def test_a_dead_leads_team_with_something_open_is_kept_and_two_ways_are_named(home, alive, left):
+async def test_a_dead_leads_team_with_something_open_is_kept_and_what_is_open_is_named(home, alive, left):
     teams = Teams(home, lives=lambda lead: lead.session in alive, alive=lambda directory, member: left == "member")
     await teams.create(new())
     await Roster(home, "my-team-1").join(Member("", "ann"))
@@ -179,7 +179,7 @@ async def test_a_dead_leads_team_with_something_open_is_kept_and_two_ways_are_na
     with pytest.raises(TeamRefused) as caught:
         await teams.create(new(session=OTHER))
     assert {"task": "1 open tasks", "member": "1 live members"}.get(left, "1 unread messages") in caught.value.what
-    assert caught.value.do[0] == "choose another name" and str(home.team("my-team-1")) in caught.value.do[1]
+    assert caught.value.do == ("choose another name",) and str(home.team("my-team-1")) in caught.value.looked_at[0]
     assert sorted(home.team("my-team-1").rglob("*")) == before and not home.archive.exists()
 
 

@@ -132,6 +132,35 @@ def test_no_network_is_used_and_only_git_and_a_shell_are_started(run):
     assert {"git", "bash"} <= started <= {"git", "bash", "sh"}, started
 
 
+def can_trace() -> bool:
+    """Whether calls of the system may be traced here."""
+    tool = shutil.which("strace")
+    return bool(tool) and subprocess.run([tool, "-qq", "-f", "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.promise("P7")
+@pytest.mark.skipif(not can_trace(), reason="needs strace")
+def test_no_process_of_a_run_opens_a_connection_or_runs_a_program_of_the_repository(stage, runs, tmp_path):
+    place, trace = runs("python and go").place, tmp_path / "trace"
+    traced = ["strace", "-f", "-qq", "-e", "trace=execve,connect,bind,sendto", "-o", str(trace), *PROGRAM]
+    done = subprocess.run(
+        [*traced, "demo", "--pace", "0"],
+        cwd=place,
+        env=stage.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = trace.read_text().splitlines()
+    assert [line for line in calls if "AF_INET" in line] == []
+    ran = {match[1] for line in calls if (match := re.search(r'execve\("([^"]+)".* = 0$', line))}
+    assert {Path(path).name for path in ran} >= {"git", "bash", "awk", "tr"}
+    assert [path for path in ran if path.startswith(str(place)) or not path.startswith("/")] == []
+
+
 def test_nothing_is_left_running_or_lying_about(run):
     assert run.stage.leftovers == []
 
@@ -403,7 +432,7 @@ def paid(stage: Stage, server: LoopbackModel) -> Stage:
     return stage
 
 
-@pytest.mark.promise("J2")
+@pytest.mark.promise("D6")
 def test_a_real_model_needs_a_yes_and_is_sent_nothing_without(stage, place):
     with LoopbackModel.in_thread() as server:
         done = paid(stage, server).run("demo", "--model", "sonnet", cwd=place)
@@ -411,7 +440,7 @@ def test_a_real_model_needs_a_yes_and_is_sent_nothing_without(stage, place):
     assert "add --yes" in done.stderr
 
 
-@pytest.mark.promise("J2")
+@pytest.mark.promise("D6")
 def test_a_real_model_may_only_read_whatever_the_user_allows_elsewhere(stage, place):
     home = stage.root / "home" / ".teamwright"
     home.mkdir()

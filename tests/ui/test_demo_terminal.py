@@ -157,7 +157,7 @@ def test_ctrl_c_takes_the_panel_away_and_says_what_became_of_the_team(stage, pla
     assert stage.leftovers == []
 
 
-@pytest.mark.promise("J2")
+@pytest.mark.promise("D6")
 @pytest.mark.parametrize("typed", ["n\r", "\r", "\x04"], ids=["no", "enter", "end of input"])
 def test_a_real_model_is_asked_about_and_no_is_the_default(typed, stage, place):
     person = Watcher(stage, "--model", "sonnet", cwd=place, ANTHROPIC_API_KEY="sk-test-0000000000000000")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -50,6 +51,20 @@ class Program:
         """The lines of the lead's transcript: there is one session."""
         [path] = self.home.glob("projects/*/*.jsonl")
         return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Mark:
+    """A pipe that a command of an agent writes to, so that a test knows how far it is."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    def wait(self) -> str:
+        """What was written. At most 30 s."""
+        assert select.select([self._fd], [], [], 30)[0], f"nobody wrote to {self.path}"
+        return os.read(self._fd, 4096).decode().strip()
 
 
 def told_results(body: dict[str, Any]) -> list[dict[str, Any]]:

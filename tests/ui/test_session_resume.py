@@ -1,14 +1,12 @@
 """Sessions that go on: with a prompt or without, after their end, a signal, or a kill in the middle of a call."""
 
 import json
-import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from tests.ui.program import Program, error_of, told_results, words_of
+from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
@@ -18,15 +16,6 @@ BOTH_ROLES = ("user", "assistant")
 
 def session_of(done) -> str:
     return json.loads(done.stdout.splitlines()[-1])["session_id"]
-
-
-def wait_for(path: Path) -> None:
-    """Until a command of the agent has made this file."""
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} was never made"
-        os.sched_yield()
-        time.sleep(0.01)
 
 
 def roles(body: dict) -> list[str]:
@@ -63,12 +52,12 @@ def test_a_session_goes_on_where_it_was_begun_from_wherever_it_is_named(tmp_path
 
 @pytest.mark.promise("H5", "D8", "F55")
 def test_a_kill_in_the_middle_of_a_call_leaves_a_session_that_answers_what_it_owes(tmp_path, repo):
-    marker = tmp_path / "running"
-    command = f"touch {marker}; exec sleep 300"
+    mark = Mark(tmp_path / "running")
+    command = f"echo > {mark.path}; exec sleep 300"
     with LoopbackModel.in_thread([Answer("I wait.", tools=[("Bash", {"command": command})])]) as server:
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions")
-        wait_for(marker)
+        mark.wait()
         process.kill()
         process.communicate(timeout=20)
     with LoopbackModel.in_thread(["What it did stays done."]) as server:
@@ -89,12 +78,12 @@ def program_session(program: Program) -> str:
 
 @pytest.mark.promise("H5")
 def test_a_prompt_with_the_resume_comes_behind_the_repaired_call_in_one_round(tmp_path, repo):
-    marker = tmp_path / "running"
-    calls = [("Bash", {"command": f"touch {marker}; exec sleep 300"}), ("Bash", {"command": "exec sleep 301"})]
+    mark = Mark(tmp_path / "running")
+    calls = [("Bash", {"command": f"echo > {mark.path}; exec sleep 300"}), ("Bash", {"command": "exec sleep 301"})]
     with LoopbackModel.in_thread([Answer(tools=calls)]) as server:
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions")
-        wait_for(marker)
+        mark.wait()
         process.kill()
         process.communicate(timeout=20)
     with LoopbackModel.in_thread(["Well."]) as server:
@@ -135,11 +124,10 @@ def test_a_run_that_failed_goes_on_without_the_prompt_being_typed_again(tmp_path
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.promise("P5", "F21")
 def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, number, code):
-    marker = tmp_path / "pids"
-    (tmp_path / "two").mkdir()
+    marks = {name: Mark(tmp_path / name) for name in ("ada", "lead")}
     calls = {
-        "ada": Answer(tools=[("Bash", {"command": f"echo $$ > {tmp_path}/two/ada; exec sleep 300"})]),
-        "lead": Answer(tools=[("Bash", {"command": f"echo $$ > {tmp_path}/two/lead; sleep 300 & wait"})]),
+        "ada": Answer(tools=[("Bash", {"command": f"echo $$ > {tmp_path}/ada; exec sleep 300"})]),
+        "lead": Answer(tools=[("Bash", {"command": f"echo $$ > {tmp_path}/lead; sleep 300 & wait"})]),
         "begin": Answer(tools=[("Agent", {"description": "x", "prompt": "sleep", "name": "ada"})]),
     }
 
@@ -151,8 +139,7 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions", "--output-format", "stream-json")
-        for name in ("ada", "lead"):
-            wait_for(tmp_path / "two" / name)
+        pids = {name: int(mark.wait()) for name, mark in marks.items()}
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert process.returncode == code, err
@@ -162,9 +149,7 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
     assert last["num_turns"] == 2, "rounds of a turn that was cut short count"
     assert last["team"]["cut_off"] == ["ada"]
     assert "teamwright resume " in err
-    for name in ("ada", "lead"):
-        assert not alive(int((tmp_path / "two" / name).read_text())), f"the command of {name} lives on"
-    assert not marker.exists()
+    assert not any(map(alive, pids.values())), "a command lives on"
     assert_loadable(program.home)
     with LoopbackModel.in_thread(["I went on."]) as server:
         again = Program(repo, program.home, server.url).run("-c", "-p", "go on")
@@ -193,12 +178,12 @@ def assert_loadable(home: Path) -> None:
 
 
 def test_the_second_signal_changes_nothing(tmp_path, repo):
-    marker = tmp_path / "running"
-    command = f"trap '' TERM INT; touch {marker}; while :; do sleep 1; done"
+    mark = Mark(tmp_path / "running")
+    command = f"trap '' TERM INT; echo > {mark.path}; while :; do sleep 1; done"
     with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": command})])]) as server:
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions")
-        wait_for(marker)
+        mark.wait()
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
@@ -208,11 +193,13 @@ def test_the_second_signal_changes_nothing(tmp_path, repo):
 
 
 def test_only_one_process_drives_a_session(tmp_path, repo):
-    marker = tmp_path / "running"
-    with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": f"touch {marker}; exec sleep 300"})])]) as server:
+    mark = Mark(tmp_path / "running")
+    with LoopbackModel.in_thread(
+        [Answer(tools=[("Bash", {"command": f"echo > {mark.path}; exec sleep 300"})])]
+    ) as server:
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions")
-        wait_for(marker)
+        mark.wait()
         second = program.run("-c", "-p", "me too")
         process.terminate()
         process.communicate(timeout=30)

@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-from tests.agent.parts import Echo, Listed, an_agent, call, says
-
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Told
 from teamwright.agent.loop import run_turn
@@ -11,6 +9,7 @@ from teamwright.models.model import Request
 from teamwright.models.wire import body_of
 from teamwright.protocol.blocks import encode, text_block
 from teamwright.protocol.events import LIVE
+from tests.agent.parts import Echo, Listed, an_agent, call, says
 
 ROUNDS = 30
 HELLO = Told((text_block("hello"),), ("prompt:1",))

@@ -9,7 +9,6 @@ from teamwright.agent.tool import ToolResult
 from teamwright.models.model import Failure
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import RoundEnded, Spoken, TextDelta, ToolCalled
-
 from tests.agent.parts import Echo, Listed, an_agent, call, says
 
 HELLO = Told((text_block("hello"),), ("prompt:1",))

@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import pytest
-from tests.agent.parts import Echo, EchoInput, Listed, an_agent, call, says
 
 from teamwright.agent.conversation import Conversation, Told
 from teamwright.agent.loop import run_turn
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import StorageError
+from tests.agent.parts import Echo, EchoInput, Listed, an_agent, call, says
 
 HELLO = Told((text_block("hello"),), ("prompt:1",))
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.teams.crew import a_team, newest, told, until
 
 from teamwright.testing import ScriptedModel
+from tests.teams.crew import a_team, newest, told, until
 
 
 @pytest.mark.promise("C1", "C2")

@@ -6,7 +6,6 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.teams.crew import Holding, a_team, newest, told, until, within
 
 from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
@@ -18,6 +17,7 @@ from teamwright.teams.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.testing import ScriptedModel
+from tests.teams.crew import Holding, a_team, newest, told, until, within
 
 STOP = {"type": "shutdown_request"}
 

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.ui.conftest import GIT
-from tests.ui.program import COMMAND, KEY, Program, error_of
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Status
+from tests.ui.conftest import GIT
+from tests.ui.program import COMMAND, KEY, Program, error_of
 
 LATER = Answer(tools=[("Glob", {"pattern": "*.md"})])
 

@@ -11,12 +11,12 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from tests.ui.demo_runs import INSTALLED, PROGRAM, RECEIPT, WAIT_S, Shown, Stage, shown
-from tests.ui.histories import git, invented, snapshot
 
 import teamwright
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.ui.demo_runs import INSTALLED, PROGRAM, RECEIPT, WAIT_S, Shown, Stage, shown
+from tests.ui.histories import git, invented, snapshot
 
 KINDS = ["python and go", "javascript and rust", "shallow", "empty", "outside"]
 WITH_HISTORY = KINDS[:2]

@@ -11,7 +11,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.ui.histories import CASE, History, baited, git, invented, is_source, is_test, language, snapshot
 
 from teamwright.models.scripted import Script
 from teamwright.permissions.commands import parse, proven
@@ -19,6 +18,7 @@ from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Verdict
 from teamwright.ui.demo.rules import GIT, RULES
 from teamwright.ui.terminal.text import cells
+from tests.ui.histories import CASE, History, baited, git, invented, is_source, is_test, language, snapshot
 
 DEMO = Path(__file__).parents[2] / "src" / "teamwright" / "ui" / "demo"
 SCRIPT = Script.load(DEMO / "demo.toml")

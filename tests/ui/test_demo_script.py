@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.ui.histories import History, git, invented, is_source
 
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import ToolCalled
 from teamwright.ui.demo.rules import RULES
+from tests.ui.histories import History, git, invented, is_source
 
 SCRIPT = Path(__file__).parents[2] / "src" / "teamwright" / "ui" / "demo" / "demo.toml"
 

@@ -6,6 +6,7 @@ import time
 
 import pexpect
 import pytest
+
 from tests.ui.demo_runs import PROGRAM, WAIT_S, Stage
 from tests.ui.histories import invented
 from tests.ui.terminal_driver import CTRL_C, Screen

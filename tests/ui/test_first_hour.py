@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+
 from tests.ui.program import COMMAND, Program, error_of
 
 SCRIPT = '[[agent.lead.turn]]\nsay = "Hello from the script."\n'

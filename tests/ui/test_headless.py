@@ -6,10 +6,10 @@ import signal
 import subprocess
 
 import pytest
-from tests.ui.program import COMMAND, Program, error_of, told_results, words_of
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.ui.program import COMMAND, Program, error_of, told_results, words_of
 
 WRITE = Answer("I write.", tools=[("Write", {"file_path": "new.txt", "content": "x"})])
 COST = re.compile(r"^\d.* · 1 member · \d+ turns? · .* tokens in.*, \d+ out, .*$")

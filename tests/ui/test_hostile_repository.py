@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 SETTINGS_FILES = (
     ".claude/settings.json",

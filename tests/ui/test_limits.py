@@ -4,10 +4,10 @@ import json
 import re
 
 import pytest
-from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 PRICE = {"anthropic/claude-priced": {"usd_in": 1000.0, "usd_out": 1000.0}}
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.ui.program import KEY, Mark, Program, told_results
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, Status
+from tests.ui.program import KEY, Mark, Program, told_results
 
 AUDIT = """
 import json, os, sys

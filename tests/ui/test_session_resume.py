@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
 BOTH_ROLES = ("user", "assistant")
 

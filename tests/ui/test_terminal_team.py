@@ -5,10 +5,10 @@ import os
 import signal
 
 import pytest
-from tests.ui.terminal_driver import CTRL_C, CTRL_D, Person
-from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who
 
 from teamwright.testing.replies import Answer
+from tests.ui.terminal_driver import CTRL_C, CTRL_D, Person
+from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who
 
 SPAWN = Answer(
     tools=[

@@ -64,7 +64,8 @@ class Purse:
     def spent(self, member: str, usage: Usage) -> None:
         """A call of this member used this much."""
         self.total += usage
-        self.by_member[member] = self.by_member.get(member, Usage()) + usage
+        known = self.by_member.get(member)
+        self.by_member[member] = usage if known is None else known + usage
         self.context[member] = max(usage.prompt_tokens + usage.output_tokens, 0)
 
 

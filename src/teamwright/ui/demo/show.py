@@ -29,6 +29,7 @@ from teamwright.ui.demo.prompt import LIVE_PROMPT, SCRIPTED_PROMPT
 from teamwright.ui.demo.rules import RULES
 from teamwright.ui.demo.screen import Screen, can_redraw
 from teamwright.ui.demo.words import CAP_USD, Wish, head_lines, next_lines, tail_lines
+from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.wire import result_object
 
 PACE_MS = 150
@@ -159,6 +160,7 @@ def _signals(on_signal: Callable[[int], object]) -> Generator[None]:
 
 async def _session(wish: Wish, place: Repository, screen: Screen, calls: Calls, pace_ms: int) -> Result:
     async with open_session(_options(wish, place, pace_ms)) as session:
+        loaded()
 
         def note(_number: int, event: Any) -> None:
             calls.note(event)

@@ -23,6 +23,7 @@ from teamwright.app.writing import write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.outlet import Outlet
 from teamwright.ui.headless.wire import init_object
 
@@ -46,6 +47,7 @@ async def _headless(invocation: Invocation) -> int:
     verbose = invocation.verbose and invocation.output_format != "stream-json"
     outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
     async with open_session(invocation.options) as session:
+        loaded()
         _opening_lines(invocation, session, outlet)
         streams = outlet.format == "stream-json"
         unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id), live=streams)

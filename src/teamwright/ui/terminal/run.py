@@ -21,6 +21,7 @@ from teamwright.app.options import Options
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.talking import leave_resumable, members_at_work
+from teamwright.ui.garbage import loaded
 from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
 from teamwright.ui.terminal.host import Host
 from teamwright.ui.terminal.leaving import Ending
@@ -45,6 +46,7 @@ def interactive(options: Options, prompt: str | None) -> int:
 
 async def _interactive(options: Options, prompt: str | None) -> int:
     async with open_session(options) as session:
+        loaded()
         host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty())))
         host.editor = editor = _editor(session, host)
         with _signals(editor.interrupt) as terminated:

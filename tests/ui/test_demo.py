@@ -314,11 +314,12 @@ def test_a_repository_that_git_refuses_is_not_called_empty(stage, place):
 
 
 def test_a_directory_with_an_awkward_name_gets_a_receipt_that_works_as_it_is_printed(stage, tmp_path):
-    awkward = tmp_path / "a b; touch 'ouch' $(touch ouch) ü\t*"
+    awkward = tmp_path / f"a b; touch 'ouch' $(touch ouch) ü\t*{'表' * 40}"
     invented("python and go", 34, commits=12).write(awkward)
     done = stage.run("demo", "--pace", "0", cwd=awkward)
     assert done.returncode == 0, done.stderr
-    line = next(line for line in done.stdout.split("\n") if line.startswith("receipt   "))
+    [line] = [line for line in done.stdout.split("\n") if line.startswith("receipt   ")]
+    assert [other for other in done.stdout.split("\n") if columns(other) > 80 and other != line] == []
     command = line.removeprefix("receipt   teamwright ")
     words = subprocess.run(
         ["bash", "-c", f"printf '%s\\0' {command}"], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -403,6 +404,24 @@ def test_a_termination_is_as_clean(moment, stage, tmp_path):
     assert stage.leftovers == []
 
 
+@pytest.mark.parametrize(("name", "code"), [("INT", 130), ("TERM", 143)])
+def test_a_signal_while_the_sample_is_unpacked_leaves_no_part_of_it(name, code, stage, tmp_path):
+    shim, real = tmp_path / "bin" / "git", shutil.which("git")
+    shim.parent.mkdir()
+    unpacking = f'mkdir -p "$last"; touch "$last/part"; kill -{name} $PPID; exec sleep 20'
+    shim.write_text(
+        f'#!/bin/bash\nlast="${{@: -1}}"\n[[ " $* " == *" clone "* ]] && {{ {unpacking}; }}\nexec {real} "$@"\n'
+    )
+    shim.chmod(0o755)
+    stage.env["PATH"] = f"{shim.parent}:{os.environ['PATH']}"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    done = stage.run("demo", "--pace", "0", cwd=outside)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "Traceback" not in done.stderr
+    assert stage.leftovers == []
+
+
 def test_a_reader_that_goes_away_ends_it_without_a_word(stage, tmp_path):
     process = stage.start("demo", "--pace", "30", cwd=tmp_path)
     until(process, "claims #")
@@ -411,6 +430,13 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(stage, tmp_path):
     assert (process.wait(WAIT_S), err) == (0, "")
     process.stderr.close()
     assert stage.leftovers == []
+    assert not ended_by_itself(stage), "nobody looks on: it does not go on"
+
+
+def ended_by_itself(stage: Stage) -> bool:
+    """Whether the newest run came to its end."""
+    [log] = (stage.root / "home" / ".teamwright").rglob("events.jsonl")
+    return '"run_ended"' in log.read_text()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
@@ -422,6 +448,7 @@ def test_lines_that_nobody_can_store_are_a_failure(stage, place):
     assert process.returncode == 1
     assert "[disk-full]" in err
     assert stage.leftovers == []
+    assert not ended_by_itself(stage)
 
 
 # ── with a real model ──

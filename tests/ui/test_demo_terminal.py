@@ -79,18 +79,24 @@ def said(text: str) -> list[str]:
     return [re.sub(r"^ +\d+\.\d ", "", line) for line in text.splitlines()]
 
 
+def straight_panels(person: Watcher) -> list[str]:
+    """The screens with a whole panel, each checked: one panel, straight, below everything else."""
+    panels = [text for text in person.texts if "┌ members ─" in text and text.rstrip().endswith("┘")]
+    for text in panels:
+        lines = [line for line in text.splitlines() if PANEL.search(line)]
+        assert {len(line) for line in lines} == {79}, text
+        assert [line[1] for line in lines].count("┌") == 1, text
+        assert text.splitlines()[-len(lines) :] == lines, text
+    return panels
+
+
 @pytest.mark.promise("J1")
 def test_a_terminal_gets_the_default_pace_and_a_panel_that_leaves_no_trace(stage, place):
     person = Watcher(stage, cwd=place)
     assert person.leaves() == 0
     assert person.screen.text.startswith("teamwright demo: scripted model, no key, no network, replies paced 150 ms\n")
-    panels = [text for text in person.texts if "┌ members ─" in text and text.rstrip().endswith("┘")]
+    panels = straight_panels(person)
     assert len(panels) > 20
-    for text in panels:
-        lines = [line for line in text.splitlines() if PANEL.search(line)]
-        assert {len(line) for line in lines} == {79}, "one panel, whole and straight"
-        assert [line[1] for line in lines].count("┌") == 1
-        assert all(line in text.splitlines()[-len(lines) :] for line in lines), "it is below everything else"
     assert any("● tester     working   #" in text for text in panels)
     assert any("✓1 ✓2" in text for text in panels)
     assert not PANEL.search(person.screen.text)
@@ -153,6 +159,7 @@ def test_ctrl_c_takes_the_panel_away_and_says_what_became_of_the_team(stage, pla
     person.sees("claims #3")
     person.child.send(CTRL_C)
     assert person.leaves() == 130
+    assert straight_panels(person)
     assert not PANEL.search(person.screen.text)
     assert "teamwright: interrupted: every member has ended, nothing is left running" in person.screen.text
     assert stage.leftovers == []

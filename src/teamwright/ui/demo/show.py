@@ -31,6 +31,7 @@ from teamwright.ui.demo.screen import Screen, can_redraw
 from teamwright.ui.demo.words import CAP_USD, Wish, head_lines, next_lines, tail_lines
 from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.wire import result_object
+from teamwright.ui.terminal.text import cut, one_line
 
 PACE_MS = 150
 """Before each reply on a terminal, so that a person can follow."""
@@ -186,7 +187,7 @@ def _options(wish: Wish, place: Repository, pace_ms: int) -> Options:
         only_allowed=True,
         teams=True,
         budget=Budget(usd=CAP_USD if wish.model else None),
-        given={"repo": place.name, "team": _team(place)},
+        given={"repo": cut(one_line(place.name), 50), "team": _team(place)},
         pace_s=pace_ms / 1000,
     )
 

@@ -259,7 +259,7 @@ def test_a_question_to_the_user_is_answered_with_decide_and_state_it(tmp_path, r
 @pytest.mark.promise("K14")
 def test_strict_makes_refusals_and_open_tasks_a_failure(tmp_path, repo):
     task = Answer(tools=[("TaskCreate", {"subject": "left over", "description": "nobody does it"})])
-    for turns, word in (([WRITE, "Done."], "1 denied request"), ([task, "Done."], "open tasks: #1")):
+    for turns, word in (([WRITE, "Done."], "denied requests: 1"), ([task, "Done."], "open tasks: #1")):
         with LoopbackModel.in_thread(turns) as server:
             program = Program(repo, tmp_path / word[:4], server.url)
             lax = program.run("-p", "hi")

@@ -314,13 +314,13 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path, repo, hostile, kind):
 
 @pytest.mark.promise("K1")
 def test_a_git_file_that_points_to_a_trusted_repository_is_not_trusted_with_it(tmp_path, repo, hostile):
+    wide = hostile.put(".teamwright/settings.json", {"permissions": {"allow": ["Bash"]}})
     program = Program(repo, tmp_path / "home")
     assert program.run("trust", "--yes").returncode == 0
     other = tmp_path / "other"
-    other.mkdir()
+    (other / ".teamwright").mkdir(parents=True)
     (other / ".git").write_text(f"gitdir: {repo}/.git\n")
-    (other / ".teamwright").mkdir()
-    (other / ".teamwright" / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+    (other / ".teamwright" / "settings.json").write_text(wide.read_text())
     with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": "touch made"})]), "Done."]) as server:
         done = Program(other, program.home, server.url).run("-p", "hi")
     assert done.returncode == 0

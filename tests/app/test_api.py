@@ -303,6 +303,41 @@ async def test_a_second_cancellation_cuts_the_goodbye_short_and_nothing_else(tmp
     assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("member ")]
 
 
+@pytest.mark.promise("J1", "P3")
+async def test_closing_is_seen_to_its_end_whoever_cancels_meanwhile(tmp_path):
+    cleaning, release = asyncio.Event(), asyncio.Event()
+
+    class Tidy(Stuck):
+        async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+            try:
+                async for part in super().stream(request):
+                    yield part
+            finally:
+                cleaning.set()
+                await release.wait()
+
+    model = Tidy("ok", "ada")
+    extra = settings(tmp_path, goodbye_s=0.01)
+
+    async def program() -> None:
+        async with a_team(tmp_path, model, settings_file=extra) as team:
+            await team.spawn("ada", "Work.")
+            await model.asked.wait()
+
+    task = asyncio.create_task(program())
+    async with asyncio.timeout(20):
+        await cleaning.wait()
+        for _ in range(5):
+            task.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not task.done()
+        release.set()
+        await asyncio.wait({task})
+    assert task.cancelled()
+    assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("member ")]
+
+
 @pytest.mark.promise("J1")
 async def test_a_timeout_around_the_team_ends_it_and_is_a_timeout(tmp_path):
     model = Stuck("ok", "team-lead")

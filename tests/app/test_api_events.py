@@ -78,6 +78,7 @@ async def test_events_are_replayed_as_often_as_asked_also_when_the_run_and_the_t
             assert [type(e) for e in again] == [type(e) for e in live if not isinstance(e, kinds.LIVE)]
             both = await asyncio.gather(*(_kinds(run.events()) for _ in range(2)))
             assert both[0] == both[1] == [type(e) for e in again]
+            assert await _kinds(run.events(after=10**9)) == []
         assert await _kinds(run.events()) == both[0]
         assert await _kinds(run.events(after=10**9)) == []
 

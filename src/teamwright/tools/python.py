@@ -148,11 +148,11 @@ def _refused(function: object, why: str, do: str = "") -> UsageError:
 
 
 def _outcome(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    """In the thread: the value or what was raised. StopIteration could not leave a future."""
+    """In the thread: the value or what was raised, as a value, because a future cannot hold a StopIteration."""
     try:
         return function(**arguments), None
     except BaseException as problem:
-        return None, RuntimeError("StopIteration") if isinstance(problem, StopIteration) else problem
+        return None, problem
 
 
 def _as_text(value: Any) -> str:

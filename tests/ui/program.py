@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class Program:
     def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
         """Start it; the caller ends it."""
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        options |= {"cwd": self.cwd, "env": self.environment, **more}
+        options |= {"cwd": self.cwd, "env": self.environment, "preexec_fn": _heed_signals, **more}
         return subprocess.Popen([*self.before, *COMMAND, *args], **options)
 
     def settings(self, **values: Any) -> None:
@@ -51,6 +52,12 @@ class Program:
         """The lines of the lead's transcript: there is one session."""
         [path] = self.home.glob("projects/*/*.jsonl")
         return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _heed_signals() -> None:
+    """Tests that run in the background of a script ignore SIGINT, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Mark:

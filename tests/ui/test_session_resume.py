@@ -1,6 +1,7 @@
 """Sessions that go on: with a prompt or without, after their end, a signal, or a kill in the middle of a call."""
 
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -16,6 +17,15 @@ BOTH_ROLES = ("user", "assistant")
 
 def session_of(done) -> str:
     return json.loads(done.stdout.splitlines()[-1])["session_id"]
+
+
+def kill_in_the_call(program: Program, mark: Mark) -> None:
+    """SIGKILL while the command runs that writes its number; the command is ended as well."""
+    process = program.start("-p", "begin", "--dangerously-skip-permissions")
+    command = int(mark.wait())
+    process.kill()
+    process.communicate(timeout=20)
+    os.kill(command, signal.SIGKILL)
 
 
 def roles(body: dict) -> list[str]:
@@ -53,13 +63,10 @@ def test_a_session_goes_on_where_it_was_begun_from_wherever_it_is_named(tmp_path
 @pytest.mark.promise("H5", "D8", "F55")
 def test_a_kill_in_the_middle_of_a_call_leaves_a_session_that_answers_what_it_owes(tmp_path, repo):
     mark = Mark(tmp_path / "running")
-    command = f"echo > {mark.path}; exec sleep 300"
+    command = f"echo $$ > {mark.path}; exec sleep 300"
     with LoopbackModel.in_thread([Answer("I wait.", tools=[("Bash", {"command": command})])]) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        process = program.start("-p", "begin", "--dangerously-skip-permissions")
-        mark.wait()
-        process.kill()
-        process.communicate(timeout=20)
+        kill_in_the_call(program, mark)
     with LoopbackModel.in_thread(["What it did stays done."]) as server:
         again = Program(repo, tmp_path / "home", server.url).run("resume", program_session(program)[:8])
     assert (again.returncode, again.stdout) == (0, "What it did stays done.\n"), again.stderr
@@ -79,13 +86,10 @@ def program_session(program: Program) -> str:
 @pytest.mark.promise("H5")
 def test_a_prompt_with_the_resume_comes_behind_the_repaired_call_in_one_round(tmp_path, repo):
     mark = Mark(tmp_path / "running")
-    calls = [("Bash", {"command": f"echo > {mark.path}; exec sleep 300"}), ("Bash", {"command": "exec sleep 301"})]
+    calls = [("Bash", {"command": f"echo $$ > {mark.path}; exec sleep 300"}), ("Bash", {"command": "exec sleep 301"})]
     with LoopbackModel.in_thread([Answer(tools=calls)]) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        process = program.start("-p", "begin", "--dangerously-skip-permissions")
-        mark.wait()
-        process.kill()
-        process.communicate(timeout=20)
+        kill_in_the_call(program, mark)
     with LoopbackModel.in_thread(["Well."]) as server:
         again = Program(repo, tmp_path / "home", server.url).run("-c", "-p", "never mind")
     assert (again.returncode, again.stdout) == (0, "Well.\n"), again.stderr
@@ -121,7 +125,7 @@ def test_a_run_that_failed_goes_on_without_the_prompt_being_typed_again(tmp_path
     assert words_of(server.bodies[-1]) == "a long prompt"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 @pytest.mark.promise("P5", "F21")
 def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, number, code):
     marks = {name: Mark(tmp_path / name) for name in ("ada", "lead")}

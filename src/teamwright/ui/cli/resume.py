@@ -24,7 +24,7 @@ from teamwright.ui.cli.usage import too_many_words
 def resume(ctx: click.Context, /, session: str | None, prompt: tuple[str, ...], **flags: Any) -> int:
     """Go on with a session: the beginning of its id, or the team that it leads; without it choose from a list.
 
-    With -p, PROMPT or stdin says how to go on. Caps count from here.
+    With -p, PROMPT or stdin says how to go on; without either it answers what it owes. Caps count from here.
     """
     place = place_of(ctx)
     if len(prompt) > 1:

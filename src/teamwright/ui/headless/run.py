@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of one prompt on stdin, images included."""
 
-ENDING = (signal.SIGINT, signal.SIGTERM)
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGPIPE: 130}
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGPIPE: 130}
 """Exit code by what ended a run from outside; a reader of stdout that left counts as an interruption."""
 
 
@@ -182,12 +182,13 @@ def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
 
 @contextmanager
 def _signals(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
-    """SIGINT and SIGTERM go to this function while the block runs."""
+    """The signals that end a run go to this function while the block runs; what was ignored before stays so."""
     loop = asyncio.get_running_loop()
-    for number in ENDING:
+    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, on_signal, number)
     try:
         yield
     finally:
-        for number in ENDING:
+        for number in heeded:
             loop.remove_signal_handler(number)

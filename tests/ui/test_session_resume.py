@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer, Status
+from teamwright.testing.replies import Answer, Stall, Status
 from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
 BOTH_ROLES = ("user", "assistant")
@@ -158,6 +158,28 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
     with LoopbackModel.in_thread(["I went on."]) as server:
         again = Program(repo, program.home, server.url).run("-c", "-p", "go on")
     assert (again.returncode, again.stdout) == (0, "I went on.\n"), again.stderr
+
+
+def test_a_signal_in_the_middle_of_an_answer_leaves_a_session_that_owes_it(tmp_path, repo):
+    asked = Mark(tmp_path / "asked")
+
+    def stalls(_body: dict) -> Stall:
+        asked.path.write_text("the model is asked\n")
+        return Stall(after_events=4, answer=Answer("Half of an answer that never comes to its end."))
+
+    with LoopbackModel.in_thread(stalls) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        process = program.start("-p", "begin", "--output-format", "json")
+        asked.wait()
+        process.terminate()
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 143, err
+    assert json.loads(out)["result"] == "", "half an answer is none"
+    assert_loadable(program.home)
+    with LoopbackModel.in_thread(["A whole one."]) as server:
+        again = Program(repo, program.home, server.url).run("-c", "-p")
+    assert (again.returncode, again.stdout) == (0, "A whole one.\n"), again.stderr
+    assert roles(server.bodies[0]) == ["user"]
 
 
 def alive(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from teamwright.ui import garbage
@@ -16,6 +17,7 @@ def main() -> None:
         code = run()
     except KeyboardInterrupt:
         code = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run is over: an interrupt could only break the leaving
     garbage.ending()
     sys.exit(code)
 

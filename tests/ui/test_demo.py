@@ -109,8 +109,8 @@ def test_history_that_is_missing_is_said_and_its_rows_are_left_out(runs):
 
 def test_outside_git_it_says_so_and_shows_the_sample(runs):
     made = runs("outside")
-    assert made.lines[1].endswith(f"{str(made.place)[-20:]}: not in a git repository") or "…" in made.lines[1]
-    assert made.lines[2] == "so this is the sample of teamwright:"
+    assert made.lines[1].startswith(f"not in a git repository: {str(made.place)[:40]}")
+    assert made.lines[2] == "so here is the sample project that comes with teamwright:"
     assert made.lines[3].startswith("sample @ ")
     assert "tidetable/predict.py" in made.done.stdout
 

@@ -20,7 +20,7 @@ from teamwright.protocol.events import (
 from teamwright.protocol.ids import LEAD
 from teamwright.ui.demo.board import WIDTH, Board, filled, numbered, quiet
 from teamwright.ui.headless.progress import shown
-from teamwright.ui.terminal.text import cells, cut, one_line, padded
+from teamwright.ui.terminal.text import cells, clean, cut, one_line, padded
 
 ABOUT = 20
 """Columns for what a command is for."""
@@ -51,6 +51,7 @@ def line_of(event: TeamEvent, board: Board, *, new: bool = False) -> str | None:
 
 def laid_out(left: str, said: str) -> str:
     """The line within 80 columns; a receipt at its end is never cut."""
+    said = clean(said).replace("\n", " ")
     body, bracket, receipt = said.rpartition(" [c")
     if not (bracket and receipt.endswith("]")):
         return left + cut(said, WIDTH - cells(left))

@@ -37,7 +37,6 @@ class Screen:
     board: Board = field(default_factory=Board)
     started: float = field(default_factory=time.monotonic)
     _drawn: int = 0
-    _columns: int = 0
 
     def event(self, event: TeamEvent) -> None:
         """Show an event."""
@@ -72,12 +71,11 @@ class Screen:
             return []
         columns, rows = self._size()
         made = self.board.lines()
-        self._columns = columns
         return made if columns >= WIDTH and rows >= len(made) + _ABOVE else []
 
     def _erased(self) -> str:
-        """What takes the panel away. In a window of another width it no longer is where it was: it stays."""
-        if not self._drawn or self._size()[0] != self._columns:
+        """What takes the panel away. In a window that is too narrow now it is not where it was drawn: it stays."""
+        if not self._drawn or self._size()[0] < WIDTH:
             return ""
         return f"\r\x1b[{self._drawn}A\x1b[J"
 

@@ -44,7 +44,8 @@ def head_lines(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> 
         kind = f"scripted model, no key, no network, replies {f'paced {pace_ms} ms' if pace_ms else 'at once'}"
     lines = [f"teamwright demo: {kind}"]
     if sample:
-        lines += [f"{one_line(str(wish.directory))}: not in a git repository", "so this is the sample of teamwright:"]
+        lines.append(f"not in a git repository: {one_line(str(wish.directory))}")
+        lines.append("so here is the sample project that comes with teamwright:")
     lines += [
         f"{one_line(place.name)} @ {place.commit or '(no commit yet)'}",
         "real: git, shell, task list, inboxes, permissions. Nothing is written here.",

@@ -18,8 +18,8 @@ from threading import Lock
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
-OPEN_MOST = 128
-"""Files that the journals of a process hold open at once."""
+OPEN_MOST = 1_000
+"""Files that the journals of a process hold open at once, and never more than a quarter of what it may open."""
 
 _BLOCK = 1 << 16
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
@@ -161,9 +161,9 @@ _in_use: OrderedDict[Journal, None] = OrderedDict()
 
 @cache
 def _most_open() -> int:
-    """How many files all journals of this process may hold open: a small part of what the system allows."""
+    """How many files all journals of this process may hold open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return OPEN_MOST if soft == resource.RLIM_INFINITY else max(1, min(OPEN_MOST, soft // 8))
+    return OPEN_MOST if soft == resource.RLIM_INFINITY else max(1, min(OPEN_MOST, soft // 4))
 
 
 def _open(path: Path) -> int:

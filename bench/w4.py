@@ -75,6 +75,4 @@ def _goals(rows: list[dict[str, Any]]) -> list[Goal]:
     goals.append(Goal("200 turns over 10, 10 members, CPU ms a turn", by["layers", 10, 200]["cpu_ms"] / ten, 1.2, 1.05))
     goals.append(Goal("200 turns over 10, 10 members, each over its floor", long / few, 1.2, 1.05))
     goals.append(Goal(f"kB a member after 10 turns, {largest} members", by["layers", largest, 10]["kb"], 74, 37))
-    if ("rules", 10, 10) in by:
-        goals.append(Goal("20 rules over none, 10 members", by["rules", 10, 10]["cpu_ms"] / ten, 1.2))
     return goals

@@ -63,11 +63,12 @@ def test_it_ends_well_with_a_report(run):
     assert run.lines[-2].startswith("yours     teamwright demo --model sonnet")
 
 
-@pytest.mark.promise("J1")
+@pytest.mark.promise("H3", "K3")
 def test_the_first_line_says_that_a_script_speaks_and_how_fast(run):
     assert run.lines[0] == "teamwright demo: scripted model, no key, no network, replies at once"
 
 
+@pytest.mark.promise("K11")
 def test_lines_fit_eighty_columns_and_need_neither_colour_nor_cursor(run):
     assert [line for line in run.lines if columns(line) > 80] == []
     assert [char for char in run.done.stdout if unicodedata.category(char) == "Cc" and char != "\n"] == []
@@ -125,7 +126,7 @@ def test_every_file_is_what_it_was_and_nothing_of_the_repository_ran(run):
     assert "0 bytes written here: every file, .git included, is what it was" in run.lines
 
 
-@pytest.mark.promise("P7")
+@pytest.mark.promise("P7", "K10")
 def test_no_network_is_used_and_only_git_and_a_shell_are_started(run):
     assert [line for line in run.stage.watched if line.startswith("network")] == []
     started = {Path(line.removeprefix("process ")).name for line in run.stage.watched if line.startswith("process")}
@@ -138,7 +139,7 @@ def can_trace() -> bool:
     return bool(tool) and subprocess.run([tool, "-qq", "-f", "true"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.promise("P7")
+@pytest.mark.promise("P7", "K10")
 @pytest.mark.skipif(not can_trace(), reason="needs strace")
 def test_no_process_of_a_run_opens_a_connection_or_runs_a_program_of_the_repository(stage, runs, tmp_path):
     place, trace = runs("python and go").place, tmp_path / "trace"
@@ -161,11 +162,12 @@ def test_no_process_of_a_run_opens_a_connection_or_runs_a_program_of_the_reposit
     assert [path for path in ran if path.startswith(str(place)) or not path.startswith("/")] == []
 
 
+@pytest.mark.promise("F21")
 def test_nothing_is_left_running_or_lying_about(run):
     assert run.stage.leftovers == []
 
 
-@pytest.mark.promise("J1")
+@pytest.mark.promise("H3")
 @pytest.mark.parametrize("kind", WITH_HISTORY)
 def test_three_receipts_at_random_say_the_same_again(kind, runs):
     made = runs(kind)
@@ -237,6 +239,7 @@ def test_a_pace_is_kept_and_said(stage, place):
     assert stage.run("demo", "--pace", "-1", cwd=place).returncode == 2
 
 
+@pytest.mark.promise("K14")
 def test_the_report_file_has_every_receipt_with_command_output_and_time(stage, place, tmp_path):
     target = tmp_path / "out" / "report.md"
     target.parent.mkdir()
@@ -277,6 +280,7 @@ def test_a_report_that_meets_a_full_disk_is_a_failure_and_the_device_stays_a_dev
     assert Path("/dev/full").is_char_device()
 
 
+@pytest.mark.promise("K11")
 def test_json_is_alone_on_stdout(stage, place):
     done = stage.run("demo", "--output-format", "json", "--pace", "0", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -359,7 +363,7 @@ def until(process: subprocess.Popen[str], text: str) -> None:
         assert line, f"{text!r} did not come"
 
 
-@pytest.mark.promise("P6")
+@pytest.mark.promise("F21", "K11")
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_at_any_moment_leaves_nothing_and_the_next_demo_runs(moment, stage, tmp_path, runs):
     outside = tmp_path / "outside"
@@ -382,7 +386,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing_and_the_next_demo_runs(moment, stag
         assert again.returncode == 0, again.stderr
 
 
-@pytest.mark.promise("P6")
+@pytest.mark.promise("F21")
 def test_impatient_presses_of_ctrl_c_change_nothing(stage, tmp_path):
     process = stage.start("demo", "--pace", "30", cwd=tmp_path)
     until(process, "claims #")
@@ -394,6 +398,7 @@ def test_impatient_presses_of_ctrl_c_change_nothing(stage, tmp_path):
     assert stage.leftovers == []
 
 
+@pytest.mark.promise("F21", "K11")
 @pytest.mark.parametrize("moment", ["teamwright demo", "claims #"])
 def test_a_termination_is_as_clean(moment, stage, tmp_path):
     process = stage.start("demo", "--pace", "30", cwd=tmp_path)
@@ -422,6 +427,7 @@ def test_a_signal_while_the_sample_is_unpacked_leaves_no_part_of_it(name, code, 
     assert stage.leftovers == []
 
 
+@pytest.mark.promise("K11")
 def test_a_reader_that_goes_away_ends_it_without_a_word(stage, tmp_path):
     process = stage.start("demo", "--pace", "30", cwd=tmp_path)
     until(process, "claims #")
@@ -459,7 +465,7 @@ def paid(stage: Stage, server: LoopbackModel) -> Stage:
     return stage
 
 
-@pytest.mark.promise("D6")
+@pytest.mark.promise("K10")
 def test_a_real_model_needs_a_yes_and_is_sent_nothing_without(stage, place):
     with LoopbackModel.in_thread() as server:
         done = paid(stage, server).run("demo", "--model", "sonnet", cwd=place)
@@ -467,7 +473,7 @@ def test_a_real_model_needs_a_yes_and_is_sent_nothing_without(stage, place):
     assert "add --yes" in done.stderr
 
 
-@pytest.mark.promise("D6")
+@pytest.mark.promise("G2")
 def test_a_real_model_may_only_read_whatever_the_user_allows_elsewhere(stage, place):
     home = stage.root / "home" / ".teamwright"
     home.mkdir()
@@ -494,6 +500,7 @@ def test_a_real_model_may_only_read_whatever_the_user_allows_elsewhere(stage, pl
     assert snapshot(place) == before
 
 
+@pytest.mark.promise("K4")
 def test_a_real_model_is_stopped_at_the_cap(stage, place):
     dear = {"input_tokens": 900_000, "output_tokens": 100}
     turns = [Answer(tools=[("Glob", {"pattern": "*.md"})], usage=dear)] * 9

@@ -11,6 +11,9 @@ from tests.ui.demo_runs import PROGRAM, WAIT_S, Stage
 from tests.ui.histories import invented
 from tests.ui.terminal_driver import CTRL_C, Screen
 
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
+
 PANEL = re.compile("[┌┬┐│└┴┘]")
 
 
@@ -90,7 +93,7 @@ def straight_panels(person: Watcher) -> list[str]:
     return panels
 
 
-@pytest.mark.promise("J1")
+@pytest.mark.promise("K11")
 def test_a_terminal_gets_the_default_pace_and_a_panel_that_leaves_no_trace(stage, place):
     person = Watcher(stage, cwd=place)
     assert person.leaves() == 0
@@ -137,6 +140,7 @@ def test_a_terminal_whose_cursor_cannot_be_moved_gets_the_lines_alone(env, stage
     assert not PANEL.search(person.raw)
 
 
+@pytest.mark.promise("K11")
 def test_there_is_no_colour_at_all(stage, place):
     person = Watcher(stage, "--pace", "0", cwd=place, NO_COLOR="1")
     assert person.leaves() == 0
@@ -153,7 +157,7 @@ def test_a_window_that_changes_its_size_meanwhile_does_not_end_it(stage, place):
     assert "Read first  (rule" in person.raw
 
 
-@pytest.mark.promise("P6")
+@pytest.mark.promise("F21")
 def test_ctrl_c_takes_the_panel_away_and_says_what_became_of_the_team(stage, place):
     person = Watcher(stage, cwd=place)
     person.sees("claims #3")
@@ -165,7 +169,7 @@ def test_ctrl_c_takes_the_panel_away_and_says_what_became_of_the_team(stage, pla
     assert stage.leftovers == []
 
 
-@pytest.mark.promise("D6")
+@pytest.mark.promise("K10")
 @pytest.mark.parametrize("typed", ["n\r", "\r", "\x04"], ids=["no", "enter", "end of input"])
 def test_a_real_model_is_asked_about_and_no_is_the_default(typed, stage, place):
     person = Watcher(stage, "--model", "sonnet", cwd=place, ANTHROPIC_API_KEY="sk-test-0000000000000000")
@@ -173,6 +177,19 @@ def test_a_real_model_is_asked_about_and_no_is_the_default(typed, stage, place):
     person.child.send(typed)
     assert person.leaves() == 2
     assert "nothing was sent" in person.screen.text
+
+
+def test_a_yes_starts_it(stage, place):
+    with LoopbackModel.in_thread([Answer("Read README.md first.")]) as server:
+        key = {"ANTHROPIC_API_KEY": "sk-test-0000000000000000", "ANTHROPIC_BASE_URL": server.url}
+        person = Watcher(stage, "--model", "sonnet", cwd=place, **key)
+        person.sees("Go on? [y/N]")
+        assert server.requests == []
+        person.child.send("y\r")
+        assert person.leaves() == 0
+    assert "teamwright demo: the model sonnet, for at most 1.00 USD" in person.screen.text
+    assert "Read README.md first." in person.screen.text
+    assert not PANEL.search(person.screen.text)
 
 
 def test_ctrl_c_at_the_question_is_an_interrupt(stage, place):

@@ -7,12 +7,11 @@ import time
 import pexpect
 import pytest
 
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
 from tests.ui.demo_runs import PROGRAM, WAIT_S, Stage
 from tests.ui.histories import invented
 from tests.ui.terminal_driver import CTRL_C, Screen
-
-from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
 
 PANEL = re.compile("[┌┬┐│└┴┘]")
 

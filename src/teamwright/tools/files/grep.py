@@ -87,7 +87,7 @@ class Grep(Tool[GrepInput]):
         """Search."""
         place = ctx.workplace
         root = place.resolve(call.path) if call.path else place.cwd
-        if not root.exists():
+        if not (root.is_dir() or root.is_file()):
             return ToolResult.error(f"There is no file or directory {root}.", f"You are in {place.cwd}.")
         if call.type and globs.extensions(call.type) is None:
             return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(globs.TYPES)}.")

@@ -96,6 +96,7 @@ def test_a_program_that_waits_for_each_result_before_it_asks_again_gets_it(tmp_p
             assert result["result"] == f"{number}."
         if ending == "signal":
             process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)  # stdin stays open: it is the signal that ends it
         out, err = process.communicate(timeout=30)
     assert process.returncode == (143 if ending == "signal" else 0), err
     assert '"result"' not in out, "each answer is given once"

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format pytest bench wheel-test clean
+.PHONY: help demo test check format pytest again bench wheel-test clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ format: $(VENV)/.dev  ## put the code into shape
 
 pytest: $(VENV)/.dev  ## the tests alone (ARGS='-k name' for some)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+again: $(VENV)/.dev  ## what failed last, one after the other
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v
 
 bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
 	$(BIN)/python -m bench $(ARGS)

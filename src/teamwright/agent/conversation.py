@@ -7,7 +7,7 @@ the prefix as a value, and blocks; knows no model, no tool and no inbox. Format:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -180,8 +180,3 @@ def read_header(path: Path) -> Mapping[str, Any] | None:
     """The header of a transcript file, or None when there is none to read."""
     first = next(iter(read_lines(path)), None)
     return None if first is None else parse_header(first, path)
-
-
-def results_then_texts(results: Iterable[Block], texts: Sequence[Block], ids: Sequence[str]) -> Told:
-    """One user line of a round: all tool results, then all texts."""
-    return Told((*results, *texts), tuple(ids))

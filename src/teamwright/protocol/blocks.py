@@ -10,12 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 Block: TypeAlias = dict[str, Any]
 """One content block, e.g. `{"type": "text", "text": "…"}`."""
-
-Role: TypeAlias = Literal["user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)

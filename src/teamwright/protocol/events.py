@@ -8,7 +8,7 @@ tells what changed. New kinds may come in a minor version: a `match` shows `case
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from operator import attrgetter
@@ -277,8 +277,6 @@ def always() -> bool:
     """For an emit whose listeners are not known."""
     return True
 
-
-AsyncEmit: TypeAlias = Callable[[TeamEvent], Awaitable[None]]
 
 LIVE = (TextDelta, ToolStarted, Spoken)
 _NOT_LOGGED = frozenset({"at", "responder", "facts"})

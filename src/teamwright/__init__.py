@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         TextDelta,
         ToolCalled,
         ToolStarted,
+        TurnEnded,
     )
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
@@ -117,6 +118,7 @@ __all__ = [
     "ToolCalled",
     "ToolResult",
     "ToolStarted",
+    "TurnEnded",
     "UnknownMember",
     "Usage",
     "UsageError",
@@ -187,6 +189,7 @@ _ROOMS = {
         "TextDelta",
         "ToolCalled",
         "ToolStarted",
+        "TurnEnded",
     ),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.app.policy import policy_of
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
-from teamwright.app.trust import Trust, TrustState
+from teamwright.app.trust.store import Trust, TrustState
 from teamwright.permissions.decide import Policy
 from teamwright.storage.paths import Home, home_of
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from teamwright.app.settings import Flags
-from teamwright.app.trust import Trust
+from teamwright.app.trust.store import Trust
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart
 

@@ -40,6 +40,7 @@ from teamwright import (
     ToolCalled,
     ToolResult,
     ToolStarted,
+    TurnEnded,
     Usage,
 )
 from teamwright.testing import ScriptedModel
@@ -126,7 +127,7 @@ def shows(event: TeamEvent) -> object:
             return event.request
         case ToolCalled() | ToolStarted() | MessageSent():
             return event.summary
-        case TextDelta() | Notice() | RunEnded():
+        case TextDelta() | Notice() | RunEnded() | TurnEnded():
             return event.text
         case MessageSeen():
             return event.message_ids

@@ -24,6 +24,7 @@ LOGGED = [
         output="x",
     ),
     events.RoundEnded(member="ann", at=1.5, usage=USAGE, model="m", tools=2),
+    events.TurnEnded(member="ann", at=1.5, stop="failed", text="t", detail="d"),
     events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", wire="task_assignment"),
     events.MessageSeen(member="bob", at=1.5, message_ids=("u", "v")),
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed"),
@@ -36,6 +37,8 @@ LOGGED = [
     events.Notice(member="team-lead", at=1.5, text="t", level="warning"),
     events.RunEnded(member="team-lead", at=1.5, stop="done", text="t", usage=replace(USAGE, usd=None)),
 ]
+
+OPENED = next(event for event in LOGGED if isinstance(event, events.RequestOpened))
 
 
 def test_every_event_of_the_union_is_live_or_is_tried_here():
@@ -75,10 +78,10 @@ async def test_a_request_is_answered_through_its_responder_and_tells_who_was_fir
         given.append((request, answer))
         return len(given) == 1
 
-    opened = replace(LOGGED[6], responder=respond)
+    opened = replace(OPENED, responder=respond)
     assert await opened.allow(always=True) is True and await opened.deny("no") is False
     assert [(r, a.verdict, a.always, a.text) for r, a in given] == [
         ("r", "allow", True, ""),
         ("r", "deny", False, "no"),
     ]
-    assert await LOGGED[6].answer("x") is False
+    assert await OPENED.answer("x") is False

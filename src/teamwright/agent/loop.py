@@ -61,6 +61,13 @@ class TurnEnd:
     limit: str = ""
     tools: int = 0
 
+    @property
+    def why(self) -> str:
+        """Why it is not done; empty when it is."""
+        if self.failure is not None:
+            return self.failure.what
+        return f"limit reached: {self.limit}" if self.stop == "limit" else ""
+
 
 @dataclass(slots=True)
 class Agent:

@@ -7,12 +7,10 @@ Knows all rooms below and the settings; knows no screen.
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
 import shutil
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs, Job
@@ -20,29 +18,25 @@ from teamwright.agent.conversation import Conversation, read_header
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.prefix import load_prefix
-from teamwright.agent.system_prompt import Surroundings
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
 from teamwright.app.budget import Purse
 from teamwright.app.builder import Maker
+from teamwright.app.ground import Ground, ground_of, model_of_resumed, surroundings, teams_on, trust_warnings
 from teamwright.app.kit import Kit
-from teamwright.app.looking.sessions import LEASE, SessionView, find_session, latest_session
-from teamwright.app.looking.system import require_platform
+from teamwright.app.looking.sessions import LEASE
 from teamwright.app.models_of import Models, Play, models_for
 from teamwright.app.options import Options
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.session import Deadlines, Session
-from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
-from teamwright.app.trust import Trust, TrustState
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.protocol.envelope import escaped
-from teamwright.protocol.errors import CannotStart, UsageError
-from teamwright.protocol.ids import LEAD, SessionId, nearest, session_id
-from teamwright.storage.gitdir import branch_of
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog, last_call
-from teamwright.storage.paths import Home, home_of, make_private
+from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
@@ -52,22 +46,6 @@ from teamwright.tools.team.caller import Caller
 
 ASK_TIMEOUT_S = 600.0
 """How long a request waits for a program's answer, unless the settings say otherwise."""
-
-
-TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
-"""Switches teams on or off for a process, above the setting `teams`."""
-
-_SWITCH = {
-    "": True,
-    "1": True,
-    "true": True,
-    "on": True,
-    "yes": True,
-    "0": False,
-    "false": False,
-    "off": False,
-    "no": False,
-}
 
 
 @asynccontextmanager
@@ -95,27 +73,8 @@ async def _close(session: Session) -> None:
         raise asyncio.CancelledError
 
 
-@dataclass(frozen=True, slots=True)
-class _Ground:
-    """What is known before anything is made."""
-
-    options: Options
-    home: Home
-    cwd: Path
-    env: Mapping[str, str]
-    settings: Settings
-    trust: TrustState
-    id: SessionId
-    resumed: bool
-
-    @property
-    def directory(self) -> Path:
-        """Where the session keeps its log, outputs and members' transcripts."""
-        return self.home.session(self.cwd, self.id)
-
-
 async def _open(options: Options, stack: AsyncExitStack) -> Session:
-    ground = _ground(options)
+    ground = ground_of(options)
     make_private(ground.directory)
     stack.callback(prune_archive, ground.home, days=ground.settings.retention_days)
     lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
@@ -144,7 +103,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     jobs.on_done = _job_notice(lead, team)
     team.on_left = jobs.stop_all
-    warnings = (*_trust_warnings(ground), *ground.settings.warnings)
+    warnings = (*trust_warnings(ground), *ground.settings.warnings)
     session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     undo.pop_all()
@@ -163,19 +122,19 @@ def _check_rules(rules: Iterable[Rule], tools: set[str]) -> None:
         raise UsageError("usage", what, looked_at=[("from", rule.source)], do=do, note="nothing was started")
 
 
-def _remove(ground: _Ground) -> None:
+def _remove(ground: Ground) -> None:
     """A session that could not be opened was never there."""
     shutil.rmtree(ground.directory, ignore_errors=True)
     ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
 
 
-def _team(ground: _Ground, log: EventLog, maker: Maker) -> Team:
+def _team(ground: Ground, log: EventLog, maker: Maker) -> Team:
     made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
     made.lease, made.log = str(ground.directory / LEASE), str(ground.directory / "events.jsonl")
     return made
 
 
-def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: Deadlines) -> Kit:
+def _kit(ground: Ground, jobs: BackgroundJobs, requests: Requests, deadlines: Deadlines) -> Kit:
     settings, options = ground.settings, ground.options
     models = model_settings(settings)
     return Kit(
@@ -185,22 +144,9 @@ def _kit(ground: _Ground, jobs: BackgroundJobs, requests: Requests, deadlines: D
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
         _proves_read_only,
-        teams=_teams(ground),
+        teams=teams_on(ground),
         extra=python_tools(options.tools),
     )
-
-
-def _teams(ground: _Ground) -> bool:
-    """Whether agents may form teams: what the caller said, else the environment, else the settings."""
-    if ground.options.teams is not None:
-        return ground.options.teams
-    said = ground.env.get(TEAMS_VARIABLE, "").strip().lower()
-    if said not in _SWITCH:
-        where = [("variable", f"{TEAMS_VARIABLE}={said}")]
-        raise CannotStart(
-            "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
-        )
-    return ground.settings.teams if not said else _SWITCH[said]
 
 
 def _proves_read_only(command: str, cwd: Path) -> bool:
@@ -210,97 +156,20 @@ def _proves_read_only(command: str, cwd: Path) -> bool:
     return proves_read_only(command, cwd)
 
 
-def _ask_timeout(ground: _Ground) -> float | None:
+def _ask_timeout(ground: Ground) -> float | None:
     """A person at a terminal may take any time; elsewhere a request has a deadline."""
     given = ground.settings.ask_timeout_s
     return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S
 
 
-def _trust_warnings(ground: _Ground) -> list[str]:
-    """One line that says what of the repository is left out, and how to trust it."""
-    waiting = ground.trust.needs_asking
-    if not waiting:
-        return []
-    verb = "is" if len(waiting) == 1 else "are"
-    return [
-        f"this repository is not trusted: {len(waiting)} of its entries {verb} left out; "
-        "--trust takes them for this run, teamwright trust shows them and trusts for good"
-    ]
-
-
-def _ground(options: Options) -> _Ground:
-    """Everything that can be wrong before a model is asked."""
-    require_platform()
-    home = home_of(options.home)
-    home.prepare()
-    cwd = Path(os.path.realpath(options.cwd))
-    if not cwd.is_dir():
-        raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
-    session, resumed = session_id(options.session_id), False
-    if options.resume is not None:
-        view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
-        session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
-    elif options.session_id is not None:
-        _require_new(home, cwd, session)
-    env = dict(os.environ if options.env is None else options.env)
-    flags = flags_of(options)
-    trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
-    settings = load_settings(home, cwd, flags, trust)
-    return _Ground(options, home, cwd, env, settings, trust, session, resumed)
-
-
-def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
-    """Raises UsageError for the id of a session that is there already."""
-    if home.transcript(cwd, session).exists() or home.session(cwd, session).exists():
-        raise UsageError(
-            "usage",
-            f"there is a session of the id {session} already",
-            do=[f"teamwright resume {session[:8]}", "leave --session-id out, and a new one gets an id of its own"],
-            note="nothing was started",
-        )
-
-
-def _directory_of(view: SessionView, cwd: Path) -> Path:
-    """Where a session that is resumed works. Raises CannotStart when that cannot be."""
-    if view.damaged:
-        raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be resumed: {view.damaged}")
-    there = Path(view.cwd) if view.cwd else cwd
-    if not there.is_dir():
-        what = f"the directory of session {view.id[:8]} is gone"
-        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
-    return there
-
-
-def flags_of(options: Options) -> Flags:
-    """What of the options settings care about."""
-    return Flags(
-        model=options.model if isinstance(options.model, str) else None,
-        permission_mode=options.permission_mode,
-        allowed_tools=options.allowed_tools,
-        disallowed_tools=options.disallowed_tools,
-        only_allowed=options.only_allowed,
-        add_dirs=options.add_dirs,
-        settings_file=options.settings_file,
-    )
-
-
-def _models(ground: _Ground, numbers: CallNumbers) -> Models:
+def _models(ground: Ground, numbers: CallNumbers) -> Models:
     options = ground.options
-    model = options.model if options.model is not None else _model_of_resumed(ground)
+    model = options.model if options.model is not None else model_of_resumed(ground)
     play = Play(options.given, lambda use: numbers.by_use.get(use, ""), options.pace_s)
     return models_for(model, model_settings(ground.settings), ground.env, play)
 
 
-def _model_of_resumed(ground: _Ground) -> str | None:
-    """A resumed session goes on with the model that it was born with, unless another is named."""
-    if not ground.resumed:
-        return None
-    header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
-    name = header.get("model")
-    return name if isinstance(name, str) else None
-
-
-def _maker(ground: _Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:
+def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:
     options, settings = ground.options, ground.settings
     own = tuple(ground.directory / name for name in ("output", "history"))
     root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
@@ -316,7 +185,7 @@ def _maker(ground: _Ground, models: Models, requests: Requests, log: EventLog, k
         Purse(options.budget),
         log.emit,
         SpawnLimits(settings.limits),
-        _surroundings(ground),
+        surroundings(ground),
         known,
         nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).nested_for,
         env=dict(settings.env),
@@ -327,17 +196,7 @@ def _maker(ground: _Ground, models: Models, requests: Requests, log: EventLog, k
     )
 
 
-def _surroundings(ground: _Ground) -> Surroundings:
-    roots = (ground.cwd, *ground.settings.directories)
-    return Surroundings(ground.cwd, roots, branch_of(ground.cwd), platform.system(), headless=_deserted(ground.options))
-
-
-def _deserted(options: Options) -> bool:
-    """Whether it is known already that nobody will answer questions."""
-    return not options.interactive and options.on_request is None
-
-
-def _conversation(ground: _Ground, maker: Maker) -> Conversation | None:
+def _conversation(ground: Ground, maker: Maker) -> Conversation | None:
     if not ground.resumed:
         return None
     path = ground.home.transcript(ground.cwd, ground.id)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from teamwright.app.settings import Settings
 from teamwright.app.settings_files import bad_settings
-from teamwright.app.trust import TrustState
+from teamwright.app.trust.store import TrustState
 from teamwright.models.settings import CustomProvider, ModelSettings, Price
 from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy

@@ -15,8 +15,8 @@ from typing import Any
 
 from teamwright.agent.limits import SpawnSettings
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
-from teamwright.app.trust import TrustState
-from teamwright.app.trust_survey import NARROWING, entry_of, repository_layers
+from teamwright.app.trust.store import TrustState
+from teamwright.app.trust.survey import NARROWING, entry_of, repository_layers
 from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Mode, Verdict

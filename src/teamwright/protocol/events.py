@@ -105,6 +105,19 @@ class RoundEnded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded(_Event):
+    """A member, or the lead, has answered what it was given: `text` is its final text.
+
+    `stop` is done, failed or limit, with `detail`.
+    """
+
+    KIND = "turn_ended"
+    stop: str
+    text: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent(_Event):
     """A message is in an inbox (`member` wrote it). `message_id` is the entry's; `wire` the protocol type, if any."""
 
@@ -254,6 +267,7 @@ TeamEvent: TypeAlias = (
     | Spoken
     | ToolCalled
     | RoundEnded
+    | TurnEnded
     | MessageSent
     | MessageSeen
     | TaskChanged
@@ -287,6 +301,7 @@ _LOGGED: dict[str, type[_Event]] = {
     for cls in (
         ToolCalled,
         RoundEnded,
+        TurnEnded,
         MessageSent,
         MessageSeen,
         TaskChanged,

@@ -16,7 +16,7 @@ from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, tell
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import reminder, render_entry
-from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.events import MemberChanged, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import open_blockers
@@ -173,7 +173,9 @@ class Lead:
             self.owing = False
             self.last = await run_turn(self.agent, None)
             self.usage += self.last.usage
-            return self.last
+            last = self.last
+            self.agent.emit(TurnEnded(member=LEAD, stop=last.stop, text=last.text, detail=last.why))
+            return last
         except BaseException:
             # What it had said counts, though the turn was cut short.
             self.last = TurnEnd("done", self.agent.conversation.said_since(begun) or self.last.text)

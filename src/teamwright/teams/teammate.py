@@ -17,7 +17,7 @@ from teamwright.protocol.blocks import text_block
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.envelope import envelope
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Emit, MemberChanged
+from teamwright.protocol.events import Emit, MemberChanged, TurnEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
@@ -174,6 +174,7 @@ class Teammate:
         self.turns += 1
         end = await self._run(told, entries)
         self.usage += end.usage
+        self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
         if self.state is State.STOPPING:
             # A turn that ended without an objection is consent: no model can refuse by saying nothing.
@@ -236,7 +237,6 @@ class Teammate:
 
     def _notice(self, end: TurnEnd) -> IdleNotification:
         notes = self.notes
-        failed = end.failure.what if end.failure else f"limit reached: {end.limit}" if end.stop == "limit" else None
         return IdleNotification(
             sender=self.name,
             timestamp=iso(),
@@ -244,7 +244,7 @@ class Teammate:
             summary=notes.peer_mail or None,
             completed_task_id=notes.completed or None,
             completed_status="resolved" if notes.completed else None,
-            failure_reason=failed,
+            failure_reason=end.why or None,
             result=end.text if end.text and not notes.wrote_lead else None,
         )
 

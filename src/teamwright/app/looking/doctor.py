@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from teamwright.app.looking.system import platform_name, require_platform
 from teamwright.app.policy import model_settings
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
-from teamwright.app.trust import Trust, TrustState
+from teamwright.app.trust.store import Trust, TrustState
 from teamwright.models.local import FoundServer, probe_local
 from teamwright.models.model import ModelCard
 from teamwright.models.resolve import resolve

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from teamwright.app.options import Options
-from teamwright.app.trust import TrustState
-from teamwright.app.trusting import give_trust, take_trust, trust_survey
+from teamwright.app.trust.granting import give_trust, take_trust, trust_survey
+from teamwright.app.trust.store import TrustState
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.invocation import on_a_terminal
 from teamwright.ui.cli.looking import json_flag

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from teamwright.app.options import Options
-from teamwright.app.trusting import TrustState, give_trust, trust_survey
+from teamwright.app.trust.granting import TrustState, give_trust, trust_survey
 from teamwright.ui.terminal.text import clean, one_line
 
 LISTED = 20

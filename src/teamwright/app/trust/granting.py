@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from teamwright.app.options import Options
 from teamwright.app.settings import Flags, reads_other_product
-from teamwright.app.trust import Trust, TrustState
+from teamwright.app.trust.store import Trust, TrustState
 from teamwright.storage.paths import home_of
 
 __all__ = ["TrustState", "give_trust", "trust_survey"]

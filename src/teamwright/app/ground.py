@@ -1,0 +1,159 @@
+"""What is known of a session before anything is made: home, settings, trust, which session, and whether it goes on.
+
+Everything that can be wrong before a model is asked is found here. Knows settings, trust and sessions on disk;
+makes nothing but the home's own directories.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.agent.conversation import read_header
+from teamwright.agent.system_prompt import Surroundings
+from teamwright.app.looking.sessions import SessionView, find_session, latest_session
+from teamwright.app.looking.system import require_platform
+from teamwright.app.options import Options
+from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.trust.store import Trust, TrustState
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.ids import SessionId, session_id
+from teamwright.storage.gitdir import branch_of
+from teamwright.storage.paths import Home, home_of
+
+TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
+"""Switches teams on or off for a process, above the setting `teams`."""
+
+_SWITCH = {
+    "": True,
+    "1": True,
+    "true": True,
+    "on": True,
+    "yes": True,
+    "0": False,
+    "false": False,
+    "off": False,
+    "no": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What is known before anything is made."""
+
+    options: Options
+    home: Home
+    cwd: Path
+    env: Mapping[str, str]
+    settings: Settings
+    trust: TrustState
+    id: SessionId
+    resumed: bool
+
+    @property
+    def directory(self) -> Path:
+        """Where the session keeps its log, outputs and members' transcripts."""
+        return self.home.session(self.cwd, self.id)
+
+
+def ground_of(options: Options) -> Ground:
+    """Everything that can be wrong before a model is asked."""
+    require_platform()
+    home = home_of(options.home)
+    home.prepare()
+    cwd = Path(os.path.realpath(options.cwd))
+    if not cwd.is_dir():
+        raise UsageError("usage", f"there is no directory {cwd}", note="nothing was started")
+    session, resumed = session_id(options.session_id), False
+    if options.resume is not None:
+        view = latest_session(home, cwd) if options.resume == "latest" else find_session(home, cwd, options.resume)
+        session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
+    elif options.session_id is not None:
+        _require_new(home, cwd, session)
+    env = dict(os.environ if options.env is None else options.env)
+    flags = flags_of(options)
+    trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
+    settings = load_settings(home, cwd, flags, trust)
+    return Ground(options, home, cwd, env, settings, trust, session, resumed)
+
+
+def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
+    """Raises UsageError for the id of a session that is there already."""
+    if home.transcript(cwd, session).exists() or home.session(cwd, session).exists():
+        raise UsageError(
+            "usage",
+            f"there is a session of the id {session} already",
+            do=[f"teamwright resume {session[:8]}", "leave --session-id out, and a new one gets an id of its own"],
+            note="nothing was started",
+        )
+
+
+def _directory_of(view: SessionView, cwd: Path) -> Path:
+    """Where a session that is resumed works. Raises CannotStart when that cannot be."""
+    if view.damaged:
+        raise CannotStart("damaged-file", f"session {view.id[:8]} cannot be resumed: {view.damaged}")
+    there = Path(view.cwd) if view.cwd else cwd
+    if not there.is_dir():
+        what = f"the directory of session {view.id[:8]} is gone"
+        raise CannotStart("unknown-session", what, looked_at=[("directory", str(there))])
+    return there
+
+
+def flags_of(options: Options) -> Flags:
+    """What of the options settings care about."""
+    return Flags(
+        model=options.model if isinstance(options.model, str) else None,
+        permission_mode=options.permission_mode,
+        allowed_tools=options.allowed_tools,
+        disallowed_tools=options.disallowed_tools,
+        only_allowed=options.only_allowed,
+        add_dirs=options.add_dirs,
+        settings_file=options.settings_file,
+    )
+
+
+def teams_on(ground: Ground) -> bool:
+    """Whether agents may form teams: what the caller said, else the environment, else the settings."""
+    if ground.options.teams is not None:
+        return ground.options.teams
+    said = ground.env.get(TEAMS_VARIABLE, "").strip().lower()
+    if said not in _SWITCH:
+        where = [("variable", f"{TEAMS_VARIABLE}={said}")]
+        raise CannotStart(
+            "bad-settings", f"{TEAMS_VARIABLE} must be 0 or 1", looked_at=where, note="nothing was started"
+        )
+    return ground.settings.teams if not said else _SWITCH[said]
+
+
+def trust_warnings(ground: Ground) -> list[str]:
+    """One line that says what of the repository is left out, and how to trust it."""
+    waiting = ground.trust.needs_asking
+    if not waiting:
+        return []
+    verb = "is" if len(waiting) == 1 else "are"
+    return [
+        f"this repository is not trusted: {len(waiting)} of its entries {verb} left out; "
+        "--trust takes them for this run, teamwright trust shows them and trusts for good"
+    ]
+
+
+def model_of_resumed(ground: Ground) -> str | None:
+    """A resumed session goes on with the model that it was born with, unless another is named."""
+    if not ground.resumed:
+        return None
+    header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
+    name = header.get("model")
+    return name if isinstance(name, str) else None
+
+
+def surroundings(ground: Ground) -> Surroundings:
+    roots = (ground.cwd, *ground.settings.directories)
+    return Surroundings(ground.cwd, roots, branch_of(ground.cwd), platform.system(), headless=deserted(ground.options))
+
+
+def deserted(options: Options) -> bool:
+    """Whether it is known already that nobody will answer questions."""
+    return not options.interactive and options.on_request is None

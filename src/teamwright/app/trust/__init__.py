@@ -1,0 +1,1 @@
+"""Trust: what a repository may have take effect, and who said so."""

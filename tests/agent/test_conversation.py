@@ -57,12 +57,26 @@ def test_a_call_that_was_running_when_the_process_died_gets_a_result_that_says_s
     conversation.reply(reply(tool_use(call="toolu_1"), tool_use(call="toolu_2"), stop="tool_use"))
     conversation.close()
     again = Conversation.load(conversation.path, prefix)
-    last = json.loads(again.items[-1])
-    assert [block["tool_use_id"] for block in last["content"]] == ["toolu_1", "toolu_2"]
-    assert all(block["content"] == INTERRUPTED and block["is_error"] for block in last["content"])
-    assert again.owes_round
+    assert again.owes_round and [call.id for call in again.unanswered()] == ["toolu_1", "toolu_2"]
+    again.tell(Told((text_block("go on"),)))
+    results, words = (json.loads(item)["content"] for item in again.items[-2:])
+    assert [block["tool_use_id"] for block in results] == ["toolu_1", "toolu_2"]
+    assert all(block["content"] == INTERRUPTED and block["is_error"] for block in results)
+    assert words == [text_block("go on")] and again.owes_round and not again.unanswered()
     again.close()
     assert Conversation.load(conversation.path, prefix).items == again.items
+
+
+@pytest.mark.promise("P1")
+def test_a_place_of_a_conversation_has_the_same_name_when_it_is_loaded_again(conversation, prefix):
+    conversation.tell(Told((text_block("do it"),)))
+    conversation.reply(reply(tool_use(call="toolu_1"), stop="tool_use"))
+    here = conversation.key("toolu_1")
+    conversation.close()
+    again = Conversation.load(conversation.path, prefix)
+    assert again.key("toolu_1") == here != again.key("toolu_2")
+    again.tell(Told((text_block("one more line"),)))
+    assert again.key("toolu_1") != here
 
 
 @pytest.mark.promise("P1", "H5")

@@ -108,6 +108,45 @@ async def test_a_cancelled_call_has_a_result_and_the_next_request_is_complete(tm
     assert Conversation.load(agent.conversation.path, agent.conversation.prefix).items == agent.conversation.items
 
 
+@pytest.mark.promise("P1", "H5")
+async def test_after_a_kill_calls_that_may_be_repeated_run_again_and_others_say_that_they_were_cut_off(tmp_path):
+    reads, writes = Echo(reads=True), Echo(reads=False)
+    writes.name = "Write"
+    agent, events = an_agent(tmp_path, Listed(says("done")), [reads, writes])
+    agent.conversation.tell(HELLO)
+    agent.conversation.reply(says(call("Echo", "t1", text="x"), call("Write", "t2", text="y"), call("Gone", "t3")))
+    agent.conversation.close()
+    agent.conversation = Conversation.load(agent.conversation.path, agent.conversation.prefix)
+    end = await run_turn(agent, None)
+    assert end.text == "done" and not agent.conversation.owes_round
+    results = json.loads(agent.conversation.items[-2])["content"]
+    assert [block["content"] for block in results] == ["x", INTERRUPTED, INTERRUPTED]
+    assert [event.summary for event in events if isinstance(event, ToolCalled)] == ["Echo"]
+
+
+@pytest.mark.promise("P1")
+async def test_a_call_that_is_run_again_has_the_key_that_it_had(tmp_path):
+    seen: list[tuple[str, bool]] = []
+
+    class Keyed(Echo):
+        async def run(self, call, ctx):
+            seen.append((ctx.key, ctx.again))
+            return ToolResult("done")
+
+    answers = (says(call("Echo", "t1", text="x")), says(call("Echo", "t1", text="y")), says("done"))
+    agent, _ = an_agent(tmp_path, Listed(*answers, says("done")), [Keyed()])
+    agent.toolbox.key_of = agent.conversation.key
+    await run_turn(agent, HELLO)
+    agent.conversation.close()
+    lines = agent.conversation.path.read_bytes().splitlines(keepends=True)
+    agent.conversation.path.write_bytes(b"".join(lines[:3]))  # as a kill leaves it: the first call has no result
+    agent.conversation = Conversation.load(agent.conversation.path, agent.conversation.prefix)
+    agent.toolbox.key_of = agent.conversation.key
+    await run_turn(agent, None)
+    assert [again for _, again in seen] == [False, False, True]
+    assert seen[2][0] == seen[0][0] != seen[1][0], "the place of the call names it, not the model's id alone"
+
+
 @pytest.mark.promise("H1")
 async def test_an_interrupt_while_the_model_speaks_stores_nothing_of_the_broken_answer(tmp_path):
     model = Listed()

@@ -7,13 +7,14 @@ the prefix as a value, and blocks; knows no model, no tool and no inbox. Format:
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import Block, encode, text_of, tool_calls, tool_result_block
+from teamwright.protocol.blocks import Block, ToolCall, encode, text_of, tool_calls, tool_result_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
@@ -22,6 +23,9 @@ SCHEMA = 1
 """Version of the transcript's lines."""
 
 _MESSAGE = b',"message":'
+_USER = b'{"role":"user"'
+_PLACES = uuid.UUID("5f3c1a52-8c0e-4f0e-9a7b-6c2d1f0b7e41")
+"""The namespace of names that places of conversations have; any fixed value serves."""
 INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
 
 
@@ -38,7 +42,7 @@ class Conversation:
     """The history of one agent. Make one with `start` or `load`.
 
     `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
-    the last thing told has no complete answer behind it.
+    the last thing told, or asked of a tool, has no complete answer behind it. `lines` counts those of the file.
     """
 
     path: Path
@@ -46,6 +50,7 @@ class Conversation:
     header: Mapping[str, Any]
     items: list[bytes] = field(default_factory=list[bytes])
     owes_round: bool = False
+    lines: int = 0
     _journal: Journal | None = None
     _unanswered: bool = False
 
@@ -64,13 +69,14 @@ class Conversation:
 
     @classmethod
     def load(cls, path: Path, prefix: Prefix) -> Conversation:
-        """A conversation from its file: a torn end is cut, calls without results get one saying so.
+        """A conversation from its file: a torn end is cut; calls that have no result yet are its `unanswered`.
 
         Raises StorageError (`damaged-file`) when the first line is not a header that we can read.
         """
         journal = Journal.open(path)
         header: Mapping[str, Any] = {}
         items: list[bytes] = []
+        number = -1
         for number, line in enumerate(read_lines(path)):
             if number == 0:
                 header = parse_header(line, path)
@@ -78,10 +84,22 @@ class Conversation:
             at = line.find(_MESSAGE)
             if at > 0:
                 items.append(line[at + len(_MESSAGE) : -1])
-        made = cls(path, prefix, header, items, _journal=journal)
-        made.owes_round = bool(items) and items[-1].startswith(b'{"role":"user"')
-        made._repair()
+        made = cls(path, prefix, header, items, lines=number + 1, _journal=journal)
+        made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
+        made.owes_round = bool(items) and (items[-1].startswith(_USER) or made._unanswered)
         return made
+
+    def unanswered(self) -> list[ToolCall]:
+        """The calls of the newest answer, when none of them has a result yet."""
+        return tool_calls(self.last_content()) if self._unanswered else []
+
+    def key(self, what: str) -> str:
+        """A name for what happens at this place of the conversation: the same one when it is loaded again.
+
+        What is done under such a name can be looked for after a kill, and is done once.
+        """
+        place = f"{self.header.get('session')}/{self.path.stem}/{self.lines}/{what}"
+        return str(uuid.uuid5(_PLACES, place))
 
     def tell(self, told: Told) -> None:
         """Append what the agent is told; memory only after the file has it. Raises StorageError.
@@ -152,12 +170,11 @@ class Conversation:
         if self._journal is None:
             self._journal = Journal.open(self.path)
         self._journal.append(line)
+        self.lines += 1
 
     def _repair(self) -> None:
-        """Answer calls that were running when the process died: the next request needs a result for each."""
-        if not self.items or self.items[-1].startswith(b'{"role":"user"'):
-            return
-        calls = tool_calls(self.last_content())
+        """Answer calls that nobody answered: the next request needs a result for each."""
+        calls = self.unanswered()
         if calls:
             self.tell(Told(tuple(tool_result_block(call.id, INTERRUPTED, is_error=True) for call in calls)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
 from teamwright.agent.tool import ToolResult
@@ -101,15 +101,24 @@ class Agent:
         )
 
 
+async def settle(agent: Agent) -> bool:
+    """Answer the calls that a kill left without a result: what may be run again is. Whether that ends the turn."""
+    calls = agent.conversation.unanswered()
+    return bool(calls) and await answer_calls(agent, calls, agent.toolbox.run_again)
+
+
 async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
     """One turn. `opening` None answers what is still owed.
 
     Cancelling stores a result for every call that was running, so that the next request is accepted, and is
     re-raised. Raises StorageError when the transcript cannot be written: nothing was lost, nothing is pretended.
     """
+    usage, rounds, tools, text = Usage(), 0, 0, ""
+    over = await settle(agent)
     if opening is not None:
         tell(agent, opening)
-    usage, rounds, tools, text = Usage(), 0, 0, ""
+    elif over:
+        return TurnEnd("done", text, usage)
     while True:
         refusal = agent.meter.refuse()
         if refusal or agent.rounds_left == 0:
@@ -157,11 +166,19 @@ async def listen(agent: Agent) -> Reply | Failure:
     return Failure("model-failed", "the answer ended without an end")
 
 
-async def answer_calls(agent: Agent, calls: Sequence[ToolCall]) -> bool:
+Done: TypeAlias = dict[str, tuple[Block, ToolResult]]
+"""Results of a round as they come, by the calls' ids."""
+
+
+async def answer_calls(
+    agent: Agent,
+    calls: Sequence[ToolCall],
+    run: Callable[[Sequence[ToolCall], Done], Awaitable[None]] | None = None,
+) -> bool:
     """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over."""
-    done: dict[str, tuple[Block, ToolResult]] = {}
+    done: Done = {}
     try:
-        await agent.toolbox.run_all(calls, done)
+        await (run or agent.toolbox.run_all)(calls, done)
         over = any(result.ends_turn for _, result in done.values())
         steered = None if over else await agent.steering.between_rounds()
     except BaseException:
@@ -184,7 +201,7 @@ def tell(agent: Agent, told: Told) -> None:
     agent.say("user", told.blocks)
 
 
-def _results(calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> tuple[Block, ...]:
+def _results(calls: Sequence[ToolCall], done: Done) -> tuple[Block, ...]:
     """A result for every call, in their order."""
     return tuple(
         done[call.id][0] if call.id in done else tool_result_block(call.id, INTERRUPTED, is_error=True)

@@ -51,12 +51,17 @@ class ToolResult:
 
 @dataclass(slots=True)
 class ToolContext:
-    """What a tool is handed with each call. `call` is `cN`; `tool_use_id` the model's own id of the call."""
+    """What a tool is handed with each call. `call` is `cN`; `tool_use_id` the model's own id of the call.
+
+    `key` names the call for good: a process that goes on after a kill runs it under the same one, with `again` set.
+    """
 
     member: str
     workplace: Workplace
     call: str = ""
     tool_use_id: str = ""
+    key: str = ""
+    again: bool = False
 
 
 Input = TypeVar("Input", bound=ToolInput)
@@ -80,6 +85,10 @@ class Tool(Generic[Input]):
     def read_only(self, call: Input) -> bool:
         """Whether the call changes nothing: such calls of a round run together."""
         return False
+
+    def repeats(self, call: Input) -> bool:
+        """Whether a call that a kill cut off may simply be run again: it only reads, or does its work once a key."""
+        return self.read_only(call)
 
     def summary(self, call: Input) -> str:
         """One line for people: what is about to happen."""

@@ -117,6 +117,8 @@ class Toolbox:
         self._emit = emit
         self.attended: Attended = always
         """Whether events of calls that begin are wanted by anybody."""
+        self.key_of: Callable[[str], str] = str
+        """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
 
     @property
@@ -142,14 +144,27 @@ class Toolbox:
                 for call in group:
                     together.create_task(self._run_into(call, done))
 
-    async def _run_into(self, call: ToolCall, done: dict[str, tuple[Block, ToolResult]]) -> None:
-        result = await self.run_one(call)
+    def repeats(self, call: ToolCall) -> bool:
+        """Whether a call that a kill cut off may be run again (see Tool.repeats)."""
+        prepared = self._prepare(call, "")
+        return not isinstance(prepared, ToolResult) and prepared.tool.repeats(prepared.input)
+
+    async def run_again(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
+        """Run those of the calls, which a kill cut off, that may be run again: one after another, as they were made."""
+        for call in calls:
+            if self.repeats(call):
+                await self._run_into(call, done, again=True)
+
+    async def _run_into(
+        self, call: ToolCall, done: dict[str, tuple[Block, ToolResult]], *, again: bool = False
+    ) -> None:
+        result = await self.run_one(call, again=again)
         done[call.id] = (tool_result_block(call.id, result.content, is_error=result.is_error), result)
 
-    async def run_one(self, call: ToolCall) -> ToolResult:
+    async def run_one(self, call: ToolCall, *, again: bool = False) -> ToolResult:
         """Find, validate, decide, run one call. Raises nothing but `CancelledError`."""
         number = self._numbers.number(call.id)
-        prepared = self._prepare(call, number)
+        prepared = self._prepare(call, number, again=again)
         if isinstance(prepared, ToolResult):
             self._emit_called(number, call, call.name, prepared, "failed", 0.0)
             return prepared
@@ -171,7 +186,7 @@ class Toolbox:
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
 
-    def _prepare(self, call: ToolCall, number: str) -> Prepared | ToolResult:
+    def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> Prepared | ToolResult:
         tool = self._by_name.get(call.name)
         if tool is None:
             close = nearest(call.name, self._by_name)
@@ -182,7 +197,7 @@ class Toolbox:
         checked = validate(tool, call.input)
         if isinstance(checked, ToolResult):
             return checked
-        ctx = ToolContext(self.member, self.workplace, number, call.id)
+        ctx = ToolContext(self.member, self.workplace, number, call.id, self.key_of(call.id) if number else "", again)
         try:
             return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
         except TeamwrightError as problem:

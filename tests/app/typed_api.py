@@ -28,11 +28,13 @@ from teamwright import (
     Run,
     RunEnded,
     Sent,
+    SessionOpened,
     Spoken,
     Task,
     TaskChanged,
     TaskInfo,
     Team,
+    TeamChanged,
     TeamEvent,
     TeamOptions,
     TextDelta,
@@ -41,6 +43,7 @@ from teamwright import (
     ToolResult,
     ToolStarted,
     TurnEnded,
+    Underway,
     Usage,
 )
 from teamwright.testing import ScriptedModel
@@ -133,6 +136,12 @@ def shows(event: TeamEvent) -> object:
             return event.message_ids
         case MemberChanged():
             return event.state
+        case Underway():
+            return event.doing, event.stalled
+        case TeamChanged():
+            return event.team, event.change
+        case SessionOpened():
+            return event.pid
         case LimitReached():
             return event.limit
         case RoundEnded():

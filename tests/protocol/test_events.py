@@ -9,6 +9,7 @@ from teamwright.protocol import events
 from teamwright.protocol.usage import Usage
 
 USAGE = Usage(input_tokens=3, output_tokens=5, cache_read=7, cache_write=11, requests=2, usd=0.25)
+FILE = events.FileMark(name="tasks/crew/3.json", size=120, mtime_ns=1_700_000_000_123_456_789)
 TASK = events.TaskInfo(id="3", subject="s", status="pending", owner="ann", blocked_by=("1", "2"))
 
 LOGGED = [
@@ -27,8 +28,13 @@ LOGGED = [
     events.TurnEnded(member="ann", at=1.5, stop="failed", text="t", detail="d"),
     events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", wire="task_assignment"),
     events.MessageSeen(member="bob", at=1.5, message_ids=("u", "v")),
+    events.MessageSent(member="ann", at=1.5, to="bob", message_id="u", summary="dm", file=FILE),
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed"),
-    events.MemberChanged(member="ann", at=1.5, state="idle", detail="d", color="blue", model="m"),
+    events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed", file=FILE),
+    events.MemberChanged(member="ann", at=1.5, state="idle", detail="d", color="blue", model="m", life=2, turn=7),
+    events.Underway(member="ann", at=1.5, doing="tool", what="Bash make", since=0.25, stalled=True),
+    events.TeamChanged(member="team-lead", at=1.5, team="Crew", directory="crew", change="created"),
+    events.SessionOpened(member="team-lead", at=1.5, pid=7, session="s"),
     events.RequestOpened(
         member="ann", at=1.5, request="r", kind="permission", tool="Bash", what="rm", input={"a": 1}, options=("y", "n")
     ),

@@ -9,7 +9,8 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TextDelta, ToolCalled
 from teamwright.storage import log as module
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.log import EventLog, read_events
+from teamwright.storage.log import EventLog
+from teamwright.storage.log_reader import read_events
 
 
 def note(text):

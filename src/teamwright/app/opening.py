@@ -35,7 +35,8 @@ from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
-from teamwright.storage.log import EventLog, last_call
+from teamwright.storage.log import EventLog
+from teamwright.storage.log_reader import last_call
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive

@@ -118,6 +118,18 @@ class TurnEnded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileMark:
+    """A file as an event left it: its path under the state root, size in bytes, mtime in nanoseconds since 1970.
+
+    Whoever finds another state there has missed something, and looks at the files again.
+    """
+
+    name: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent(_Event):
     """A message is in an inbox (`member` wrote it). `message_id` is the entry's; `wire` the protocol type, if any."""
 
@@ -126,6 +138,7 @@ class MessageSent(_Event):
     message_id: str
     summary: str
     wire: str = ""
+    file: FileMark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +172,58 @@ class TaskChanged(_Event):
     task: TaskInfo
     change: str
     detail: str = ""
+    file: FileMark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberChanged(_Event):
-    """A member's state changed. `state` is one of the lifecycle's; `detail` says why or on what it waits."""
+    """A member's state changed. `state` is one of the lifecycle's; `detail` says why or on what it waits.
+
+    `life` counts the lives of the name, `turn` the turns of that life (0: not told): what belongs to an older life or
+    turn than the newest that was heard of came late, and changes nothing.
+    """
 
     KIND = "member_changed"
     state: str
     detail: str = ""
     color: str | None = None
     model: str = ""
+    life: int = 0
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Underway(_Event):
+    """What a member has been busy with for a second: told once a call, by a timer, never again and again.
+
+    `doing` is model, tool, pause (it waits for a rate limit or another try), or empty (it is at work between calls);
+    `since` in seconds since 1970. `stalled`: nothing came for the time that the settings state.
+    """
+
+    KIND = "underway"
+    doing: str
+    what: str = ""
+    since: float = 0.0
+    stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamChanged(_Event):
+    """The session leads a team from now on (`change` is created or resumed), or no longer (deleted)."""
+
+    KIND = "team_changed"
+    team: str
+    directory: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened(_Event):
+    """A process drives the session from now on. Members of the process before it are gone until told otherwise."""
+
+    KIND = "session_opened"
+    pid: int
+    session: str = ""
 
 
 class Responder(Protocol):
@@ -272,6 +326,9 @@ TeamEvent: TypeAlias = (
     | MessageSeen
     | TaskChanged
     | MemberChanged
+    | Underway
+    | TeamChanged
+    | SessionOpened
     | RequestOpened
     | RequestClosed
     | LimitReached
@@ -306,6 +363,9 @@ _LOGGED: dict[str, type[_Event]] = {
         MessageSeen,
         TaskChanged,
         MemberChanged,
+        Underway,
+        TeamChanged,
+        SessionOpened,
         RequestOpened,
         RequestClosed,
         LimitReached,
@@ -321,11 +381,19 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     names, values = _own(type(event))
     out.update(zip(names, values(event), strict=True))
     if isinstance(event, RoundEnded | RunEnded):
-        usage = event.usage
-        out["usage"] = {**usage.as_json(), "requests": usage.requests, "usd": usage.usd}
-    elif isinstance(event, TaskChanged):
-        out["task"] = {f.name: getattr(event.task, f.name) for f in fields(event.task)}
+        out["usage"] = usage_to_json(event.usage)
+    elif isinstance(event, TaskChanged | MessageSent):
+        mark = event.file
+        if mark is None:
+            del out["file"]
+        else:
+            out["file"] = {"name": mark.name, "size": mark.size, "mtime_ns": mark.mtime_ns}
+        if isinstance(event, TaskChanged):
+            out["task"] = {name: getattr(event.task, name) for name in _TASK_FIELDS}
     return out
+
+
+_TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
 
 
 @cache
@@ -343,11 +411,13 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
     known = {f.name for f in fields(cls)} - {"responder", "facts"}
     values = {key: value for key, value in data.items() if key in known}
     if isinstance(values.get("usage"), dict):
-        values["usage"] = _usage(values["usage"])
+        values["usage"] = usage_from_json(values["usage"])
     if isinstance(values.get("task"), dict):
         task = cast("dict[str, Any]", values["task"])
         task["blocked_by"] = tuple(task.get("blocked_by", ()))
         values["task"] = TaskInfo(**task)
+    if "file" in values:
+        values["file"] = _mark(values["file"])
     for key in ("message_ids", "options"):
         if key in values:
             values[key] = tuple(values[key])
@@ -357,7 +427,20 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         return None
 
 
-def _usage(data: Mapping[str, Any]) -> Usage:
+def _mark(data: Any) -> FileMark | None:
+    try:
+        return FileMark(name=str(data["name"]), size=int(data["size"]), mtime_ns=int(data["mtime_ns"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def usage_to_json(usage: Usage) -> dict[str, Any]:
+    """A usage with its requests and its money, as the log writes it."""
+    return {**usage.as_json(), "requests": usage.requests, "usd": usage.usd}
+
+
+def usage_from_json(data: Mapping[str, Any]) -> Usage:
+    """What `usage_to_json` wrote."""
     return Usage(
         input_tokens=data.get("input_tokens", 0),
         output_tokens=data.get("output_tokens", 0),

@@ -1,7 +1,7 @@
 """The event log: what happened in a session, numbered, for surfaces that are attached and for those that come later.
 
-One process writes it, any may read it. Below it: `jsonl` and the words of `protocol.events`. The log tells what
-changed; the files are the truth, so a log that cannot be written never stops a team.
+One process writes it, any may read it (`log_reader`). Below it: `jsonl` and the words of `protocol.events`. The log
+tells what changed; the files are the truth, so a log that cannot be written never stops a team.
 """
 
 from __future__ import annotations
@@ -9,26 +9,40 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from itertools import islice
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol
 
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import LIVE, SCHEMA, Notice, TeamEvent, ToolCalled, from_json, to_json
-from teamwright.storage.jsonl import Journal, read_backward, read_lines
+from teamwright.protocol.events import LIVE, SCHEMA, Notice, TeamEvent, to_json
+from teamwright.storage.jsonl import Journal
+from teamwright.storage.log_reader import Tail, last_number
 
 Subscriber = Callable[[int, TeamEvent], None]
 
 MOST_WAITING = 1_000
 """Events that wait in memory for one slow reader; beyond them it reads the file, and live ones are dropped."""
 
-_BATCH = 64
+SNAPSHOT_EVERY = 500
+"""Logged events from one snapshot to the next: so many are read backward at most to know the present."""
+
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _logger = logging.getLogger(__name__)
+
+
+class State(Protocol):
+    """What the events add up to, as snapshots show it."""
+
+    def note(self, number: int, event: TeamEvent, /) -> None:
+        """Take a logged event in."""
+        ...
+
+    def as_json(self) -> Mapping[str, Any]:
+        """The state, as the snapshot holds it."""
+        ...
 
 
 class EventLog:
@@ -36,8 +50,11 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.state: State | None = None
+        """Is told each logged event before any surface is; without one there are no snapshots."""
         self._journal: Journal | None = Journal.open(path)
-        self._n = _last_number(path)
+        self._n = last_number(path)
+        self._snapshot_at = self._n + SNAPSHOT_EVERY
         self._lines: list[bytes] = []
         self._subscribers: tuple[Subscriber, ...] = ()
         self._live: tuple[Subscriber, ...] = ()
@@ -59,11 +76,19 @@ class EventLog:
             self._lines.append(_line(self._n, event))
             if len(self._lines) == 1:
                 self._flush_soon()
+            if self.state is not None:
+                self._fold(self.state, event)
             for subscriber in self._subscribers:
                 _show(subscriber, self._n, event)
         else:
             for subscriber in self._live:
                 _show(subscriber, self._n, event)
+
+    def _fold(self, state: State, event: TeamEvent) -> None:
+        _show(state.note, self._n, event)
+        if self._n >= self._snapshot_at:
+            self._snapshot_at = self._n + SNAPSHOT_EVERY
+            self._lines += _snapshot(self._n, state, closed=False)
 
     def attended(self) -> bool:
         """Whether anybody would be shown a live event."""
@@ -92,7 +117,7 @@ class EventLog:
         feed = _Feed()
         unsubscribe = self.subscribe(feed.put)
         self._feeds.append(feed)
-        tail = _Tail(self.path, after)
+        tail = Tail(self.path, after)
         try:
             while True:
                 async for item in self._catch_up(feed, tail):
@@ -105,7 +130,7 @@ class EventLog:
             unsubscribe()
             self._feeds.remove(feed)
 
-    async def _catch_up(self, feed: _Feed, tail: _Tail) -> AsyncIterator[tuple[int, TeamEvent]]:
+    async def _catch_up(self, feed: _Feed, tail: Tail) -> AsyncIterator[tuple[int, TeamEvent]]:
         feed.restart()
         self.flush()
         while batch := tail.read():
@@ -129,7 +154,9 @@ class EventLog:
                     _show(subscriber, self._n, notice)
 
     def close(self) -> None:
-        """Write what waits and let the readers end; harmless when closed."""
+        """Write what waits and a last snapshot, and let the readers end; harmless when closed."""
+        if self._journal is not None and self.state is not None:
+            self._lines += _snapshot(self._n, self.state, closed=True)
         self.flush()
         if self._journal is not None:
             self._journal.close()
@@ -142,23 +169,6 @@ class EventLog:
             asyncio.get_running_loop().call_soon(self.flush)
         except RuntimeError:
             self.flush()
-
-
-def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
-    """The logged events behind number `after`, for other processes; kinds of newer versions are left out."""
-    for line in read_lines(path):
-        if (n := _number(line)) > after and (event := _parsed(line)) is not None:
-            yield n, event
-
-
-def last_call(path: Path) -> int:
-    """The highest N among the tool calls `cN` of the log, 0 when there is none: a session that goes on counts on.
-
-    Calls are logged as they end, so the highest is near the end: the newest 256 are looked at, backward.
-    """
-    calls = (event for line in read_backward(path) if b'"tool_called"' in line[:80] and (event := _parsed(line)))
-    numbers = (event.call.removeprefix("c") for event in islice(calls, 256) if isinstance(event, ToolCalled))
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 class _Feed:
@@ -188,7 +198,7 @@ class _Feed:
         self._ended = True
         self._some.set()
 
-    async def events(self, tail: _Tail, *, closed: bool) -> AsyncIterator[tuple[int, TeamEvent]]:
+    async def events(self, tail: Tail, *, closed: bool) -> AsyncIterator[tuple[int, TeamEvent]]:
         """What waits and what comes, until the log is closed or the reader was too slow."""
         while True:
             while self._waiting:
@@ -204,33 +214,21 @@ class _Feed:
             await self._some.wait()
 
 
-class _Tail:
-    """Reads a log on from where it stopped, some events at a time."""
-
-    def __init__(self, path: Path, after: int) -> None:
-        self._path = path
-        self._offset = 0
-        self.after = after
-
-    def read(self) -> list[tuple[int, TeamEvent]]:
-        """The next logged events behind `after`, at most a batch; empty at the end of the file."""
-        found: list[tuple[int, TeamEvent]] = []
-        with open(self._path, "rb") as file:
-            file.seek(self._offset)
-            while len(found) < _BATCH and (line := file.readline())[-1:] == b"\n":
-                self._offset += len(line)
-                n = _number(line)
-                if n > self.after and (event := _parsed(line)) is not None:
-                    self.after = n
-                    found.append((n, event))
-        return found
-
-
 def _show(subscriber: Subscriber, n: int, event: TeamEvent) -> None:
     try:
         subscriber(n, event)
     except Exception:  # one bad surface is no reason to stop the others, or the team
         _logger.exception("a subscriber of the event log failed")
+
+
+def _snapshot(n: int, state: State, *, closed: bool) -> list[bytes]:
+    """The line of a snapshot, behind the event whose number it bears; nothing when it cannot be made."""
+    head = b'{"n":%d,"v":%d,"type":"snapshot",' % (n, SCHEMA)
+    try:
+        return [head + encode({"at": round(time.time(), 3), "closed": closed, "state": dict(state.as_json())})[1:]]
+    except Exception:  # a mistake here is no reason to stop the team: the events are there all the same
+        _logger.exception("no snapshot could be made of the event log")
+        return []
 
 
 def _line(n: int, event: TeamEvent) -> bytes:
@@ -249,25 +247,3 @@ def _as_text(body: dict[str, Any], event: TeamEvent) -> bytes:
     except (TypeError, ValueError, RecursionError):  # an object that holds itself, for one
         rest = {"type": event.KIND, "at": event.at, "member": event.member, "unwritable": True}
         return _encode(rest)[1:].encode("utf-8", "replace")
-
-
-def _number(line: bytes) -> int:
-    """The number of a log line without parsing it all; 0 for what is no line of ours."""
-    if not line.startswith(b'{"n":'):
-        return 0
-    digits = line[5 : line.find(b",", 5, 25)]
-    return int(digits) if digits.isdigit() else 0
-
-
-def _parsed(line: bytes) -> TeamEvent | None:
-    try:
-        value: object = json.loads(line)
-        return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def _last_number(path: Path) -> int:
-    if not os.path.exists(path):
-        return 0
-    return next((n for line in read_backward(path) if (n := _number(line))), 0)

@@ -18,7 +18,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.log import read_events
+from teamwright.storage.log_reader import read_events
 from teamwright.storage.paths import Home
 
 LOGGED = 4_000

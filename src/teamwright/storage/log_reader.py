@@ -1,0 +1,153 @@
+"""Reading an event log, in the process that writes it and in any other: forward, on from a place, from the end.
+
+Every 500 events the log holds a snapshot, so that whoever wants the present state reads a bounded piece of it
+backward. Below it: `jsonl` and the words of `protocol.events`. Refuses to know what a snapshot means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.events import TeamEvent, ToolCalled, from_json
+from teamwright.storage.jsonl import read_backward, read_lines
+
+MOST_UNREAD = 20_000
+"""Events that are read backward at most: logs of an older version hold no snapshot."""
+
+_BATCH = 64
+_SNAPSHOT = b'"type":"snapshot"'
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state after event number `n`, as its writer saw it. `closed`: the writer ended in order, right here."""
+
+    n: int
+    state: Mapping[str, Any]
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The end of a log: the newest snapshot (None: there is none) and the events behind it, oldest first.
+
+    `whole` is false when older events were left out: then what they told is not known.
+    """
+
+    snapshot: Snapshot | None = None
+    events: list[tuple[int, TeamEvent]] = field(default_factory=list[tuple[int, TeamEvent]])
+    whole: bool = True
+
+
+def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
+    """The logged events behind number `after`, for other processes; kinds of newer versions are left out."""
+    for line in read_lines(path):
+        if (n := number_of(line)) > after and (event := event_of(line)) is not None:
+            yield n, event
+
+
+def read_recent(path: Path, most: int = MOST_UNREAD) -> Recent:
+    """The newest snapshot and what came behind it; at most so many events."""
+    events: list[tuple[int, TeamEvent]] = []
+    snapshot: Snapshot | None = None
+    whole = True
+    for line in read_backward(path):
+        if len(events) >= most:
+            whole = False
+            break
+        if (snapshot := snapshot_of(line)) is not None:
+            break
+        if (n := number_of(line)) and (event := event_of(line)) is not None:
+            events.append((n, event))
+    events.reverse()
+    return Recent(snapshot, events, whole)
+
+
+def last_number(path: Path) -> int:
+    """The number of the newest event, 0 when there is none."""
+    return next((n for line in read_backward(path) if (n := number_of(line))), 0) if os.path.exists(path) else 0
+
+
+def last_call(path: Path) -> int:
+    """The highest N among the tool calls `cN` of the log, 0 when there is none: a session that goes on counts on.
+
+    Calls are logged as they end, so the highest is near the end: the newest 256 are looked at, backward.
+    """
+    calls = (event for line in read_backward(path) if b'"tool_called"' in line[:80] and (event := event_of(line)))
+    numbers = (event.call.removeprefix("c") for event in islice(calls, 256) if isinstance(event, ToolCalled))
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+class Tail:
+    """Reads a log on from where it stopped, some events at a time. The file need not be there yet."""
+
+    def __init__(self, path: Path, after: int) -> None:
+        self.after = after
+        """The number of the last event that was read."""
+        self.closed = False
+        """Whether the last line that was read says that its writer ended in order."""
+        self._path = path
+        self._offset = 0
+        self._inode = 0
+
+    def read(self) -> list[tuple[int, TeamEvent]]:
+        """The next logged events behind `after`, at most a batch; empty at the end of the file."""
+        found: list[tuple[int, TeamEvent]] = []
+        try:
+            file = open(self._path, "rb")
+        except FileNotFoundError:
+            return found
+        with file:
+            inode = os.fstat(file.fileno()).st_ino
+            if inode != self._inode:
+                self._inode, self._offset = inode, 0
+            file.seek(self._offset)
+            while len(found) < _BATCH and (line := file.readline())[-1:] == b"\n":
+                self._offset += len(line)
+                self._take(line, found)
+        return found
+
+    def _take(self, line: bytes, found: list[tuple[int, TeamEvent]]) -> None:
+        n = number_of(line)
+        if n > self.after:
+            self.closed = False
+            if (event := event_of(line)) is not None:
+                self.after = n
+                found.append((n, event))
+        elif n and (snapshot := snapshot_of(line)) is not None:
+            self.closed = snapshot.closed
+
+
+def number_of(line: bytes) -> int:
+    """The number of a log line without parsing it all; 0 for what is no line of ours."""
+    if not line.startswith(b'{"n":'):
+        return 0
+    digits = line[5 : line.find(b",", 5, 25)]
+    return int(digits) if digits.isdigit() else 0
+
+
+def event_of(line: bytes) -> TeamEvent | None:
+    """The event of a line; None for a snapshot, a kind that this version does not know, and what is no line."""
+    try:
+        value: object = json.loads(line)
+        return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def snapshot_of(line: bytes) -> Snapshot | None:
+    """The snapshot of a line; None for any other line, and for one that is damaged."""
+    if _SNAPSHOT not in line[:64]:
+        return None
+    try:
+        value = cast("dict[str, Any]", json.loads(line))
+        state = value["state"]
+        return Snapshot(int(value["n"]), state, bool(value.get("closed"))) if isinstance(state, dict) else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None

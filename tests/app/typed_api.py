@@ -134,14 +134,8 @@ def shows(event: TeamEvent) -> object:
             return event.text
         case MessageSeen():
             return event.message_ids
-        case MemberChanged():
-            return event.state
-        case Underway():
-            return event.doing, event.stalled
-        case TeamChanged():
-            return event.team, event.change
-        case SessionOpened():
-            return event.pid
+        case MemberChanged() | Underway() | TeamChanged() | SessionOpened():
+            return event.member
         case LimitReached():
             return event.limit
         case RoundEnded():

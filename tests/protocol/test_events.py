@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from teamwright.protocol import events
+from teamwright.protocol.event_json import from_json, to_json
 from teamwright.protocol.usage import Usage
 
 USAGE = Usage(input_tokens=3, output_tokens=5, cache_read=7, cache_write=11, requests=2, usd=0.25)
@@ -55,26 +56,26 @@ def test_every_event_of_the_union_is_live_or_is_tried_here():
 @pytest.mark.promise("P3")
 @pytest.mark.parametrize("event", LOGGED, ids=lambda e: e.KIND)
 def test_a_logged_event_survives_its_line(event):
-    line = json.dumps(events.to_json(event))
-    assert events.from_json(json.loads(line)) == event
+    line = json.dumps(to_json(event))
+    assert from_json(json.loads(line)) == event
 
 
 @pytest.mark.parametrize("event", LOGGED, ids=lambda e: e.KIND)
 def test_a_line_begins_with_type_time_and_member(event):
-    data = events.to_json(event)
+    data = to_json(event)
     assert list(data)[:3] == ["type", "at", "member"] and data["type"] == event.KIND
     assert "responder" not in data and set(data) - {"type"} <= {f.name for f in fields(event)}
 
 
 def test_live_events_and_events_of_a_later_version_are_none():
-    assert events.from_json({"type": "text_delta", "member": "a", "text": "x"}) is None
-    assert events.from_json({"type": "telepathy", "member": "a"}) is None and events.from_json({}) is None
-    assert events.from_json({"type": "notice"}) is None
+    assert from_json({"type": "text_delta", "member": "a", "text": "x"}) is None
+    assert from_json({"type": "telepathy", "member": "a"}) is None and from_json({}) is None
+    assert from_json({"type": "notice"}) is None
 
 
 def test_unknown_keys_of_a_later_version_are_passed_over():
-    data = events.to_json(LOGGED[-2]) | {"new": 1}
-    assert events.from_json(data) == LOGGED[-2]
+    data = to_json(LOGGED[-2]) | {"new": 1}
+    assert from_json(data) == LOGGED[-2]
 
 
 async def test_a_request_is_answered_through_its_responder_and_tells_who_was_first():

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import LIVE, SCHEMA, Notice, TeamEvent, to_json
+from teamwright.protocol.event_json import SCHEMA, to_json
+from teamwright.protocol.events import LIVE, Notice, TeamEvent
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.log_reader import Tail, last_number
 

@@ -6,6 +6,7 @@ backward. Below it: `jsonl` and the words of `protocol.events`. Refuses to know 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.events import TeamEvent, ToolCalled, from_json
+from teamwright.protocol.event_json import from_json
+from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.storage.jsonl import read_backward, read_lines
 
 MOST_UNREAD = 20_000
@@ -99,11 +101,7 @@ class Tail:
     def read(self) -> list[tuple[int, TeamEvent]]:
         """The next logged events behind `after`, at most a batch; empty at the end of the file."""
         found: list[tuple[int, TeamEvent]] = []
-        try:
-            file = open(self._path, "rb")
-        except FileNotFoundError:
-            return found
-        with file:
+        with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             if inode != self._inode:
                 self._inode, self._offset = inode, 0
@@ -147,7 +145,8 @@ def snapshot_of(line: bytes) -> Snapshot | None:
         return None
     try:
         value = cast("dict[str, Any]", json.loads(line))
-        state = value["state"]
-        return Snapshot(int(value["n"]), state, bool(value.get("closed"))) if isinstance(state, dict) else None
+        state: Any = value["state"]
+        known = isinstance(state, dict)
+        return Snapshot(int(value["n"]), cast("dict[str, Any]", state), bool(value.get("closed"))) if known else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

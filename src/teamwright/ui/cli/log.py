@@ -11,7 +11,8 @@ import click
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import MemberChanged, RequestOpened, RunEnded, TeamEvent, to_json
+from teamwright.protocol.event_json import to_json
+from teamwright.protocol.events import MemberChanged, RequestOpened, RunEnded, TeamEvent
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import clock, json_flag, moment
 from teamwright.ui.cli.output import WIDTH, clean, cut, facts, plain, say, say_json

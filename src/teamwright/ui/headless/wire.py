@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from teamwright.app.result import Result
-from teamwright.protocol.events import Spoken, TeamEvent, TextDelta, ToolStarted, to_json
+from teamwright.protocol.event_json import to_json
+from teamwright.protocol.events import Spoken, TeamEvent, TextDelta, ToolStarted
 from teamwright.protocol.ids import LEAD
 
 SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}

@@ -23,6 +23,13 @@ $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# The other product's locks are npm's proper-lockfile: tests meet the real one. Without npm they say that they skip.
+$(VENV)/.npm: $(BIN)/python
+	@if ! command -v npm >/dev/null; then echo "npm is not installed: tests against proper-lockfile will be skipped"; \
+	elif npm install --prefix $(VENV)/npm --no-save --no-package-lock --no-audit --no-fund --ignore-scripts \
+		--loglevel=error --fetch-retries=1 proper-lockfile@4; then touch $@; \
+	else echo "proper-lockfile could not be installed: tests against it will be skipped"; fi
+
 demo: $(VENV)/.runtime  ## a team reads a repository and reports (REPO=path, default: this one; MODEL=name for a real model)
 	$(BIN)/teamwright demo --repo $(REPO) $(if $(MODEL),--model $(MODEL),)
 
@@ -37,7 +44,7 @@ format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-pytest: $(VENV)/.dev  ## the tests alone (ARGS='-k name' for some)
+pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests alone (ARGS='-k name' for some)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 again: $(VENV)/.dev  ## what failed last, one after the other

@@ -4,11 +4,13 @@ import asyncio
 import gc
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import lock as module
+from teamwright.storage import lockdir
 from teamwright.storage.lock import FileLock, lock_for
 
 
@@ -219,3 +221,42 @@ def test_two_loops_have_two_locks_that_exclude_each_other(target, guard):
 
     first, second = asyncio.run(get()), asyncio.run(get())
     assert first is not second
+
+
+@pytest.mark.promise("F29")
+async def test_a_stranger_that_removes_our_new_directory_for_a_stale_one_costs_a_second_try_and_no_error(
+    target, guard, monkeypatch
+):
+    """It judged the directory that stood there before, and was slow: the race that its way of locking has."""
+    utime, times = os.utime, []
+
+    def removed_first(path, **moment):
+        times.append(path)
+        if len(times) == 1:
+            os.rmdir(path)
+        utime(path, **moment)
+
+    monkeypatch.setattr(lockdir.os, "utime", removed_first)
+    async with FileLock(target, guard, wait_s=2).hold() as held:
+        held.check()
+    assert len(times) == 2
+    assert os.listdir(target.parent) == []
+
+
+@pytest.mark.promise("F29")
+@pytest.mark.parametrize("program", ["die_inside", "die_before_the_record"])
+async def test_a_clock_that_was_set_back_does_not_make_a_dead_owner_live(target, guard, start, monkeypatch, program):
+    owner = start(program, target, guard)
+    if program == "die_inside":
+        assert owner.stdout.readline() == "inside\n"
+        owner.kill()
+    owner.wait(10)
+    assert directory(target).is_dir()
+    an_hour_ago = time.time() - 3600
+    monkeypatch.setattr(
+        lockdir, "time", SimpleNamespace(time=lambda: an_hour_ago, time_ns=lambda: int(an_hour_ago * 1e9))
+    )
+    async with FileLock(target, guard, wait_s=0.5).hold() as held:
+        assert held.recovered
+        held.check()
+    assert os.listdir(target.parent) == []

@@ -27,6 +27,8 @@ MAX_HOLD_S = 5.0
 
 _FIRST_DELAY_S = 0.0005
 _LAST_DELAY_S = 0.02
+_LAST_DELAY_OF_OURS_S = 0.002
+"""How seldom a waiter looks. Ours hold for moments and may come one after another: who looks seldom never gets in."""
 _MOMENT_S = 0.001
 _KEPT_LOCKS = 256
 
@@ -175,9 +177,12 @@ class Held:
             if time.monotonic() >= deadline:
                 raise self._lock.timed_out()
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
-            delay = min(delay * 1.5, _LAST_DELAY_S)
-            if _flock(self._fd) and self._enter():
+            if not _flock(self._fd):
+                delay = min(delay * 1.5, _LAST_DELAY_OF_OURS_S)
+            elif self._enter():
                 return
+            else:
+                delay = min(delay * 1.5, _LAST_DELAY_S)
 
     def _let_go(self) -> None:
         if self._fd >= 0:

@@ -27,6 +27,8 @@ _NO_INTENT = b" " * _RECORD
 _INTENT_WINDOW_NS = (-20_000_000, 50_000_000)
 """A directory made by the process of an intent is that much younger; file clocks may lag by a tick."""
 _INTENT_STOOD_S = 1.0
+_AHEAD_S = 2.0
+"""A directory that is younger than now by more than this (strangers set up to 1 s): the clock was set back."""
 
 
 class Mark(NamedTuple):
@@ -71,9 +73,11 @@ def make(guard: int, directory: str) -> Mark | None:
         return None
     # Random digits below the millisecond, which is all that strangers compare, make the mtime unique.
     touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1
-    os.utime(directory, ns=(touched, touched))
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(directory, ns=(touched, touched))
     mark = mark_of(directory)
-    if mark is None:
+    if mark is None:  # a stranger removed it, taking it for the stale one that stood there before
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)
         return None
     os.pwrite(guard, (b"made %d %d by %d" % (*mark, os.getpid())).ljust(_RECORD) + _NO_INTENT, 0)
     return mark
@@ -106,7 +110,8 @@ def _made_by_the_dead(record: bytes, mark: Mark, age: float) -> bool:
     if made and tuple(made[:2]) == mark:
         return True
     first, last = _INTENT_WINDOW_NS
-    return bool(intent) and first <= mark.mtime_ns - intent[0] <= last and age >= _INTENT_STOOD_S
+    stood = age >= _INTENT_STOOD_S or age < -_AHEAD_S
+    return bool(intent) and first <= mark.mtime_ns - intent[0] <= last and stood
 
 
 def _numbers(record: bytes, kind: bytes) -> list[int]:

@@ -142,3 +142,75 @@ def test_the_watching_library_is_not_loaded_before_the_first_file():
 def test_settings_do_not_change_under_way(field):
     with pytest.raises(AttributeError):
         setattr(WatchSettings(), field, 1)
+
+
+class Names:
+    """Gathers what a directory's callback is told."""
+
+    def __init__(self):
+        self.told = set()
+        self.whole = 0
+        self._event = asyncio.Event()
+
+    def __call__(self, names):
+        self.whole += names is None
+        self.told |= names or set()
+        self._event.set()
+
+    async def until(self, condition):
+        async with asyncio.timeout(10):
+            while not condition():
+                self._event.clear()
+                await self._event.wait()
+
+
+def json_files(name):
+    return name.endswith(".json")
+
+
+async def standing(watcher, directory, told):
+    """Until the watcher stands: it says so by one look at the whole directory."""
+    watcher.follow_directory(directory, told, json_files)
+    await told.until(lambda: told.whole)
+
+
+async def test_entries_that_are_made_written_in_place_renamed_over_and_removed_are_told_by_name(tmp_path):
+    (tmp_path / "2.json").write_text("1")
+    async with Watcher(WatchSettings(poll_s=60)) as watcher:
+        told = Names()
+        await standing(watcher, tmp_path, told)
+        (tmp_path / "note.txt").write_text("1")
+        (tmp_path / "1.json").write_text("1")
+        await told.until(lambda: "1.json" in told.told)
+        (tmp_path / "2.json").write_text("2")
+        await told.until(lambda: "2.json" in told.told)
+        rename_into(tmp_path / "3.json", "3")
+        await told.until(lambda: "3.json" in told.told)
+        told.told.clear()
+        (tmp_path / "1.json").unlink()
+        await told.until(lambda: "1.json" in told.told)
+        assert told.told == {"1.json"}
+
+
+async def test_a_directory_that_is_made_later_is_noticed_without_the_slow_look(tmp_path):
+    async with Watcher(WatchSettings(poll_s=60)) as watcher:
+        told = Names()
+        await standing(watcher, tmp_path / "later", told)
+        (tmp_path / "later").mkdir()
+        await told.until(lambda: told.whole > 1)
+        (tmp_path / "later" / "1.json").write_text("1")
+        await told.until(lambda: told.whole > 2 or "1.json" in told.told)
+
+
+async def test_without_the_watcher_every_slow_look_asks_to_look_at_the_whole_directory(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    async with Watcher(WatchSettings(poll_s=60, blind_poll_s=0.01)) as watcher:
+        told = Names()
+        unfollow = watcher.follow_directory(tmp_path, told, json_files)
+        await told.until(lambda: told.whole > 1)
+        unfollow()
+        before = told.whole
+        watcher.follow(tmp_path / "file", heard := Heard())
+        (tmp_path / "file").write_text("1")
+        await heard.again()
+        assert told.whole == before

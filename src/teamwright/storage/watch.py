@@ -1,7 +1,7 @@
 """Noticing what strangers do to files: one watcher a process, with a slow look as the net below it.
 
 Below it: `watchfiles`, imported when the first file is followed. Refuses to know what is in the files: a callback
-says that inode, size or mtime of one changed, and nothing more.
+says that inode, size or mtime of one changed, or which entries of a directory did, and nothing more.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import asyncio
 import contextlib
 import importlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from teamwright.storage.array import Stamp, stamp_of
 
 _Awatch = Callable[..., AsyncIterator[set[tuple[int, str]]]]
+
+Names = frozenset[str] | None
+"""Entries of a directory that changed; None: any of them may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,33 @@ class _Followed:
     callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
 
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """Whom to tell of a directory's entries, and of which."""
+
+    concerns: Callable[[str], bool]
+    callback: Callable[[Names], None]
+
+
+@dataclass(slots=True)
+class _Place:
+    """A directory whose entries are followed, and its state when they were told last."""
+
+    stamp: tuple[int, int] | None
+    listeners: list[_Listener] = field(default_factory=list[_Listener])
+
+
 class Watcher:
     """`async with Watcher() as watcher:`, then `follow`; leaving the block ends all of it."""
 
     def __init__(self, settings: WatchSettings | None = None) -> None:
         self._settings = settings or WatchSettings()
         self._files: dict[str, _Followed] = {}
+        self._places: dict[str, _Place] = {}
         self._names: set[str] = set()
         self._directories: dict[str, int] = {}  # watched ones and their inodes
+        self._awaited: set[str] = set()  # directories that are not there yet: their parents are watched
+        self._real: dict[str, str] = {}  # followed directories by their real paths, which some systems tell
         self._changed = asyncio.Event()
         self._stop_watching: asyncio.Event | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,9 +101,7 @@ class Watcher:
             followed = self._files[name] = _Followed(os.path.basename(name), stamp_of(name))
             self._gather()
         followed.callbacks.append(callback)
-        if not self._tasks:
-            loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._watch()), loop.create_task(self._poll())]
+        self._start()
 
         def unfollow() -> None:
             with contextlib.suppress(ValueError):
@@ -91,6 +112,36 @@ class Watcher:
 
         return unfollow
 
+    def follow_directory(
+        self, directory: Path, callback: Callable[[Names], None], concerns: Callable[[str], bool]
+    ) -> Callable[[], None]:
+        """Call `callback` with the names that were made, changed or removed in the directory, many at a time.
+
+        Only names that `concerns` accepts are told; None says that any may have changed. The directory need not be
+        there yet. Ends when the returned function is called.
+        """
+        name, listener = str(directory), _Listener(concerns, callback)
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = _Place(_directory_state(name))
+            self._gather()
+        place.listeners.append(listener)
+        self._start()
+
+        def unfollow() -> None:
+            with contextlib.suppress(ValueError):
+                place.listeners.remove(listener)
+            if not place.listeners and self._places.get(name) is place:
+                del self._places[name]
+                self._gather()
+
+        return unfollow
+
+    def _start(self) -> None:
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks = [loop.create_task(self._watch()), loop.create_task(self._poll())]
+
     def look(self) -> None:
         """Look at all followed files now and tell what changed."""
         for name, followed in list(self._files.items()):
@@ -99,6 +150,29 @@ class Watcher:
                 followed.stamp = now
                 for callback in list(followed.callbacks):
                     self._tell(callback)
+
+    def _look_in_directories(self, *, always: bool) -> None:
+        """Tell of the directories that changed since they were told; of all of them with `always`."""
+        for name, place in list(self._places.items()):
+            now = _directory_state(name)
+            if always or now != place.stamp:
+                place.stamp = now
+                for listener in list(place.listeners):
+                    self._tell(partial(listener.callback, None))
+
+    def _tell_entries(self, paths: Iterable[str]) -> None:
+        found: dict[str, set[str]] = {}
+        for path in paths:
+            directory, name = os.path.split(path)
+            found.setdefault(directory, set()).add(name)
+        for directory, names in found.items():
+            place = self._places.get(directory) or self._places.get(self._real.get(directory, ""))
+            if place is None:
+                continue
+            place.stamp = _directory_state(directory)
+            for listener in list(place.listeners):
+                if concerned := frozenset(filter(listener.concerns, names)):
+                    self._tell(partial(listener.callback, concerned))
 
     def _tell(self, callback: Callable[[], None]) -> None:
         try:
@@ -114,7 +188,12 @@ class Watcher:
             self._rewatch()
 
     def _wanted(self) -> dict[str, int]:
-        found = {directory: _inode(directory) for directory in {os.path.dirname(name) for name in self._files}}
+        """The directories to watch, with their inodes; in the place of one that is not there its parent."""
+        wanted = {os.path.dirname(name) for name in self._files} | self._places.keys()
+        found = {directory: _inode(directory) for directory in wanted}
+        self._awaited = {directory for directory, inode in found.items() if inode is None}
+        for parent in {os.path.dirname(directory) for directory in self._awaited}:
+            found.setdefault(parent, _inode(parent))
         return {directory: inode for directory, inode in found.items() if inode is not None}
 
     def _rewatch(self) -> None:
@@ -126,6 +205,7 @@ class Watcher:
         while True:
             await asyncio.sleep(self._settings.blind_poll_s if self.blind else self._settings.poll_s)
             self.look()
+            self._look_in_directories(always=self.blind)
             if self._wanted() != self._directories:
                 self._rewatch()
 
@@ -158,19 +238,30 @@ class Watcher:
         )
         try:
             self.blind = False
-            asyncio.get_running_loop().call_soon(self.look)  # runs when the watcher stands: nothing falls between
+            self._real = {os.path.realpath(name): name for name in self._places}
+            asyncio.get_running_loop().call_soon(self._stands)
             async for changes in watching:
                 self.look()
-                if any(path in self._directories for _, path in changes):
-                    self._rewatch()  # a directory itself went; one that comes in its place is another
+                self._tell_entries(path for _, path in changes)
+                if any(path in self._directories or path in self._awaited for _, path in changes):
+                    self._rewatch()  # a directory itself came or went; one that comes in its place is another
         except (OSError, RuntimeError):
             self.blind = True
         finally:
             self._stop_watching = None
 
+    def _stands(self) -> None:
+        """The watcher is there now: what happened before it was is found by looking, nothing falls between."""
+        self.look()
+        self._look_in_directories(always=True)
+
     def _concerns(self, change: object, path: str) -> bool:
         """Whether an event is worth a look. By name only: some systems tell other paths than were asked for."""
-        return os.path.basename(path) in self._names or path in self._directories
+        directory, name = os.path.split(path)
+        if name in self._names or path in self._directories or path in self._awaited:
+            return True
+        place = self._places.get(directory) or self._places.get(self._real.get(directory, ""))
+        return place is not None and any(listener.concerns(name) for listener in place.listeners)
 
 
 def _state(name: str) -> Stamp | None:
@@ -178,6 +269,14 @@ def _state(name: str) -> Stamp | None:
         return stamp_of(name)
     except OSError:
         return None
+
+
+def _directory_state(directory: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _inode(directory: str) -> int | None:

@@ -67,9 +67,12 @@ def signature(path: str) -> Signature | None:
     return Signature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def read_task(path: str, id: str) -> Reading:
-    """Read a task file; one that is empty or cut is tried again 3 times, 2 ms apart. Raises StorageError."""
-    patience = _RETRIES
+def read_task(path: str, id: str, *, patient: bool = True) -> Reading:
+    """Read a task file; one that is empty or cut is tried again 3 times, 2 ms apart. Raises StorageError.
+
+    Without `patient` it is tried once: for who is told again when the writer is done.
+    """
+    patience = _RETRIES if patient else 0
     while True:
         read = _read(path)
         if read is None:
@@ -95,6 +98,12 @@ def damaged(path: str) -> StorageError:
         do=["repair or remove the file"],
         note="nothing was changed",
     )
+
+
+def number_of(name: str) -> int | None:
+    """The number of a task file's name; None for any other file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def numbers_in(directory: Path) -> set[int]:

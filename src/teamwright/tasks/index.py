@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 
@@ -24,6 +24,11 @@ _LISTING_SHARE = 20
 
 _PROBES = 64
 """How many numbers behind the highest known one are looked for by name before the directory is listed."""
+
+
+OnOutside = Callable[[Task | None, Task | None], None]
+"""Told what others did to a task: as it was last seen (None: it is new), and as it is (None: it is gone). Plain code
+that may run while a lock is held: it must neither block nor raise."""
 
 
 class Kind(Enum):
@@ -49,6 +54,7 @@ class Index:
         self._flight: set[int] = set()
         self._listed_at = 0.0
         self._listing_took = 0.0
+        self.on_outside: OnOutside | None = None
         self.highest = 0
         self.arrivals = 0
         """How often a task became ready."""
@@ -63,12 +69,12 @@ class Index:
         """All whole tasks as last seen, in numeric order."""
         return [self._found[number].task for number in sorted(self._found)]
 
-    def look(self, number: int, *, fresh: bool = False, careful: bool = False) -> Task | None:
+    def look(self, number: int, *, fresh: bool = False, careful: bool = False, patient: bool = True) -> Task | None:
         """The task as its file has it now; a file that has not changed is not read again unless `fresh`.
 
         With `careful` a file that was read too young to tell is read again too: a change of status changes the size,
         so only lists that show everything need it. A damaged file gives the last whole reading, if there was one;
-        `is_damaged` tells. Raises StorageError.
+        `is_damaged` tells; without `patient` it is not waited for. Raises StorageError.
         """
         last = self._found.get(number)
         if not fresh:
@@ -78,15 +84,16 @@ class Index:
             hurt = self._damaged.get(number)
             if hurt and hurt.signature == mark and _settled(hurt.signature):
                 return last.task if last else None
-        read = read_task(self.path(number), str(number))
+        read = read_task(self.path(number), str(number), patient=patient)
         if isinstance(read, Damaged):
             self._note_damaged(number, read)
             return last.task if last else None
         if read is None:
-            self.forget(number)
+            self._lose(number)
             return None
         self._damaged.pop(number, None)
         self._note(number, read)
+        self._tell_outside(last, read)
         return read.task
 
     def is_damaged(self, number: int) -> bool:
@@ -117,6 +124,24 @@ class Index:
         for blocker in _numbers(gone.task.blocked_by if gone else ()):
             self._dependents.get(blocker, set()).discard(number)
         self._sort_dependents(number)
+
+    def _lose(self, number: int) -> None:
+        """Somebody else removed the file."""
+        last = self._found.get(number)
+        self.forget(number)
+        self._tell_outside(last, None)
+
+    def _tell_outside(self, before: Found | None, after: Found | None) -> None:
+        if self.on_outside is None or (before is None and after is None):
+            return
+        one, other = before and before.task, after and after.task
+        # What JSON cannot tell apart (a tuple, a list) is no change.
+        if one != other and (one is None or other is None or one.encode() != other.encode()):
+            self.on_outside(one, other)
+
+    def numbers(self) -> set[int]:
+        """All that were there when last looked at, whole or not."""
+        return self._found.keys() | self._damaged.keys()
 
     def dependents(self, number: int) -> set[int]:
         """The tasks that were last seen waiting for this one, whatever its state."""
@@ -171,8 +196,8 @@ class Index:
         """List the directory and look at every task in it. Raises StorageError."""
         start = time.monotonic()
         there = numbers_in(self._directory)
-        for number in (self._found.keys() | self._damaged.keys()) - there:
-            self.forget(number)
+        for number in self.numbers() - there:
+            self._lose(number)
         for number in sorted(there):
             self.look(number, careful=True)
         self.highest = max(self.highest, *there, 0)

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import subprocess
+import sys
+from functools import partial
 
 import pytest
 
 from teamwright.protocol.errors import StorageError
 from teamwright.storage import bell as module
-from teamwright.storage.bell import Bell, ring
+from teamwright.storage.bell import Bell, hang, ring
 
 
 @pytest.fixture(params=["short", "long", "long without descriptors"])
@@ -97,3 +100,65 @@ def test_a_place_that_cannot_be_made_is_an_error_of_ours(tmp_path):
     with pytest.raises(StorageError):
         Bell.bind(tmp_path / "file" / "bell")
     assert not ring(tmp_path / "file" / "bell")
+
+
+# ── bells that call back ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_two_hundred_bells_call_back_each_its_own_and_no_task_waits_for_them(tmp_path):
+    heard = []
+    some = asyncio.Event()
+
+    def hear(number):
+        heard.append(number)
+        if len(heard) == 200:
+            some.set()
+
+    before = len(asyncio.all_tasks())
+    silence = [hang(tmp_path / "bells" / f"m{n}", partial(hear, n)) for n in range(200)]
+    assert len(asyncio.all_tasks()) == before
+    assert all(ring(tmp_path / "bells" / f"m{n}") for n in range(200))
+    async with asyncio.timeout(10):
+        await some.wait()
+    assert sorted(heard) == list(range(200))
+    for take_down in silence:
+        take_down()
+    assert os.listdir(tmp_path / "bells") == []
+
+
+async def test_a_bell_that_cannot_be_hung_is_no_error(path, monkeypatch):
+    path.parent.parent.mkdir()
+    path.parent.write_text("a file is in its place")
+    hang(path, lambda: None)()
+    assert not ring(path)
+
+
+def test_bells_leave_most_descriptors_to_others(tmp_path):
+    script = f"""
+import asyncio, resource
+from pathlib import Path
+from teamwright.storage.bell import hang, ring
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+async def work():
+    for n in range(100):
+        hang(Path({str(tmp_path)!r}) / "bells" / str(n), lambda: None)
+    print(sum(ring(Path({str(tmp_path)!r}) / "bells" / str(n)) for n in range(100)))
+asyncio.run(work())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.returncode) == ("16\n", 0), done.stderr
+
+
+def test_no_child_inherits_a_bell(tmp_path):
+    script = f"""
+import asyncio, os, subprocess
+from pathlib import Path
+from teamwright.storage.bell import hang
+async def work():
+    hang(Path({str(tmp_path)!r}) / "bell", lambda: None)
+    done = subprocess.run(["ls", "-l", "/dev/fd/"], close_fds=False, capture_output=True, text=True)
+    print("socket:" in done.stdout)
+asyncio.run(work())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr

@@ -1,7 +1,8 @@
 """Doorbells: a process of ours tells another to look at its files.
 
 A bell is a datagram socket at a path; a ring is empty and means "look", so rings may be lost in a full queue
-without harm. Below it: the operating system. Refuses to know what there is to look at.
+without harm. One that calls back costs a descriptor and no task, so that a process may own hundreds. Below it:
+the operating system. Refuses to know what there is to look at.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import secrets
 import socket
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
+from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
 
@@ -35,6 +38,7 @@ class Bell:
         self._private = private
         self._rung = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._callback: Callable[[], None] | None = None
 
     @classmethod
     def bind(cls, path: Path) -> Bell:
@@ -59,6 +63,11 @@ class Bell:
         self._rung.clear()
         return True
 
+    def call(self, callback: Callable[[], None]) -> None:
+        """Call this in the running loop after rings from now on, those before it included: no task waits then."""
+        self._callback = callback
+        self._listen()
+
     def drain(self) -> None:
         """Forget the rings so far: call it before looking at the files, never after."""
         self._rung.clear()
@@ -71,6 +80,7 @@ class Bell:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
+        _hung.discard(self)
         with contextlib.suppress(OSError):
             if os.stat(self.path).st_ino == self._inode:
                 os.unlink(self.path)
@@ -92,11 +102,44 @@ class Bell:
     def _on_ring(self) -> None:
         self._empty()
         self._rung.set()
+        if self._callback is not None:
+            self._callback()
 
     def _empty(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(16)
+
+
+def hang(path: Path, callback: Callable[[], None]) -> Callable[[], None]:
+    """Hang up a bell that calls back in the running loop; returns how to take it down.
+
+    Where none can be hung (a file system without sockets, too few descriptors left) nobody hears a ring: the slow
+    look of whoever watches the files is what is left then.
+    """
+    if len(_hung) >= _most():
+        return _nothing
+    try:
+        bell = Bell.bind(path)
+    except StorageError:
+        return _nothing
+    _hung.add(bell)
+    bell.call(callback)
+    return bell.close
+
+
+_hung: set[Bell] = set()
+"""The bells of this process that call back: each holds a descriptor."""
+
+
+def _most() -> int:
+    """How many bells may call back: a quarter of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else max(1, soft // 4)
+
+
+def _nothing() -> None:
+    """There is no bell to take down."""
 
 
 def ring(path: Path) -> bool:

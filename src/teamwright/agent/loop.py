@@ -12,10 +12,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Toolbox
-from teamwright.models.model import Failure, Meter, Model, Reply, Request, Retrying, TextPart, priced
+from teamwright.models.model import Alive, Failure, Meter, Model, Reply, Request, Retrying, TextPart, priced
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
 from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
 from teamwright.protocol.usage import Usage
@@ -84,6 +85,7 @@ class Agent:
     rounds_left: int | None = None
     parent_call: str | None = None
     attended: Attended = always
+    activity: Activity = field(default_factory=Activity)
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
         """Tell surfaces of a line that was stored."""
@@ -113,12 +115,21 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
     Cancelling stores a result for every call that was running, so that the next request is accepted, and is
     re-raised. Raises StorageError when the transcript cannot be written: nothing was lost, nothing is pretended.
     """
+    agent.activity.works()
+    try:
+        over = await settle(agent)
+        if opening is not None:
+            tell(agent, opening)
+        elif over:
+            return TurnEnd("done")
+        return await _rounds(agent)
+    finally:
+        agent.activity.rests()
+
+
+async def _rounds(agent: Agent) -> TurnEnd:
+    """Listen and answer calls, until there are none."""
     usage, rounds, tools, text = Usage(), 0, 0, ""
-    over = await settle(agent)
-    if opening is not None:
-        tell(agent, opening)
-    elif over:
-        return TurnEnd("done", text, usage)
     while True:
         refusal = agent.meter.refuse()
         if refusal or agent.rounds_left == 0:
@@ -146,8 +157,11 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
 async def listen(agent: Agent) -> Reply | Failure:
     """One model call: text goes to surfaces as it comes, usage to the meter, the last part is the answer."""
     request = Request(agent.conversation.prefix, agent.conversation.items, agent.name)
+    activity = agent.activity
+    activity.asks_model(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
+            activity.hears()
             match part:
                 case TextPart():
                     if agent.attended():
@@ -161,6 +175,9 @@ async def listen(agent: Agent) -> Reply | Failure:
                 case Retrying():
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
+                    activity.pauses(f"another try: {part.reason}")
+                case Alive(waits_for=waits_for) if waits_for:
+                    activity.pauses(waits_for)
                 case _:
                     pass
     return Failure("model-failed", "the answer ended without an end")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from teamwright.agent.activity import Activity
 from teamwright.agent.schema import tool_schema, validate
 from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
@@ -117,6 +118,7 @@ class Toolbox:
         self._emit = emit
         self.attended: Attended = always
         """Whether events of calls that begin are wanted by anybody."""
+        self.activity = Activity()
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
@@ -171,6 +173,7 @@ class Toolbox:
         if self.attended():
             self._emit(ToolStarted(member=self.member, call=number, tool=prepared.tool.name, summary=prepared.summary))
         started = time.perf_counter()
+        self.activity.runs(number, f"{prepared.tool.name} {prepared.summary}")
         try:
             result = await self._step(prepared)
         except asyncio.CancelledError as problem:
@@ -182,6 +185,8 @@ class Toolbox:
         except (Exception, SystemExit) as problem:
             # A mistake of a tool of ours, or of a user's function: the model is told, siblings go on.
             result = _broke(call, problem)
+        finally:
+            self.activity.ran(number)
         outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result

@@ -60,6 +60,13 @@ class Governor:
         """How long everybody still waits, in seconds; 0 when nobody has to."""
         return max(0.0, self._paused_until - time.monotonic())
 
+    @property
+    def waits_for(self) -> str:
+        """On what a call would wait now, in words; empty when it may go at once."""
+        if self.paused_s > 0:
+            return "the rate limit"
+        return "" if self._running < self.limit else "a free place among those who may call"
+
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Turn, None]:
         """A place among those who may call. Waits for the pause and for a place, first come first served."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from teamwright.models.endpoint import Endpoint
 from teamwright.models.exchange import Clocks, Exchange, new_client
 from teamwright.models.governor import Governor, Turn
 from teamwright.models.model import (
+    Alive,
     Failure,
     ModelCard,
     Part,
@@ -39,6 +41,8 @@ from teamwright.protocol.blocks import Block, encode
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
+ALIVE_EVERY_S = 1.0
+"""How often an answer that grows where nothing can be shown (the input of a tool call) says so."""
 CONTINUATIONS = 8
 """How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
 FIRST_CONNECTS = 2
@@ -120,12 +124,18 @@ class MessagesApi:
             yield Retrying(failure.what, wait_s, tries)
             if attempt.shared_pause_s is None:
                 await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
+                yield Alive()
 
     async def _one_try(
         self, attempt: _Try, body: bytes, betas: tuple[str, ...]
-    ) -> AsyncGenerator[TextPart | ThinkingPart, None]:
+    ) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
         """One exchange in its turn, and what the governor learns from it."""
+        waits = self._governor.waits_for
+        if waits:
+            yield Alive(waits)
         async with self._governor.turn() as turn, aclosing(attempt.parts(body, betas)) as parts:
+            if waits:
+                yield Alive()
             async for part in parts:
                 yield part
             self._account(turn, attempt)
@@ -201,13 +211,16 @@ class _Try:
         self.trouble: Trouble | None = None
         self.shared_pause_s: float | None = None
 
-    async def parts(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[TextPart | ThinkingPart, None]:
-        """What may be shown as it comes. Does not raise `Trouble`: it is kept."""
+    async def parts(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
+        """What may be shown as it comes, and signs of what may not. Does not raise `Trouble`: it is kept."""
+        shown_at = time.monotonic()
         async with self._keeping_trouble(), aclosing(self.exchange.events(body, betas)) as events:
             async for event in events:
                 part = self._take(event)
-                if part is not None:
-                    yield part
+                if part is None and time.monotonic() - shown_at < ALIVE_EVERY_S:
+                    continue
+                shown_at = time.monotonic()
+                yield part or Alive()
         if not self.assembly.whole and self.trouble is None:
             self.trouble = Trouble("broken", "the stream ended too soon", Answered(request_id=self.exchange.request_id))
 

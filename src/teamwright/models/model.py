@@ -77,6 +77,16 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
+class Alive:
+    """A sign of progress with nothing to show, at most one a second: the answer grows, or may go on.
+
+    `waits_for` says on what the request waits instead, e.g. a rate limit; the next part ends the waiting.
+    """
+
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """The whole answer: last part of a stream that went well.
 
@@ -110,7 +120,7 @@ class Failure:
     partial: list[Block] = field(default_factory=list[Block])
 
 
-Part: TypeAlias = TextPart | ThinkingPart | Retrying | Reply | Failure
+Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Reply | Failure
 
 
 @dataclass(frozen=True, slots=True)

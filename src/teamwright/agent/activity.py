@@ -1,0 +1,189 @@
+"""What an agent is busy with: told once a call lasts longer than a second, and when nothing comes for too long.
+
+One timer for all agents of a session, armed while somebody works; an idle team has none. Knows events and the
+clock of the loop; knows no model, no tool and no team.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from teamwright.protocol.events import Emit, Underway
+
+TELL_AFTER_S = 1.0
+"""How long a call may last before it is told."""
+
+STALLED_AFTER_S = 120.0
+"""How long nothing may come of an agent at work before it counts as stalled, unless the settings say otherwise."""
+
+
+class Watchdog:
+    """The timer of a session. `tell_s` and `stalled_s` in seconds."""
+
+    def __init__(self, emit: Emit, *, tell_s: float = TELL_AFTER_S, stalled_s: float = STALLED_AFTER_S) -> None:
+        self.emit = emit
+        self.tell_s = tell_s
+        self.stalled_s = stalled_s
+        self._working: dict[Activity, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+
+    def activity(self, member: str) -> Activity:
+        """What this agent does, to be kept up by its loop and its toolbox."""
+        return Activity(member, self)
+
+    def watch(self, activity: Activity, due: float) -> None:
+        """Look at this one at that time (of `time.monotonic`), if it is at work then."""
+        self._working[activity] = None
+        if self._timer is None or due < self._due:
+            self._arm(due)
+
+    def forget(self, activity: Activity) -> None:
+        """It is not at work any more; without anybody at work there is no timer."""
+        self._working.pop(activity, None)
+        if not self._working:
+            self.close()
+
+    def close(self) -> None:
+        """No timer outlives the session."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, due - time.monotonic()), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = time.monotonic()
+        due = [at for one in list(self._working) if (at := one.look(now)) is not None]
+        if due:
+            self._arm(min(due))
+
+
+@dataclass(slots=True, eq=False)
+class Activity:
+    """What one agent does now. Without a watchdog (a sub-agent) nothing is told, and nothing is kept up."""
+
+    member: str = ""
+    watchdog: Watchdog | None = None
+    _doing: str = ""
+    _what: str = ""
+    _model: str = ""
+    _since: float = 0.0
+    _heard: float = 0.0
+    _calls: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+    _at_work: bool = False
+    _told: bool = False
+    _stalled: bool = False
+
+    # ── kept up by the loop and the toolbox ───────────────────────────────────────────────────────────────────
+
+    def works(self) -> None:
+        """A turn begins: it is at work, between calls, until a call begins."""
+        self._at_work = True
+        self._step("", "")
+
+    def asks_model(self, model: str) -> None:
+        """A model call begins."""
+        self._model = model
+        self._step("model", model)
+
+    def pauses(self, what: str) -> None:
+        """The model call has to wait before it may go on: for a rate limit, for another try."""
+        self._step("pause", what)
+
+    def hears(self) -> None:
+        """Something came of the model: it is not stalled, and waits no longer."""
+        self._heard = time.monotonic()
+        if self._stalled or self._doing == "pause":
+            told = self._told
+            self._step("model", self._model)
+            if told:
+                self._tell()
+
+    def runs(self, call: str, what: str) -> None:
+        """A tool call begins."""
+        now = time.monotonic()
+        self._calls[call] = (what, now)
+        if len(self._calls) == 1:
+            self._told = self._stalled = False
+            self._watch(now + self._tell_s)
+
+    def ran(self, call: str) -> None:
+        """A tool call ended; others of its round may go on, and are told anew."""
+        self._calls.pop(call, None)
+        self._told = self._stalled = False
+        self._heard = time.monotonic()
+        if self._calls:
+            self._watch(self._heard)
+        else:
+            self._step("", "")
+
+    def rests(self) -> None:
+        """The turn is over."""
+        self._calls.clear()
+        self._at_work = False
+        if self.watchdog is not None:
+            self.watchdog.forget(self)
+
+    # ── looked at by the watchdog ─────────────────────────────────────────────────────────────────────────────
+
+    def look(self, now: float) -> float | None:
+        """Tell what has become due. Returns when to look again, None when nothing can become due by itself."""
+        if self._calls:
+            since = min(begun for _, begun in self._calls.values())
+            return self._tell_when(now, since)
+        if self._doing == "pause":
+            return self._tell_when(now, self._since)
+        if not self._stalled and now - self._heard >= self._stalled_s:
+            self._stalled = True
+            self._tell()
+        again = None if self._stalled else self._heard + self._stalled_s
+        if self._doing != "model" or self._stalled:
+            return again
+        soon = self._tell_when(now, self._since)
+        return again if soon is None else soon
+
+    def _tell_when(self, now: float, since: float) -> float | None:
+        if self._told:
+            return None
+        if now - since < self._tell_s:
+            return since + self._tell_s
+        self._tell()
+        return None
+
+    def _step(self, doing: str, what: str) -> None:
+        self._doing, self._what = doing, what
+        self._told = self._stalled = False
+        self._since = self._heard = now = time.monotonic()
+        self._watch(now + (self._tell_s if doing else self._stalled_s))
+
+    def _watch(self, due: float) -> None:
+        if self.watchdog is not None and self._at_work:
+            self.watchdog.watch(self, due)
+
+    def _tell(self) -> None:
+        self._told = True
+        if self.watchdog is None:
+            return
+        doing, what, since = self._doing, self._what, self._since
+        if self._calls:
+            what, since = min(self._calls.values(), key=lambda call: call[1])
+            doing = "tool"
+        began = time.time() - (time.monotonic() - since)
+        event = Underway(member=self.member, doing=doing, what=what, since=round(began, 3), stalled=self._stalled)
+        self.watchdog.emit(event)
+
+    @property
+    def _tell_s(self) -> float:
+        return TELL_AFTER_S if self.watchdog is None else self.watchdog.tell_s
+
+    @property
+    def _stalled_s(self) -> float:
+        return STALLED_AFTER_S if self.watchdog is None else self.watchdog.stalled_s

@@ -36,16 +36,35 @@ class Wish(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts. The lead may reassign; `tools` None means that what the actor can use is not known."""
+    """Who acts. The lead may reassign; `tools` None means that what the actor can use is not known.
+
+    On a list that several sessions share the name is `name@realm`, and so are the owners on disk.
+    """
 
     name: str
     lead: bool = False
     tools: frozenset[str] | None = None
 
+    @property
+    def realm(self) -> str:
+        """What tells namesakes of two sessions apart; empty on a list of one."""
+        return self.name.partition("@")[2]
+
 
 def same(owner: str | None, name: str) -> bool:
-    """Whether an owner as written on disk is this member: `name`, `name@team` or the lead's alias, in any case."""
-    return owner is not None and _bare(owner) == _bare(name)
+    """Whether an owner as written on disk is this member: `name`, `name@team` or the lead's alias, in any case.
+
+    Where both say of which team they are, that must be the same too.
+    """
+    if owner is None or _bare(owner) != _bare(name):
+        return False
+    one, other = owner.partition("@")[2], name.partition("@")[2]
+    return not (one and other) or one == other
+
+
+def in_realm(name: str, realm: str) -> str:
+    """The name as it is on disk in a shared list: `name@realm`; a name that says where it belongs is kept."""
+    return f"{name}@{realm}" if realm and name and "@" not in name else name
 
 
 def not_found(id: str) -> TaskRefused:
@@ -95,7 +114,7 @@ def claimed(task: Task, actor: Actor, waiting: Waiting) -> Task:
 def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
     """The task with owner, status and texts as wished; edges are not touched here. Raises TaskRefused, UsageError."""
     status = _status(wish, task)
-    owner = _owner(wish, task)
+    owner = _owner(wish, task, actor.realm)
     takes = _takes(task, actor, owner, wish)
     if takes and "owner" not in wish:
         owner = actor.name
@@ -189,13 +208,14 @@ def _status(wish: Wish, task: Task) -> TaskStatus:
         ) from None
 
 
-def _owner(wish: Wish, task: Task) -> str | None:
+def _owner(wish: Wish, task: Task, realm: str) -> str | None:
     if "owner" not in wish:
         return task.owner
-    if not wish["owner"].strip():
+    if not (wanted := in_realm(wish["owner"].strip(), realm)):
         return None
-    owner = addressee(wish["owner"])
-    return task.owner if same(task.owner, owner) else owner
+    if same(task.owner, wanted):
+        return task.owner
+    return in_realm(addressee(wanted), realm)
 
 
 def _takes(task: Task, actor: Actor, owner: str | None, wish: Wish) -> bool:

@@ -16,11 +16,14 @@ from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks import claim, moves
 from teamwright.tasks.edges import add_edges, drop_references, refuse_bad_edges
 from teamwright.tasks.graph import Edge, in_order
+from teamwright.tasks.index import OnOutside
+from teamwright.tasks.outside import Outside
 from teamwright.tasks.rules import (
     DELETED,
     Actor,
     Wish,
     fields_changed,
+    in_realm,
     kind_of_change,
     may_delete,
     not_found,
@@ -66,9 +69,15 @@ class TaskList:
         *,
         on_change: OnChange | None = None,
         fsync: bool = False,
+        realm: str = "",
     ) -> None:
+        """`realm`, on a list that several sessions share, tells their members apart: owners are `name@realm` on disk.
+
+        What is handed out has the bare names of this realm's members, and whole ones of all others.
+        """
         self.store = TaskStore(directory, guard_of, fsync=fsync)
         self._on_change = on_change
+        self._realm = realm
 
     @property
     def directory(self) -> Path:
@@ -79,7 +88,8 @@ class TaskList:
 
     async def get(self, id: str) -> Task | None:
         """The task as it is on disk now. Raises InvalidName, StorageError (`damaged-file`)."""
-        return self.store.read(task_id(id))
+        task = self.store.read(task_id(id))
+        return task and self._shown(task)
 
     async def all(self, *, internal: bool = False) -> list[Task]:
         """All tasks in numeric order; strangers' book-keeping only with `internal`.
@@ -87,11 +97,19 @@ class TaskList:
         A file that cannot be read just now shows as it was last seen. Raises StorageError.
         """
         self.store.index.list_all()
-        return [task for task in self.store.index.known() if internal or not task.internal]
+        return [self._shown(task) for task in self.store.index.known() if internal or not task.internal]
+
+    def outside(self, on_outside: OnOutside) -> Outside:
+        """Be told of what others do to the list from now on; see Outside. Raises StorageError."""
+
+        def told(before: Task | None, after: Task | None) -> None:
+            on_outside(before and self._shown(before), after and self._shown(after))
+
+        return Outside(self.store, told)
 
     async def refresh(self) -> list[Task]:
         """Look at every file and return the tasks that are not as this process last saw them."""
-        before = {task.id: task for task in self.store.index.known()}
+        before = {task.id: self._shown(task) for task in self.store.index.known()}
         return [task for task in await self.all() if before.get(task.id) != task]
 
     def waits_for(self, task: Task) -> list[str]:
@@ -110,7 +128,9 @@ class TaskList:
     async def still_mine(self, id: str, by: str) -> bool:
         """Whether the task is open and this member's, read now: asked at the start and before completion."""
         task = self.store.read(task_id(id))
-        return task is not None and task.status is not TaskStatus.COMPLETED and same(task.owner, by)
+        if task is None or task.status is TaskStatus.COMPLETED:
+            return False
+        return same(task.owner, in_realm(by, self._realm))
 
     async def wait_hint(self) -> str:
         """Why nothing may be free: one line about what is open, for a status line or a model; empty when nothing is."""
@@ -165,7 +185,7 @@ class TaskList:
         (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge`), UsageError,
         InvalidName, StorageError.
         """
-        number, actor = task_id(id), Actor(by, lead)
+        number, actor = task_id(id), Actor(in_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
         edges = _edges(number, wish)
@@ -178,7 +198,7 @@ class TaskList:
             touched = await add_edges(self.store, edges, held)
         for other in touched.values():
             if other.id != number:
-                self._tell(other, "updated", by)
+                self._tell(other, "updated", actor.name)
         return await self._told(before, touched.get(number, after), actor)
 
     async def claim(self, id: str, by: str, tools: frozenset[str] | None = None) -> Task:
@@ -186,16 +206,18 @@ class TaskList:
 
         Raises TaskRefused (`task_not_found already_claimed already_resolved blocked reserved`), StorageError.
         """
+        by = in_realm(by, self._realm)
         return self._claimed(await claim.claim(self.store, task_id(id), Actor(by, tools=tools)), by)
 
     async def claim_next(self, by: str, tools: frozenset[str] | None = None) -> Task | None:
         """Take and start the lowest task that is free, does not wait, and is meant for this member; None if none is."""
+        by = in_realm(by, self._realm)
         taken = await claim.claim_next(self.store, Actor(by, tools=tools))
         return None if taken is None else self._claimed(taken, by)
 
     async def release(self, owner: str, *, by: str = "system") -> list[Task]:
         """Hand the open tasks of a member that is gone back to the list: pending, without owner. Returns them."""
-        back = [after for _, after in await claim.release(self.store, owner)]
+        back = [after for _, after in await claim.release(self.store, in_realm(owner, self._realm))]
         for task in back:
             self._tell(task, "released", by)
         return back
@@ -225,13 +247,13 @@ class TaskList:
     async def _told(self, before: Task, after: Task, actor: Actor) -> Change:
         changed = fields_changed(before, after)
         if not changed:
-            return Change(after, ())
+            return Change(self._shown(after), ())
         kind = kind_of_change(before, after, actor.name)
         self._tell(after, kind, actor.name)
         new_owner = after.owner if after.owner != before.owner else None
-        assigned = None if new_owner is None or same(new_owner, actor.name) else new_owner
+        assigned = None if new_owner is None or same(new_owner, actor.name) else self._own(new_owner)
         unblocked = self._unblocked(after) if kind == "completed" else ()
-        return Change(after, changed, assigned, unblocked)
+        return Change(self._shown(after), changed, assigned, unblocked)
 
     async def _delete(self, id: str, actor: Actor) -> Change:
         async with self.store.list_lock().hold() as held:
@@ -243,7 +265,7 @@ class TaskList:
             self._tell(other, "updated", actor.name)
         was_open = gone.status is not TaskStatus.COMPLETED
         waited = gone.with_(blocks=(*gone.blocks, *map(str, dependents)))
-        return Change(gone, (DELETED,), None, self._unblocked(waited) if was_open else ())
+        return Change(self._shown(gone), (DELETED,), None, self._unblocked(waited) if was_open else ())
 
     def _unblocked(self, task: Task) -> tuple[Task, ...]:
         ids = in_order((*task.blocks, *map(str, self.store.index.dependents(task.number))))
@@ -255,11 +277,22 @@ class TaskList:
         before, after = taken
         if after != before:
             self._tell(after, "claimed", by)
-        return after
+        return self._shown(after)
+
+    def _shown(self, task: Task) -> Task:
+        """The task with its owner as this session calls it."""
+        if not self._realm or task.owner is None:
+            return task
+        own = self._own(task.owner)
+        return task if own == task.owner else task.with_(owner=own)
+
+    def _own(self, name: str) -> str:
+        bare, _, realm = name.partition("@")
+        return bare if realm and realm == self._realm else name
 
     def _tell(self, task: Task, change: str, by: str) -> None:
         if self._on_change is not None:
-            self._on_change(task, change, by)
+            self._on_change(self._shown(task), change, self._own(by))
 
 
 def _edges(id: str, wish: Wish) -> list[Edge]:

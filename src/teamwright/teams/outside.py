@@ -1,0 +1,40 @@
+"""What a team knows of other programs on its files, and of what is shared with them.
+
+Filled by the scribe, which watches, and by whoever starts members; read where mail is sent and tasks are kept. Plain
+values: refuses to know how any of it was noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from teamwright.protocol.roster import Member
+
+OUTSIDE: Final = "outside"
+"""The member of an event whose doer is another program that nobody can name."""
+
+
+@dataclass(slots=True)
+class Outside:
+    """`shared_list`: the task list that the team uses in the place of its own; several sessions may.
+
+    `strangers` are members that another program put on the roster, in lower case; `entries` are those of our own
+    members as we wrote them; `removed` says that another program removed the team's files.
+    """
+
+    shared_list: str = ""
+    strangers: set[str] = field(default_factory=set[str])
+    entries: dict[str, Member] = field(default_factory=dict[str, Member])
+    removed: bool = False
+    on_moved: Callable[[], None] | None = None
+    """Called when the team's files are others now: it was made, or is no more."""
+
+    def moved(self) -> None:
+        """The team was made, or is no more."""
+        self.strangers.clear()
+        self.entries.clear()
+        self.removed = False
+        if self.on_moved is not None:
+            self.on_moved()

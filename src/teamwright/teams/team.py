@@ -29,6 +29,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease
@@ -103,6 +104,7 @@ class Team:
     """Held while the team is made or removed."""
     on_unseen: Callable[[Sequence[Entry]], None] | None = None
     """Takes what the lead had not seen yet when its team was removed."""
+    outside: Outside = field(default_factory=Outside)
     _tasks: TaskList | None = None
     _tasks_of: str = ""
 
@@ -137,10 +139,15 @@ class Team:
 
     @property
     def tasks(self) -> TaskList:
-        """The list that all members share: the team's, or the session's own without a team."""
-        directory = self.directory or self.session_list
+        """The list that all members share: the team's, or the session's own without a team.
+
+        A list that several sessions share stands for both; there the session tells its members from others'.
+        """
+        shared = self.outside.shared_list
+        directory = shared or self.directory or self.session_list
         if self._tasks is None or self._tasks_of != directory:
-            self._tasks = TaskList(self.home.tasks(directory), self.home.guard, on_change=self._task_changed)
+            path, realm = self.home.tasks(directory), self.session_list if shared else ""
+            self._tasks = TaskList(path, self.home.guard, on_change=self._task_changed, realm=realm)
             self._tasks_of = directory
         return self._tasks
 
@@ -214,6 +221,8 @@ class Team:
             return made.config
 
     def _refuse_another(self) -> None:
+        if self.outside.removed and not self.live and not self.starting:
+            self.forget()  # another program removed its files, and nobody is left in it
         if self.directory and not self.implicit:
             raise TeamRefused(
                 "team-refused",
@@ -249,6 +258,7 @@ class Team:
     def _adopt(self, name: str, directory: str, *, implicit: bool) -> None:
         self.name, self.directory, self.implicit = name, directory, implicit
         self._tasks = None
+        self.outside.moved()
         if self.on_created is not None:
             self.on_created()
         self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" created', model=self.lead_model))
@@ -264,6 +274,7 @@ class Team:
         self.talk.clear()
         self._tasks = None
         self.lead_desk = None
+        self.outside.moved()
 
     # ── what others must notice ───────────────────────────────────────────────────────────────────────────────
 

@@ -153,6 +153,7 @@ async def _start(team: Team, spec: SpawnSpec, member: Member, undo: AsyncExitSta
     desk.on_seen = seen
     agent.steering = desk
     team.members[member.name] = mate
+    team.outside.entries[member.name] = member
     unfollow = team.follow(member.name, desk)
     mate.task = asyncio.create_task(mate.live(), name=f"member {member.name}")
     mate.task.add_done_callback(lambda task: _life_over(team, mate, unfollow, task))

@@ -1,7 +1,8 @@
 """All processes that came out of one: found by group, session, descent and a mark, and ended together.
 
-A child that left the group (`setsid`) or lost its parent is still found. Reads `/proc` on Linux and asks `ps`
-elsewhere. Knows numbers and signals; starts nothing.
+A child that left the group (`setsid`) or lost its parent is still found. A number alone proves nothing: a pid that
+was taken by somebody else is not touched. Reads `/proc` on Linux and asks `ps` elsewhere. Knows numbers and
+signals; starts nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 MARK = "TEAMWRIGHT_PROCESS"
-"""The variable in whose value a process's descendants can be recognised (Linux)."""
+"""The variable in whose value a process's descendants can be recognised (Linux). See `new_mark`."""
 
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.004, 0.05
 _KILL_WITHIN_S = 5.0
+_LINUX = sys.platform.startswith("linux")
+_SAME_START_S = 2.0
+"""How far apart a noted start and the one that `ps` tells may lie: it tells whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,33 @@ class Row:
     start: str
 
 
+class Look:
+    """All processes at one moment; the marks of those that were asked about are read once."""
+
+    def __init__(self) -> None:
+        self.rows = processes()
+        self._environments: dict[int, bytes] = {}
+
+    def is_marked(self, pid: int, mark: bytes) -> bool:
+        """Whether the process was started with this mark in its environment (Linux; elsewhere nobody can tell)."""
+        if pid not in self._environments:
+            self._environments[pid] = _environment(pid)
+        return mark in self._environments[pid]
+
+    def lives(self, pid: int, start: str) -> bool:
+        """Whether the process of this number is still the one that was noted with this start."""
+        return any(row.pid == pid and same_start(row.start, start) for row in self.rows)
+
+    def line_of(self, pid: int) -> set[int]:
+        """The process, its parent, its parent's parent, and so on."""
+        parents = {row.pid: row.parent for row in self.rows}
+        line: set[int] = set()
+        while pid and pid not in line:
+            line.add(pid)
+            pid = parents.get(pid, 0)
+        return line
+
+
 class Family:
     """The process group `group` that we made (its leader's pid), with everything that came out of it."""
 
@@ -40,20 +75,37 @@ class Family:
         self._mark = f"{MARK}={mark}".encode() if mark else b""
         self._known: set[tuple[int, str]] = set()
         self._released = False
+        self._recalled = False
+
+    @classmethod
+    def recalled(cls, group: int, mark: str, start: str, look: Look) -> Family:
+        """The family that an earlier process noted: its leader counts only with that start, others by their mark.
+
+        `group` is 0 when the number was never noted.
+        """
+        made = cls(group, mark)
+        made._released = made._recalled = True
+        made._known = {(row.pid, row.start) for row in look.rows if row.pid == group and same_start(row.start, start)}
+        return made
 
     def release(self) -> None:
         """The leader was reaped: from now on its number alone proves nothing, only members seen before do."""
         self.members()
         self._released = True
 
-    def members(self) -> list[Row]:
+    def members(self, look: Look | None = None) -> list[Row]:
         """The living members, zombies left out."""
-        table = processes()
-        known = {row.pid for row in table if (row.pid, row.start) in self._known}
-        if self._released and not known:
+        table = (look := look or Look()).rows
+        found = {row.pid for row in table if (row.pid, row.start) in self._known}
+        if self._released and not found and not self._recalled:
             return []
-        found = known | {row.pid for row in table if self.group in {row.group, row.session} or self._is_marked(row.pid)}
-        grown = True
+        if self._mark:
+            found |= {row.pid for row in table if look.is_marked(row.pid, self._mark)}
+        # The number is still ours as long as one who is proved has it: the system gives it to nobody else then.
+        inside = {row.pid for row in table if self.group and self.group in {row.group, row.session}}
+        if not self._released or found & inside:
+            found |= inside
+        grown = bool(found)
         while grown:
             more = {row.pid for row in table if row.parent in found} - found
             found |= more
@@ -62,10 +114,10 @@ class Family:
         self._known |= {(row.pid, row.start) for row in rows}
         return rows
 
-    def signal(self, number: int) -> list[Row]:
+    def signal(self, number: int, look: Look | None = None) -> list[Row]:
         """Send a signal to all members; returns whom."""
-        rows = self.members()
-        if any(row.group == self.group for row in rows):
+        rows = self.members(look)
+        if self.group and any(row.group == self.group for row in rows):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.group, number)
         for row in rows:
@@ -102,14 +154,32 @@ class Family:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_LOOK_S)
 
-    def _is_marked(self, pid: int) -> bool:
-        if not self._mark or not sys.platform.startswith("linux"):
-            return False
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as environment:
-                return self._mark in environment.read()
-        except OSError:
-            return False
+
+def end_families(families: Sequence[Family], grace_s: float) -> list[Family]:
+    """End all of them together and wait for it: SIGTERM, after `grace_s` SIGKILL; returns who would not go.
+
+    Blocks for `grace_s` and a few seconds at most: not for an event loop.
+    """
+    left, look = list(families), Look()
+    for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process sees SIGTERM only when it goes on
+        left = [family for family in left if family.signal(number, look)]
+    left = _wait(left, grace_s)
+    deadline = time.monotonic() + _KILL_WITHIN_S
+    while left and time.monotonic() < deadline:
+        look = Look()
+        left = [family for family in left if family.signal(signal.SIGKILL, look)]
+        left = _wait(left, _LONGEST_LOOK_S)
+    return left
+
+
+def _wait(families: list[Family], within_s: float) -> list[Family]:
+    deadline, pause = time.monotonic() + within_s, _FIRST_LOOK_S
+    while families and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 2, _LONGEST_LOOK_S)
+        look = Look()
+        families = [family for family in families if family.members(look)]
+    return families
 
 
 async def kill_group(group: int, grace_s: float = 2.0) -> bool:
@@ -117,28 +187,96 @@ async def kill_group(group: int, grace_s: float = 2.0) -> bool:
     return not await Family(group).end(grace_s)
 
 
+def new_mark() -> str:
+    """A mark for a process that is started now: which life of which program starts it, and a random part."""
+    return _own_life(os.getpid()) + secrets.token_hex(8)
+
+
+def life_mark(pid: int, start: str) -> str:
+    """What the marks of all processes begin with that this life of a program has started."""
+    return f"{pid}.{start.replace(' ', '_')}."
+
+
+def marked(pid: int, mark: str) -> bool:
+    """Whether the process or one that it came from was started with a mark that begins so (Linux; else False)."""
+    return f"{MARK}={mark}".encode() in _environment(pid)
+
+
+@cache
+def _own_life(pid: int) -> str:
+    return life_mark(pid, start_of(pid))
+
+
 def processes() -> list[Row]:
     """All living processes that can be seen; zombies left out."""
-    return _from_proc() if sys.platform.startswith("linux") else _from_ps()
+    return _from_proc() if _LINUX else _from_ps()
+
+
+@cache
+def this_boot() -> str:
+    """Since when, and among which processes, numbers of processes mean what they do now; empty when unknown."""
+    if not _LINUX:
+        return ""  # `ps` tells the start as a date, which no other boot has
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def start_of(pid: int, *, young: bool = False) -> str:
+    """What tells this life of the number from others, empty when it has ended; `young`: it was started just now."""
+    if _LINUX:
+        row = _row(str(pid))
+        return row.start if row is not None else ""
+    if young:
+        return str(int(time.time()))  # asking `ps` takes longer than many a command
+    return next((str(_seconds(row.start)) for row in processes() if row.pid == pid), "")
+
+
+def same_start(told: str, noted: str) -> bool:
+    """Whether the start that the system tells is the one that was noted."""
+    if _LINUX:
+        return told == noted
+    return noted.isdigit() and abs(_seconds(told) - int(noted)) <= _SAME_START_S
 
 
 def _from_proc() -> list[Row]:
-    rows: list[Row] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+    rows = (_row(name) for name in os.listdir("/proc") if name.isdigit())
+    return [row for row in rows if row is not None]
+
+
+def _row(pid: str) -> Row | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             # proc(5): pid (comm) state ppid pgrp session … starttime is field 22; comm may hold anything
             fields = file.read().rpartition(b") ")[2].split()
-            if fields and fields[0] not in {b"Z", b"X"}:
-                rows.append(Row(int(name), int(fields[1]), int(fields[2]), int(fields[3]), fields[19].decode()))
-    return rows
+    except OSError:
+        return None
+    if not fields or fields[0] in {b"Z", b"X"}:
+        return None
+    return Row(int(pid), int(fields[1]), int(fields[2]), int(fields[3]), fields[19].decode())
+
+
+def _environment(pid: int) -> bytes:
+    if not _LINUX:
+        return b""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            return environment.read()
+    except OSError:
+        return b""
 
 
 def _from_ps() -> list[Row]:
     # ps of BSD: no session numbers there; the group stands in for them
     listed = subprocess.run(
-        ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="], capture_output=True, text=True, check=False, timeout=10
+        ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=10,
     )
     rows: list[Row] = []
     for line in listed.stdout.splitlines():
@@ -146,3 +284,11 @@ def _from_ps() -> list[Row]:
         if not state.startswith("Z"):
             rows.append(Row(int(pid), int(parent), int(group), int(group), start.strip()))
     return rows
+
+
+def _seconds(lstart: str) -> int:
+    """The date that `ps` tells as seconds since 1970; 0 when it says something else."""
+    try:
+        return int(time.mktime(time.strptime(lstart, "%a %b %d %H:%M:%S %Y")))
+    except (ValueError, OverflowError):
+        return 0

@@ -1,7 +1,8 @@
 """Commands as processes: each in a group of its own, stdin empty, environment given, output bounded.
 
 A process ends with its whole family (`family`), and waiting for it ends when the process itself does, whoever
-still holds its pipe. Knows no shell, no tool and no permission.
+still holds its pipe. With records it stands on disk as long as something of it lives. Knows no shell, no tool and
+no permission.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from teamwright.storage.family import MARK, Family
+from teamwright.storage.family import MARK, Family, new_mark
 from teamwright.storage.output import Output
+from teamwright.storage.process_records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose
 
 DRAIN_S = 0.25
 """How long a pipe may stay open after its process ended before we stop waiting for it."""
@@ -27,11 +28,13 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start: program and arguments, directory, the whole environment."""
+    """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded."""
 
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
+    records: ProcessRecords | None = None
+    purpose: Purpose = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,28 @@ class Outcome:
 class Process:
     """A started process. Made by `start` inside a running loop; ended by `end` or by itself, then `close`d."""
 
-    def __init__(self, child: subprocess.Popen[bytes], family: Family, pipes: Sequence[_Pipe]) -> None:
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        family: Family,
+        pipes: Sequence[_Pipe],
+        record: ProcessRecord | None = None,
+    ) -> None:
         self.pid = child.pid
         self.family = family
         self.exited = asyncio.Event()
         self._child = child
         self._pipes = pipes
+        self._record = record
+        self._closed = False
         self._released = False
         self._watch()
 
     @classmethod
     def start(cls, command: Command, output: Output, errors: Output | None = None) -> Process:
         """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
-        mark = secrets.token_hex(8)
+        mark = new_mark()
+        record = command.records.begin(mark, command.purpose) if command.records is not None else None
         pipes = [_Pipe(sink) for sink in (output, errors) if sink is not None]
         try:
             child = subprocess.Popen(
@@ -78,13 +90,17 @@ class Process:
         except BaseException:
             for pipe in pipes:
                 pipe.close()
+            if record is not None:
+                record.remove()
             raise
         finally:
             for pipe in pipes:
                 os.close(pipe.theirs)
+        if record is not None:
+            record.began(child.pid)
         for pipe in pipes:
             pipe.listen()
-        return cls(child, Family(child.pid, mark), pipes)
+        return cls(child, Family(child.pid, mark), pipes, record)
 
     @property
     def exit_code(self) -> int | None:
@@ -102,9 +118,33 @@ class Process:
             await pipe.ended.wait()
 
     def left_running(self) -> bool:
-        """Whether the process ended and something of its family did not."""
+        """Whether the process ended and something of its family did not. When nothing is left, no record is either."""
         if not self.exited.is_set():
             return False
+        left = self._some_live()
+        if not left:
+            self._strike()
+        return left
+
+    async def end(self, grace_s: float = 2.0) -> None:
+        """End the whole family: SIGTERM, then SIGKILL. Cancelled meanwhile, it kills at once."""
+        if not self.exited.is_set():
+            if not await self.family.end(grace_s):
+                self._strike()
+            with contextlib.suppress(TimeoutError):  # a process stuck in the kernel outlives SIGKILL
+                async with asyncio.timeout(_REAP_S):
+                    await self.exited.wait()
+        elif self.left_running() and not await self.family.end(grace_s):
+            self._strike()
+
+    def close(self) -> None:
+        """Stop reading; bytes that are in the pipe now are still taken. Whoever holds the other end may go on."""
+        for pipe in self._pipes:
+            pipe.close()
+        self._closed = True
+        self.left_running()
+
+    def _some_live(self) -> bool:
         if self.is_silent and not _exists(self.pid):
             return False
         if not self._released:
@@ -112,20 +152,11 @@ class Process:
             self.family.release()
         return not self.is_silent or bool(self.family.members())
 
-    async def end(self, grace_s: float = 2.0) -> None:
-        """End the whole family: SIGTERM, then SIGKILL. Cancelled meanwhile, it kills at once."""
-        if not self.exited.is_set():
-            await self.family.end(grace_s)
-            with contextlib.suppress(TimeoutError):  # a process stuck in the kernel outlives SIGKILL
-                async with asyncio.timeout(_REAP_S):
-                    await self.exited.wait()
-        elif self.left_running():
-            await self.family.end(grace_s)
-
-    def close(self) -> None:
-        """Stop reading; bytes that are in the pipe now are still taken. Whoever holds the other end may go on."""
-        for pipe in self._pipes:
-            pipe.close()
+    def _strike(self) -> None:
+        """Nothing of the family is left: it need not be found by anybody."""
+        if self._record is not None:
+            self._record.remove()
+            self._record = None
 
     def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -147,6 +178,8 @@ class Process:
 
     def _ended(self) -> None:
         self.exited.set()
+        if self._closed:  # killed by one who could not wait
+            self.left_running()
 
 
 async def finish(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:

@@ -1,0 +1,124 @@
+"""Which processes a session has started, on disk: a small file each, there as long as its group lives.
+
+Written before the process starts and completed at once after, so that whoever comes after a kill finds what was
+left (`leftovers`). Holds no command line, which may hold a secret. Never fails: what cannot be noted runs all the
+same. Format: docs/formats/processes.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.protocol.clock import now_ms
+from teamwright.storage.family import start_of, this_boot
+from teamwright.storage.paths import make_private
+
+RECORDS = "processes"
+"""Name of the records' directory in a session's directory."""
+
+VERSION = 1
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` would make one each time
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a process is for: the member and the call that started it, the background job that it is, its output."""
+
+    member: str = ""
+    call: str = ""
+    job: str = ""
+    output: str = ""
+
+
+NOTHING_KNOWN = Purpose()
+
+
+class ProcessRecords:
+    """The records of one session, made by the process that drives it; `session` is the session's directory."""
+
+    def __init__(self, session: Path) -> None:
+        self.failed = ""
+        """Why the last record could not be written; empty when it could."""
+        self._directory = session / RECORDS
+        self._before = f"{self._directory}{os.sep}"
+        self._by: dict[str, object] = {}
+
+    def begin(self, mark: str, purpose: Purpose) -> ProcessRecord:
+        """Note that a process with this mark is about to start."""
+        if not self._by:
+            self._by = {"pid": os.getpid(), "start": start_of(os.getpid())}
+        facts = {
+            "v": VERSION,
+            "mark": mark,
+            "boot": this_boot(),
+            "by": self._by,
+            "at": now_ms(),
+            "member": purpose.member,
+            "call": purpose.call,
+            "job": purpose.job,
+            "output": purpose.output,
+        }
+        content = _encoder.encode(facts).encode("utf-8", "replace")
+        path = f"{self._before}{mark.rpartition('.')[2]}.json"
+        self.failed = ""
+        try:
+            return ProcessRecord(path, self._made(path, content), content)
+        except OSError as problem:
+            self.failed = problem.strerror or str(problem)
+            return ProcessRecord(path, -1, b"")
+
+    def _made(self, path: str, content: bytes) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            make_private(self._directory)
+            fd = os.open(path, flags, 0o600)
+        try:
+            os.write(fd, content)
+        except OSError:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+        return fd
+
+
+class ProcessRecord:
+    """The record of one process. `began` once it has started, `remove` when its group is gone or never was."""
+
+    __slots__ = ("_content", "_fd", "_is_there", "_path")
+
+    def __init__(self, path: str, fd: int, content: bytes) -> None:
+        self._path = path
+        self._fd = fd
+        self._content = content
+        self._is_there = fd >= 0
+
+    def began(self, pid: int) -> None:
+        """The process has this number, which is its group's and its session's as well."""
+        if self._fd < 0:
+            return
+        more = f',"pid":{pid},"start":"{start_of(pid, young=True)}"}}'
+        with contextlib.suppress(OSError):  # then it is found by its mark
+            # One write over what is there, and longer: a reader sees the one or the other.
+            os.pwrite(self._fd, self._content[:-1] + more.encode(), 0)
+        self._close()
+
+    def remove(self) -> None:
+        """Nothing of it is left; harmless when done already."""
+        self._close()
+        if self._is_there:
+            self._is_there = False
+            with contextlib.suppress(OSError):  # the next life of the session sees that nothing is left
+                os.unlink(self._path)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -161,8 +161,8 @@ class Lead:
         return Told(tuple(blocks), tuple(ids))
 
     async def _run(self, told: Told | None, mail: Sequence[Entry], prompts: int = 0) -> TurnEnd:
-        self._set_busy(True)
         self.turns += 1
+        self._set_busy(True)
         begun = len(self.agent.conversation.items)
         try:
             if told is not None:
@@ -188,7 +188,8 @@ class Lead:
         if self.team.lead_desk is not None:
             self.team.lead_desk.busy = busy
         state = "working" if busy else "idle"
-        self.agent.emit(MemberChanged(member=LEAD, state=state, model=self.agent.model.card.name))
+        model = self.agent.model.card.name
+        self.agent.emit(MemberChanged(member=LEAD, state=state, model=model, turn=self.turns))
 
     async def _standing(self) -> str:
         """Members, open tasks and unread mail, as the reminder tells them."""

@@ -19,7 +19,7 @@ from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.mail.requests import RequestBox
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo
+from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.roster import TeamConfig
@@ -32,6 +32,7 @@ from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.standing import Standing
 from teamwright.teams.team_file import LeadLease
 from teamwright.teams.teammate import Teammate
 
@@ -96,6 +97,8 @@ class Team:
     """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
     talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    standing: Standing = field(default_factory=Standing)
+    """What the events of the session add up to."""
     starting: list[str] = field(default_factory=list[str])
     """Names whose start is under way: they count as alive for limits and for deleting."""
     closing: bool = False
@@ -261,10 +264,13 @@ class Team:
         self.outside.moved()
         if self.on_created is not None:
             self.on_created()
+        self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change="created"))
         self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" created', model=self.lead_model))
 
     def forget(self) -> None:
         """The team is no more: the session goes on without one."""
+        if self.directory:
+            self.emit(TeamChanged(member=LEAD, team=self.name, directory=self.directory, change="deleted"))
         if self.lead_unfollow is not None:
             self.lead_unfollow()
             self.lead_unfollow = None

@@ -106,6 +106,8 @@ class Teammate:
                 detail=detail,
                 color=self.color,
                 model=self.agent.model.card.name,
+                life=self.incarnation,
+                turn=self.turns,
             )
         )
 
@@ -168,10 +170,10 @@ class Teammate:
         return (None, ()) if task is None else (_claimed(task), ())
 
     async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
+        self.turns += 1
         if self.state is State.IDLE:
             self.move(Event.WOKEN)
         self.notes = TurnNotes()
-        self.turns += 1
         end = await self._run(told, entries)
         self.usage += end.usage
         self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))

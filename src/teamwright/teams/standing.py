@@ -29,6 +29,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
+from teamwright.storage.log_reader import Recent
 from teamwright.teams.lifecycle import GONE, State
 
 VERSION = 1
@@ -169,6 +170,16 @@ class Standing:
     def usage(self) -> Usage:
         """What all agents used so far, members that are gone and sub-agents included."""
         return sum((member.usage for member in self.members.values()), self.others)
+
+    @classmethod
+    def of(cls, recent: Recent) -> Standing:
+        """The state at the end of a log: the newest snapshot, and what came behind it."""
+        snapshot = recent.snapshot
+        made = cls.from_json(snapshot.n, snapshot.state) if snapshot is not None else None
+        made = made or cls()
+        for number, event in recent.events:
+            made.note(number, event)
+        return made
 
     # ── one event ────────────────────────────────────────────────────────────────────────────────────────────
 

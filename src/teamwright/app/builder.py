@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from teamwright.agent.activity import Watchdog
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.definition import (
     LEAD_ONLY,
@@ -83,6 +84,7 @@ class Maker:
     team: Team | None = None
     born: dict[str, Born] = field(default_factory=dict[str, "Born"])
     """What a sub-agent takes over from its caller, by the caller's name."""
+    watchdog: Watchdog | None = None
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,7 +99,7 @@ class Maker:
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
         elif conversation.prefix.model != model.card.wire:
             conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
-        return self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
+        return self._watched(self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds))
 
     async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
         """A teammate of the team (port of `teams`)."""
@@ -114,7 +116,8 @@ class Maker:
         path = self._free_transcript(spec.name, incarnation)
         agent_id = f"{spec.name}@{team.name}"
         conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
-        return self._agent(spec.name, agent_id, model, conversation, toolbox, spec.max_turns or kind.max_turns)
+        rounds = spec.max_turns or kind.max_turns
+        return self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, rounds))
 
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
@@ -146,6 +149,12 @@ class Maker:
         model = await self.models.open(name, agent)
         require_price(self.purse.budget.usd, model.card)
         return model
+
+    def _watched(self, agent: Agent) -> Agent:
+        """The agent, with what it does told when it lasts."""
+        if self.watchdog is not None:
+            agent.activity = agent.toolbox.activity = self.watchdog.activity(agent.name)
+        return agent
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 

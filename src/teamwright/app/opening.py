@@ -7,12 +7,14 @@ Knows all rooms below and the settings; knows no screen.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.agent.activity import Watchdog
 from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.agent.conversation import Conversation, read_header
 from teamwright.agent.instructions import NestedInstructions, load_instructions
@@ -33,14 +35,16 @@ from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
-from teamwright.storage.log_reader import last_call
+from teamwright.storage.log_reader import last_call, read_recent
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
+from teamwright.teams.standing import Standing
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tools
 from teamwright.tools.team.caller import Caller
@@ -85,6 +89,10 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
         undo.callback(_remove, ground)
     log = EventLog(ground.directory / "events.jsonl")
     stack.callback(log.close)
+    standing = log.state = Standing.of(read_recent(log.path))
+    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
+    watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
+    stack.callback(watchdog.close)
     watcher = await stack.enter_async_context(Watcher())
     numbers = CallNumbers(last_call(log.path) if ground.resumed else 0)
     models = _models(ground, numbers)
@@ -95,7 +103,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     stack.push_async_callback(jobs.close)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
+    maker.watchdog = watchdog
     team = _team(ground, log, maker)
+    team.standing = standing
     team.watch = watcher.follow
     deadlines.team = team
     agent = await maker.lead(team, _conversation(ground, maker))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.limits import SpawnSettings
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
 from teamwright.app.trust.store import TrustState
@@ -73,6 +74,7 @@ class Settings:
     ask_timeout_s: float | None = None
     git_trailer: str = ""
     retention_days: int = 30
+    stalled_after_s: float = STALLED_AFTER_S
     compat: bool = True
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -267,6 +269,7 @@ class _Merge:
             ask_timeout_s=get("ask_timeout_s"),
             git_trailer=get("git_trailer", ""),
             retention_days=get("retention_days", 30),
+            stalled_after_s=get("stalled_after_s", STALLED_AFTER_S),
             compat=compat,
             warnings=tuple(self.warnings),
             origins=self.origins,

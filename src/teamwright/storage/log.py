@@ -55,7 +55,7 @@ class EventLog:
         """Is told each logged event before any surface is; without one there are no snapshots."""
         self._journal: Journal | None = Journal.open(path)
         self._n = last_number(path)
-        self._snapshot_at = self._n + SNAPSHOT_EVERY
+        self._snapshot_at = self._n + (1 if self._n else SNAPSHOT_EVERY)
         self._lines: list[bytes] = []
         self._subscribers: tuple[Subscriber, ...] = ()
         self._live: tuple[Subscriber, ...] = ()

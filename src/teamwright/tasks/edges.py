@@ -1,7 +1,7 @@
 """Changing edges: both sides of each, under the list's lock, refused before anything is written.
 
-The blocker's `blocks` is written before the other's `blockedBy`, which is what holds a task back: whenever the
-process dies, every edge that counts can be found from its blocker, so no circle goes unseen.
+The blocker's `blocks` is written before the other's `blockedBy`, which is what holds a task back; only a new task
+begins with its `blockedBy`. A process may die between the two sides, so circles are looked for on both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from teamwright.tasks.store import TaskStore
 
 def refuse_bad_edges(store: TaskStore, edges: Sequence[Edge]) -> None:
     """Raise TaskRefused (`self_edge task_not_found cycle`) if one of these edges may not be; reads, writes nothing."""
+    store.index.list_all()  # an edge that a killed process wrote on one side is found from that side alone
     for id in in_order(i for edge in edges for i in edge):
         store.index.look(int(id))
         if not store.index.exists(int(id)):

@@ -1,4 +1,4 @@
-"""The one runner: `python -m bench [w4 w7 …] [--rounds N] [--quick]`. A table on stdout, JSON lines in results/."""
+"""The one runner: `python -m bench [w1 w4 …] [--rounds N] [--quick] [--peers]`. Tables here, JSON lines in results/."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import sys
 import time
 from pathlib import Path
 
+from bench import peers
 from bench.report import Report, show, store
 
 WORKLOADS = {
+    "w1": "the mailbox: sends and receives, whatever lies behind, and writers at once",
+    "w2": "waking: from a send to the turn of an idle member, in one process and across two",
+    "w3": "tasks: four processes that drain one list",
     "w4": "tool turns of many members in one process, and the memory they take",
+    "w6": "the transcript: one more line, and loading a long one",
     "w7": "the command line: --help, and one headless turn",
 }
 """What there is; each is a module of this package with `run(rounds, quick) -> Report`."""
@@ -26,11 +31,14 @@ def main() -> int:
     parser.add_argument("workloads", nargs="*", metavar="NAME", help=f"of: {', '.join(WORKLOADS)}; default: all")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of each variant, the best counts")
     parser.add_argument("--quick", action="store_true", help="small sizes only")
+    parser.add_argument("--peers", action="store_true", help="install the other programs first, from the package index")
     given = parser.parse_args()
     unknown = [name for name in given.workloads if name not in WORKLOADS]
     if unknown:
         parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
     print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {given.rounds} rounds")
+    for name in peers.NAMES if given.peers else ():
+        print(peers.make(name), flush=True)
     reports: list[Report] = []
     for name in given.workloads or WORKLOADS:
         print(f"\n{name}: {WORKLOADS[name]}", flush=True)

@@ -59,10 +59,10 @@ def cost_of(command: Sequence[str], env: Mapping[str, str], cwd: Path = ROOT) ->
     return Cost(float(wall), float(cpu), int(rss_kb) / 1024, done.stdout)
 
 
-def figures_of(module: str, spec: Mapping[str, Any], env: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run `python -m module SPEC` in a fresh process and return the JSON object that it prints."""
-    command = [sys.executable, "-m", module, json.dumps(spec)]
-    return json.loads(cost_of(command, env or clean_env()).out)
+def figures_of(module: str, spec: Mapping[str, Any], *, python: Path | None = None) -> dict[str, Any]:
+    """Run `python -m module SPEC` in a fresh process, with another interpreter on wish; the JSON object it prints."""
+    command = [str(python or sys.executable), "-m", module, json.dumps(spec)]
+    return json.loads(cost_of(command, clean_env()).out)
 
 
 def clean_env(**more: str) -> dict[str, str]:

@@ -21,13 +21,15 @@ class Outside:
     """`shared_list`: the task list that the team uses in the place of its own; several sessions may.
 
     `strangers` are members that another program put on the roster, in lower case; `entries` are those of our own
-    members as we wrote them; `removed` says that another program removed the team's files.
+    members as we wrote them; `removed` says that another program removed the team's files, `listless` that its task
+    list went along, so that the session's own stands in.
     """
 
     shared_list: str = ""
     strangers: set[str] = field(default_factory=set[str])
     entries: dict[str, Member] = field(default_factory=dict[str, Member])
     removed: bool = False
+    listless: bool = False
     on_moved: Callable[[], None] | None = None
     """Called when the team's files are others now: it was made, or is no more."""
 
@@ -35,6 +37,6 @@ class Outside:
         """The team was made, or is no more."""
         self.strangers.clear()
         self.entries.clear()
-        self.removed = False
+        self.removed = self.listless = False
         if self.on_moved is not None:
             self.on_moved()

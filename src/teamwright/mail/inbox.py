@@ -16,9 +16,10 @@ from typing import TypeVar
 from teamwright.mail.box import RETRIES, RETRY_S, Box, OnDamage
 from teamwright.mail.layout import Item, split
 from teamwright.mail.post import Letter, Post
+from teamwright.mail.traffic import OnArrival, OnLoss, Traffic
 from teamwright.mail.upkeep import flag, stamp_strangers
 from teamwright.protocol.clock import iso
-from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import Entry, parse_entry
 from teamwright.storage.array import NotAnArray, Stamp, read_stamped, stamp_of
@@ -43,10 +44,24 @@ class Inbox:
         self._post = Post(self._box, self._took)
         self._stamp: Stamp | None = None
         self._unread: list[Entry] = []  # of the state `_stamp`, with ids
+        self._traffic: Traffic | None = None
 
     def tell_damage(self, on_damage: OnDamage) -> None:
         """Whom to tell after a repair: the inbox, the copy of its damaged bytes, how many entries were saved."""
         self._box.on_damage = on_damage
+
+    def listen(self, on_arrival: OnArrival | None, on_loss: OnLoss | None) -> None:
+        """Be told from now on, at each reading, of entries that others put in, and of own ones that went unseen.
+
+        For who owns the inbox in this process; with None nobody is told any more.
+        """
+        self._traffic = None
+        if on_arrival is not None and on_loss is not None:
+            try:
+                known = {entry.msg_id for entry in peek(self.path) if entry.msg_id and not entry.read}
+            except StorageError:
+                known = set[str]()  # its owner will repair it
+            self._traffic = Traffic(on_arrival, on_loss, known)
 
     async def send(self, entry: Entry, *, runtime: bool = False) -> str:
         """Put an entry into the inbox and return its id once it is there; a missing id or time is filled in.
@@ -64,7 +79,17 @@ class Inbox:
         msg_id = entry.msg_id or message_id()
         time_ = entry.timestamp or iso()
         whole = Entry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
-        await self._post.send(Letter(whole, whole.encode(), runtime=runtime))
+        letter = Letter(whole, whole.encode(), runtime=runtime)
+        if (traffic := self._traffic) is None:
+            await self._post.send(letter)
+            return msg_id
+        traffic.sending(whole, quiet=letter.idle)
+        try:
+            await self._post.send(letter)
+        except BaseException as problem:
+            traffic.failed(msg_id, surely=isinstance(problem, InboxFull | LockTimeout))
+            raise
+        traffic.sent(msg_id)
         return msg_id
 
     async def unread(self) -> list[Entry]:
@@ -74,6 +99,8 @@ class Inbox:
         """
         now = stamp_of(self.path)
         if now is None:
+            if self._traffic is not None:
+                self._traffic.look((), ())
             return []
         if now != self._stamp:
             stamp, items = await self._box.look()
@@ -89,6 +116,10 @@ class Inbox:
         """
         if not ids:
             return
+        if self._traffic is not None:
+            self._traffic.seen(ids)
+        if stamp_of(self.path) is None:
+            return  # somebody removed it: nothing to flag, and nothing is made anew
         stamp, items = await self._box.change_surely(partial(flag, ids=frozenset(ids), archive=self.archive))
         if all(item.msg_id for item in items if item.unread):
             self._remember(stamp, items)
@@ -96,6 +127,8 @@ class Inbox:
     def _remember(self, stamp: Stamp | None, items: Sequence[Item]) -> None:
         self._stamp = stamp
         self._unread = [parse_entry(item.fields) for item in items if item.unread]
+        if self._traffic is not None:
+            self._traffic.look(self._unread, items)
 
     def _took(self, before: Stamp | None, after: Stamp, letters: Sequence[Letter]) -> None:
         """Letters of this process were appended: what is known of the file stays right without reading it."""

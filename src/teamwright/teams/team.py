@@ -147,7 +147,7 @@ class Team:
         A list that several sessions share stands for both; there the session tells its members from others'.
         """
         shared = self.outside.shared_list
-        directory = shared or self.directory or self.session_list
+        directory = shared or ("" if self.outside.listless else self.directory) or self.session_list
         if self._tasks is None or self._tasks_of != directory:
             path, realm = self.home.tasks(directory), self.session_list if shared else ""
             self._tasks = TaskList(path, self.home.guard, on_change=self._task_changed, realm=realm)

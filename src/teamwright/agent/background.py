@@ -1,23 +1,28 @@
 """Background shell commands of a run: started, listed, read, stopped; told of when they end.
 
 A job belongs to nobody's turn: interrupting the foreground does not touch it, closing ends all. Its output is a
-file that can be read at any time. Knows processes; knows no tool and writes no message.
+file that can be read at any time. With a session's directory all of it is on disk (`job_journal`, `process_records`),
+and what an earlier life of the session left is ended before anything is started. Knows processes; knows no tool and
+writes no message.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
+from teamwright.agent.job_journal import Job, JobJournal, left_out
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id, nearest
+from teamwright.storage.leftovers import Leftover, end_leftovers
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, Process
+from teamwright.storage.process_records import ProcessRecords
 
 _TAIL = 4_000
 """Characters of a job's output that stay in memory; the file has the rest."""
@@ -25,34 +30,32 @@ _TAIL = 4_000
 _REMEMBERED = 200
 """Ended jobs that can still be asked for."""
 
-State = Literal["running", "completed", "failed", "stopped"]
-
-
-@dataclass(slots=True)
-class Job:
-    """One background command. `exit_code` is None while it runs and for what a command left behind."""
-
-    id: str
-    owner: str
-    command: str
-    file: Path
-    pid: int
-    started_ms: int
-    description: str = ""
-    state: State = "running"
-    exit_code: int | None = None
-    seconds: float = 0.0
-
 
 def no_one(job: Job) -> None:
     """The default listener: nobody is told."""
 
 
 class BackgroundJobs:
-    """All jobs of a run. `on_done` is called once a job, in the loop, also for a stopped one; never after `close`."""
+    """All jobs of a run. `on_done` is called once a job, in the loop, also for a stopped one; never after `close`.
 
-    def __init__(self, on_done: Callable[[Job], None] = no_one, *, most: int = 32, grace_s: float = 2.0) -> None:
+    `session` is the directory of the session whose lease we hold; without it nothing is noted on disk. `shown` makes
+    of a command what may stand there. `records` are for every process that the session starts, not only for jobs.
+    """
+
+    def __init__(
+        self,
+        on_done: Callable[[Job], None] = no_one,
+        *,
+        most: int = 32,
+        grace_s: float = 2.0,
+        session: Path | None = None,
+        shown: Callable[[str], str] = left_out,
+    ) -> None:
         self.on_done = on_done
+        self.records = ProcessRecords(session) if session is not None else None
+        self._session = session
+        self._journal = JobJournal(session, shown) if session is not None else None
+        self._taking_over: asyncio.Task[list[Leftover]] | None = None
         self._most = most
         self._grace_s = grace_s
         self._jobs: dict[str, Job] = {}
@@ -67,12 +70,16 @@ class BackgroundJobs:
         Raises LimitExceeded when too many run, OSError when it cannot be started.
         """
         self._check_room()
-        name = job_id()
-        output = Output(_TAIL, scratch / f"{name}.output", at_once=True)
-        process = Process.start(command, output)
-        return self._enter(
-            Job(name, owner, text, scratch / f"{name}.output", process.pid, now_ms(), description), process, output
-        )
+        name = self._new_id()
+        file = scratch / f"{name}.output"
+        output = Output(_TAIL, file, at_once=True)
+        purpose = replace(command.purpose, member=owner, job=name, output=str(file))
+        try:
+            process = Process.start(replace(command, records=self.records, purpose=purpose), output)
+        except OSError:
+            output.close()
+            raise
+        return self._enter(Job(name, owner, text, file, process.pid, now_ms(), description), process, output)
 
     def adopt(self, process: Process, output: Output, *, owner: str, text: str) -> Job | None:
         """Take over what a foreground command left running; `output` goes on into its file.
@@ -83,8 +90,30 @@ class BackgroundJobs:
             self._remember(process)
             return None
         output.keep()
-        job = Job(job_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
+        job = Job(self._new_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
         return self._enter(job, process, output)
+
+    def take_over(self) -> None:
+        """Begin to end what earlier lives of the session left running; call it once, with the lease in hand.
+
+        Returns at once. `ready` waits for the end of it, so that no command meets what it should find gone.
+        """
+        session = self._session
+        if session is not None and self._taking_over is None:
+            self._taking_over = asyncio.create_task(asyncio.to_thread(_end_leftovers, session), name="leftovers")
+
+    async def ready(self) -> list[Leftover]:
+        """Wait until nothing of an earlier life runs: a few seconds at most. Returns what was found and ended."""
+        return await asyncio.shield(self._taking_over) if self._taking_over is not None else []
+
+    def lost(self) -> list[Job]:
+        """Jobs of earlier lives of the session that are over, while nobody can say whether their owner was told."""
+        return self._journal.lost() if self._journal is not None else []
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """Jobs whose end their owner's transcript has, or whose owner is no more: they are lost no longer."""
+        if self._journal is not None:
+            self._journal.settle(ids)
 
     def list(self, owner: str | None = None) -> list[Job]:
         """All jobs, of one owner if given, oldest first."""
@@ -120,11 +149,13 @@ class BackgroundJobs:
         return job
 
     async def stop_all(self, owner: str | None = None) -> None:
-        """End all running jobs, of one owner if given."""
+        """End all running jobs, of one owner if given: who has gone waits for none of them any more."""
         async with asyncio.TaskGroup() as group:
             for job in self.list(owner):
                 if job.state == "running":
                     group.create_task(self.stop(job.id))
+        if owner is not None:
+            self.settle(job.id for job in self.list(owner))
 
     async def close(self) -> None:
         """End everything; nobody is told any more. May be called twice."""
@@ -132,6 +163,16 @@ class BackgroundJobs:
         await self.stop_all()
         remains, self._remains = self._remains, []
         await asyncio.gather(*(process.end(self._grace_s) for process in remains))
+        await self.ready()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _new_id(self) -> str:
+        """An id that no job of this session ever had, in this life or an earlier one."""
+        used = self._journal.used if self._journal is not None else self._jobs.keys()
+        while (name := job_id()) in used:
+            pass
+        return name
 
     def _check_room(self) -> None:
         running = [job for job in self.list() if job.state == "running"]
@@ -146,6 +187,8 @@ class BackgroundJobs:
     def _enter(self, job: Job, process: Process, output: Output) -> Job:
         self._forget_oldest()
         self._jobs[job.id] = job
+        if self._journal is not None:
+            self._journal.begun(job)
         self._processes[job.id] = (process, output)
         self._watchers[job.id] = asyncio.create_task(self._watch(job, process), name=f"job {job.id}")
         return job
@@ -168,6 +211,8 @@ class BackgroundJobs:
         if job.state == "running":
             job.state = "failed" if job.exit_code else "completed"
         job.seconds = (now_ms() - job.started_ms) / 1000
+        if self._journal is not None:
+            self._journal.ended(job)
         if not self._closed:
             self.on_done(job)
 
@@ -179,3 +224,10 @@ class BackgroundJobs:
         ended = [name for name, job in self._jobs.items() if job.state != "running"]
         for name in ended[: max(0, len(ended) - _REMEMBERED)]:
             del self._jobs[name]
+
+
+def _end_leftovers(session: Path) -> list[Leftover]:
+    try:
+        return end_leftovers(session)
+    except (OSError, subprocess.SubprocessError):  # the machine does not tell its processes: nothing can be proved
+        return []

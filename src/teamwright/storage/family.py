@@ -93,8 +93,8 @@ class Family:
         self.members()
         self._released = True
 
-    def members(self, look: Look | None = None) -> list[Row]:
-        """The living members, zombies left out."""
+    def members(self, look: Look | None = None, *, ourselves: bool = False) -> list[Row]:
+        """The living members, zombies left out, and this process too unless `ourselves`."""
         table = (look := look or Look()).rows
         found = {row.pid for row in table if (row.pid, row.start) in self._known}
         if self._released and not found and not self._recalled:
@@ -110,7 +110,7 @@ class Family:
             more = {row.pid for row in table if row.parent in found} - found
             found |= more
             grown = bool(more)
-        rows = [row for row in table if row.pid in found and row.pid != os.getpid()]
+        rows = [row for row in table if row.pid in found and (ourselves or row.pid != os.getpid())]
         self._known |= {(row.pid, row.start) for row in rows}
         return rows
 

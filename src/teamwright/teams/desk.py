@@ -105,9 +105,12 @@ class Desk:
             return []
         return pick(entries)
 
-    def notice(self, text: str) -> None:
-        """A note of the runtime for this member alone (a job of its own has ended): told like mail, and it wakes."""
-        self.notices.append((f"notice:{message_id()}", text_block(text)))
+    def notice(self, text: str, key: str = "") -> None:
+        """A note of the runtime for this member alone (a job of its own has ended): told like mail, and it wakes.
+
+        The transcript will hold it as `notice:<key>`; without a key it gets a new one.
+        """
+        self.notices.append((f"notice:{key or message_id()}", text_block(text)))
         self.ring()
 
     def told(self, entries: Sequence[Entry]) -> Told:

@@ -26,6 +26,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
 from teamwright.storage.process import Command, Process, finish
+from teamwright.storage.process_records import Purpose
 
 MANNERS: Mapping[str, str] = {
     "TEAMWRIGHT": "1",
@@ -136,6 +137,7 @@ class Bash(Tool[BashInput]):
             return ToolResult.error("The command holds a NUL character.")
         place = ctx.workplace
         make_private(place.scratch)
+        await self._jobs.ready()  # no command meets what an earlier life of the session left running
         note = _back_to_an_existing_directory(place)
         try:
             if call.run_in_background:
@@ -156,7 +158,8 @@ class Bash(Tool[BashInput]):
 
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace
-        command = Command((shell(), "-c", call.command), place.cwd, self.environment(place))
+        purpose = Purpose(ctx.member, ctx.call)
+        command = Command((shell(), "-c", call.command), place.cwd, self.environment(place), purpose=purpose)
         job = self._jobs.start(
             command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
         )
@@ -174,9 +177,9 @@ class Bash(Tool[BashInput]):
         stem = f"{ctx.call or 'bash'}-{secrets.token_hex(4)}"
         output = Output(self._settings.max_output, place.scratch / f"{stem}.output")
         ended_in = place.scratch / f"{stem}.cwd"
-        process = Process.start(
-            Command((shell(), "-c", _script(call.command, ended_in)), before, self.environment(place)), output
-        )
+        argv = (shell(), "-c", _script(call.command, ended_in))
+        purpose = Purpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
+        process = Process.start(Command(argv, before, self.environment(place), self._jobs.records, purpose), output)
         try:
             in_time = await finish(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
             moved = _moved(place, before, ended_in)

@@ -1,0 +1,146 @@
+"""What a session's earlier life left running: found by its records, proved, ended.
+
+A record of a program that still lives is none of ours. A process counts only when it is the one that was noted, or
+carries its mark: a number that somebody else has now is never touched. Knows records and families; knows no
+session. Format of the records: docs/formats/processes.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.storage.family import Family, Look, end_families, this_boot
+from teamwright.storage.plain import read_plain
+from teamwright.storage.process_records import RECORDS, Purpose
+
+_MOST = 64_000
+"""Bytes of one record; a longer file is none."""
+
+_DAMAGED_KEPT_S = 60.0
+"""How long a file that is no record is left alone: it may be one that is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A recorded process whose program is gone. `alive`: something of its family still runs.
+
+    `pid` leads the group of that number; 0 when it was never noted. `holds_us`: we run below it, so it is left alone.
+    """
+
+    file: Path
+    pid: int
+    purpose: Purpose
+    started_ms: int
+    alive: bool = False
+    holds_us: bool = False
+
+
+def leftovers(session: Path) -> list[Leftover]:
+    """What the records in a session's directory name whose program is gone, the oldest first. Changes nothing.
+
+    One that is not alive has ended by itself; the next `end_leftovers` takes its record away.
+    """
+    return [left for left, _ in _found(session)]
+
+
+def end_leftovers(session: Path, grace_s: float = 2.0) -> list[Leftover]:
+    """End what earlier lives of this session left running; returns what was found alive, `alive` if it still is.
+
+    All together: SIGTERM, after `grace_s` seconds SIGKILL, whole groups and what left them. Records of what has ended
+    are removed. Blocks for `grace_s` and five seconds at most, and not at all when nothing is left: from an event
+    loop call it in a thread. Whoever calls holds the session's lease, or has seen that nobody does. Never raises for
+    what is on the disk: damaged records count as none.
+    """
+    found = _found(session)
+    living = {id(family): (left, family) for left, family in found if left.alive and not left.holds_us}
+    stayed = {id(family) for family in end_families([family for _, family in living.values()], grace_s)}
+    for left, family in found:
+        if id(family) in stayed or left.holds_us:
+            continue
+        with contextlib.suppress(OSError):
+            left.file.unlink()
+    _clear(session)
+    return [
+        left if left.holds_us else replace(left, alive=id(family) in stayed) for left, family in found if left.alive
+    ]
+
+
+def _found(session: Path) -> list[tuple[Leftover, Family]]:
+    found: list[tuple[Leftover, Family]] = []
+    files = _files(session)
+    if not files:
+        return found
+    look = Look()
+    own_line = look.line_of(os.getpid())
+    for file in files:
+        record = _read(file)
+        if record is None or record.program_lives(look):
+            continue
+        # After another boot numbers mean nothing; the mark is proof anywhere.
+        here = record.boot == this_boot()
+        family = Family.recalled(record.pid if here else 0, record.mark, record.start, look)
+        members = {row.pid for row in family.members(look, ourselves=True)}
+        left = Leftover(file, record.pid, record.purpose, record.at, bool(members), bool(members & own_line))
+        found.append((left, family))
+    return sorted(found, key=lambda one: one[0].started_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One record as it stands in its file."""
+
+    mark: str
+    boot: str
+    by: tuple[int, str]
+    at: int
+    purpose: Purpose
+    pid: int
+    start: str
+
+    def program_lives(self, look: Look) -> bool:
+        """Whether the program that made the record still runs, as far as this machine can tell."""
+        pid, start = self.by
+        return self.boot == this_boot() and look.lives(pid, start)
+
+
+def _read(file: Path) -> _Record | None:
+    try:
+        facts = cast("dict[str, Any]", json.loads(read_plain(file, _MOST)))
+        by = facts["by"]
+        mark, pid = str(facts["mark"]), int(facts.get("pid", 0))
+        # A short or foreign mark would be found in places that are none of ours.
+        if len(mark) < 16 or not mark.endswith(f".{file.stem}") or pid in {1, -1}:
+            return None
+        names = ("member", "call", "job", "output")
+        return _Record(
+            mark,
+            str(facts["boot"]),
+            (int(by["pid"]), str(by["start"])),
+            int(facts["at"]),
+            Purpose(*(str(facts.get(name, "")) for name in names)),
+            max(0, pid),
+            str(facts.get("start", "")),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _files(session: Path) -> list[Path]:
+    try:
+        return [path for path in (session / RECORDS).iterdir() if path.suffix == ".json"]
+    except OSError:
+        return []
+
+
+def _clear(session: Path) -> None:
+    """Take away what is no record, unless it is so young that it may become one."""
+    for file in _files(session):
+        with contextlib.suppress(OSError):
+            if _read(file) is None and time.time() - file.stat().st_mtime > _DAMAGED_KEPT_S:
+                file.unlink()

@@ -1,0 +1,39 @@
+"""Notes of the runtime: plain words to a member or the lead, by mail; in memory where the team has no files.
+
+Knows the team and its inboxes. Refuses to know why a note is written.
+"""
+
+from __future__ import annotations
+
+from teamwright.protocol.clock import iso
+from teamwright.protocol.envelope import render_entry
+from teamwright.protocol.events import MessageSent
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import Entry
+from teamwright.teams.team import Team
+
+
+async def leave_note(team: Team, sender: str, to: str, text: str, summary: str) -> None:
+    """Tell the live member of this name, or the lead; somebody who is gone is not told.
+
+    Raises InboxFull, LockTimeout, StorageError.
+    """
+    if to != LEAD and team.find(to) is None:
+        return
+    entry = Entry(sender=sender, text=text, summary=summary, timestamp=iso(), msg_id=message_id())
+    if team.exists and not team.outside.removed:
+        await team.inbox(to).send(entry, runtime=True)
+        team.emit(MessageSent(member=sender, to=to, message_id=entry.msg_id or "", summary=summary))
+        team.ring(to)
+    else:
+        hand_over(team, to, entry)
+
+
+def hand_over(team: Team, to: str, entry: Entry) -> None:
+    """Tell it without a file: there is no inbox, or no more."""
+    mate = team.find(to)
+    if mate is not None:
+        mate.desk.notice(render_entry(entry))
+    elif to == LEAD and team.on_unseen is not None:
+        team.on_unseen([entry])
+    team.changed.set()

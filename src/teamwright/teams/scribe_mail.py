@@ -1,0 +1,111 @@
+"""What others do to the inboxes of our members: mail that arrives is told, and so is mail of ours that was lost.
+
+Knows inboxes and the team. Refuses to know what a message means: only its type is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from teamwright.mail.inbox import Inbox
+from teamwright.mail.traffic import Lost
+from teamwright.protocol.events import MessageSent, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.teams.notes import leave_note
+from teamwright.teams.outside import OUTSIDE
+from teamwright.teams.team import Team
+
+_NOBODY = frozenset({"system", "user", "task-list", OUTSIDE})
+"""Senders without an inbox: for them a warning must do."""
+
+
+class MailScribe:
+    """The inboxes of our members and of the lead. `wake` has them looked at."""
+
+    def __init__(self, team: Team, wake: Callable[[], None]) -> None:
+        self._team = team
+        self._wake = wake
+        self._inboxes: dict[str, Inbox] = {}
+        self._changed: set[str] = set()
+        self._lost: list[tuple[str, Lost]] = []
+
+    def open(self, name: str) -> None:
+        """Follow the inbox of this member from now on; what is in it is known."""
+        inbox = self._team.inbox(name)
+        inbox.listen(lambda entries: self._arrived(name, entries), lambda lost: self._gone(name, lost))
+        self._inboxes[name] = inbox
+
+    def close(self, name: str) -> None:
+        """Follow it no longer."""
+        inbox = self._inboxes.pop(name, None)
+        if inbox is not None:
+            inbox.listen(None, None)
+
+    def end(self) -> None:
+        """Follow none."""
+        for name in list(self._inboxes):
+            self.close(name)
+        self._changed.clear()
+        self._lost.clear()
+
+    def noticed(self, name: str) -> None:
+        """The file of this inbox changed."""
+        self._changed.add(name)
+        self._wake()
+
+    async def look(self) -> None:
+        """Look into the inboxes that changed, and tell of what was lost. Raises StorageError, LockTimeout."""
+        while self._changed:
+            inbox = self._inboxes.get(self._changed.pop())
+            if inbox is not None:
+                await inbox.unread()
+        if self._lost:
+            await self._tell_lost()
+
+    def _arrived(self, name: str, entries: Sequence[Entry]) -> None:
+        """Others put these into the inbox."""
+        for entry in entries:
+            self._team.emit(
+                MessageSent(
+                    member=entry.sender or OUTSIDE,
+                    to=name,
+                    message_id=entry.msg_id or "",
+                    summary=_summary(entry),
+                    wire=message.TYPE if (message := parse_protocol(entry.text)) is not None else "",
+                )
+            )
+        self._team.changed.set()
+
+    def _gone(self, name: str, lost: Sequence[Lost]) -> None:
+        self._lost += [(name, one) for one in lost]
+        self._wake()
+
+    async def _tell_lost(self) -> None:
+        """Tell each sender of what was lost, and whoever watches. A team that we remove ourselves loses nothing."""
+        team = self._team
+        async with team.forming:
+            lost, self._lost = self._lost, []
+            if team.closing or not team.exists or not team.home.config(team.directory).exists():
+                return
+        by_sender: dict[tuple[str, str], list[Lost]] = {}
+        for name, one in lost:
+            by_sender.setdefault((one.sender, name), []).append(one)
+        for (sender, name), ones in by_sender.items():
+            what = "; ".join(f'"{one.summary}"' if one.summary else "one without a summary" for one in ones[:8])
+            more = f" and {len(ones) - 8} more" if len(ones) > 8 else ""
+            how = "flagged as read" if all(one.flagged for one in ones) else "removed"
+            text = f"another program {how} mail to {name} that {name} had not seen: {what}{more}"
+            team.emit(Notice(member=sender, text=text, level="warning"))
+            teller = LEAD if sender in _NOBODY else sender
+            if teller != name:
+                told = f"{text[0].upper()}{text[1:]}. Send it again if it still matters."
+                await leave_note(team, "system", teller, told, f"mail to {name} was lost")
+
+
+def _summary(entry: Entry) -> str:
+    message = parse_protocol(entry.text)
+    if isinstance(message, IdleNotification):
+        return message.result or message.failure_reason or "idle"
+    words = " ".join((entry.summary or (message.TYPE if message is not None else entry.text)).split())
+    return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"

@@ -1,0 +1,266 @@
+"""What others do to the team's roster: strangers come and go, and a member of ours that was lost is put back.
+
+Knows config.json and whether the team's files are there. Refuses to know who wrote: what is ours is known from the
+entries that this process wrote itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.events import MemberChanged, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.teams.lifecycle import State
+from teamwright.teams.notes import leave_note
+from teamwright.teams.outside import OUTSIDE
+from teamwright.teams.team import Team
+
+MOST_REPAIRS = 6
+"""So often a minute the roster is put right; whoever overwrites it more often wins for the rest of the minute."""
+
+PATIENCE_S = 0.5
+"""A file that is missing or not whole may be being written: only after so long it counts as removed or damaged."""
+
+_MINUTE_S = 60.0
+_OVER = frozenset({State.COMPLETED, State.FAILED, State.KILLED})
+
+
+class RosterScribe:
+    """The changes of others in the roster of the team that is led now. `wake` has them looked at."""
+
+    def __init__(self, team: Team, wake: Callable[[], None]) -> None:
+        self._team = team
+        self._wake = wake
+        self._known: TeamConfig | None = None
+        self._dirty = False
+        self._repairs: deque[float] = deque()
+        self._gave_up = False
+        self._missing_told: set[str] = set()
+        self._again: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """A roster to follow; who is on it at the first look is known."""
+        self.end()
+        self.noticed()
+
+    def end(self) -> None:
+        """No roster to follow."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        self._known = None
+        self._dirty = self._gave_up = False
+        self._repairs.clear()
+        self._missing_told.clear()
+
+    def noticed(self) -> None:
+        """The roster, or a file beside it, changed."""
+        self._dirty = True
+        self._wake()
+
+    async def look(self) -> None:
+        """Compare the roster with what is known, and put right what is ours. Raises LockTimeout, StorageError."""
+        team = self._team
+        if not self._dirty or not team.exists or team.closing:
+            return
+        self._dirty = False
+        if await self._files_missing():
+            return
+        try:
+            config = await team.roster.read()
+        except StorageError as problem:
+            if problem.slug != "damaged-file":
+                raise
+            await self._damaged()
+            return
+        self._missing_told.discard("damaged")
+        if self._known is None:
+            self._known = config
+        self._tell_of_strangers(self._known, config)
+        wrong = self._wrong(config)
+        self._known = config
+        if wrong:
+            await self._put_right(wrong)
+        else:
+            self._gave_up = self._gave_up and bool(self._repairs)
+
+    # ── strangers ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _tell_of_strangers(self, before: TeamConfig, after: TeamConfig) -> None:
+        for member in after.teammates:
+            old = before.find(member.name)
+            if self._is_ours(member.name):
+                continue
+            if old is None:
+                self._team.outside.strangers.add(member.name.lower())
+                self._tell(member, _state(member), "joined by another program")
+            elif old.is_active != member.is_active:
+                self._tell(member, _state(member), "")
+        for member in before.teammates:
+            if after.find(member.name) is None and not self._is_ours(member.name):
+                self._team.outside.strangers.discard(member.name.lower())
+                self._tell(member, "completed", "taken off the roster by another program")
+
+    def _tell(self, member: Member, state: str, detail: str) -> None:
+        team = self._team
+        team.emit(
+            MemberChanged(
+                member=member.name, state=state, detail=detail, color=member.color, model=member.model or "unknown"
+            )
+        )
+        team.changed.set()
+
+    def _is_ours(self, name: str) -> bool:
+        team, lower = self._team, name.lower()
+        names = [*team.members, *team.starting, *team.outside.entries]
+        return any(own.lower() == lower for own in names)
+
+    # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wrong(self, config: TeamConfig) -> dict[str, Member | None]:
+        """What must stand in the roster in the place of what does; None: a ghost that must go."""
+        team = self._team
+        wrong: dict[str, Member | None] = {}
+        lead = self._known.find(LEAD) if self._known is not None else None
+        if lead is not None and config.find(LEAD) is None:
+            wrong[LEAD] = lead
+        live = {mate.name for mate in team.live if not mate.leaving}
+        for name, entry in team.outside.entries.items():
+            found = config.find(name)
+            if name in live and (found is None or replace(found, extra=entry.extra) != entry):
+                wrong[name] = entry if found is None else replace(entry, extra=found.extra)
+            elif name not in live and found is not None and self._is_ghost(name, found):
+                wrong[name] = None
+        return wrong
+
+    def _is_ghost(self, name: str, found: Member) -> bool:
+        """Whether it is over, was taken off the roster, and came back with somebody's old copy."""
+        mate = self._team.members.get(name)
+        known = self._known is not None and self._known.find(name) is not None
+        return mate is not None and mate.state in _OVER and mate.parted and not known and found.joined_at > 0
+
+    async def _put_right(self, wrong: dict[str, Member | None]) -> None:
+        now = time.monotonic()
+        while self._repairs and now - self._repairs[0] > _MINUTE_S:
+            self._repairs.popleft()
+        if len(self._repairs) >= MOST_REPAIRS:
+            self._give_up(wrong, _MINUTE_S - (now - self._repairs[0]))
+            return
+        self._repairs.append(now)
+
+        def change(config: TeamConfig) -> TeamConfig:
+            for name, entry in wrong.items():
+                config = config.without(name) if entry is None else _with(config, entry)
+            return config
+
+        self._known = await self._team.roster.change(change)
+        for name, entry in wrong.items():
+            did = "taken off the roster again" if entry is None else "put right in the roster"
+            text = f"{name} was {did}: another program had overwritten config.json"
+            self._team.emit(Notice(member=OUTSIDE, text=text))
+        self._team.changed.set()
+
+    def _give_up(self, wrong: dict[str, Member | None], wait_s: float) -> None:
+        if not self._gave_up:
+            self._gave_up = True
+            text = (
+                f"another program keeps overwriting config.json with {', '.join(wrong)} wrong: it was put right "
+                f"{MOST_REPAIRS} times within a minute, and will be again when the minute is over"
+            )
+            self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+        self._later(wait_s + 0.1)
+
+    # ── files that are gone ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _files_missing(self) -> bool:
+        """Whether the roster is gone. Told once it stays so; nothing is stopped, and nothing made anew."""
+        team = self._team
+        config, own = team.home.config(team.directory), team.home.team_file(team.directory)
+        gone = {path.name for path in (config, own) if not path.exists()}
+        if not gone:
+            await self._back()
+            return False
+        news = gone - self._missing_told
+        if news and await self._stays_so(news):
+            await self._tell_missing(gone, news)
+        return config.name in gone
+
+    async def _stays_so(self, names: set[str]) -> bool:
+        """A team that is being removed by ourselves, or rewritten by others, is not gone."""
+        team, directory = self._team, self._team.directory
+        await asyncio.sleep(PATIENCE_S)
+        async with team.forming:
+            if team.directory != directory or team.closing:
+                return False
+            return all(not (team.home.team(directory) / name).exists() for name in names)
+
+    async def _tell_missing(self, gone: set[str], news: set[str]) -> None:
+        team = self._team
+        place = team.home.team(team.directory)
+        self._missing_told |= news
+        if "config.json" in news:
+            team.outside.removed = True
+            team.outside.listless = not team.outside.shared_list and not team.home.tasks(team.directory).is_dir()
+            what = f'another program removed the files of the team "{team.name}": {place}'
+            then = (
+                "Members go on, but nobody can be written to or started; what they report still reaches you. "
+                "Nothing is made anew: finish without the team, or call TeamDelete and make another."
+            )
+        elif "config.json" in gone:
+            return
+        else:
+            what = f'another program removed team.json of the team "{team.name}": {place / "team.json"}'
+            then = "The team goes on, but nobody can be started in it, and other sessions may take it for deserted."
+        team.emit(Notice(member=OUTSIDE, text=f"{what}. {then}", level="warning"))
+        await leave_note(team, "system", LEAD, f"{what[0].upper()}{what[1:]}. {then}", "files of the team are gone")
+
+    async def _back(self) -> None:
+        team = self._team
+        if not self._missing_told & {"config.json", "team.json"}:
+            return
+        self._missing_told.clear()
+        team.outside.removed = team.outside.listless = False
+        text = f'the files of the team "{team.name}" are back'
+        team.emit(Notice(member=OUTSIDE, text=text))
+
+    async def _damaged(self) -> None:
+        """Told once it stays so: whoever writes may need a moment."""
+        if "damaged" in self._missing_told:
+            return
+        if self._again is None and "doubtful" not in self._missing_told:
+            self._missing_told.add("doubtful")
+            self._later(PATIENCE_S)
+            return
+        self._missing_told.discard("doubtful")
+        self._missing_told.add("damaged")
+        path = self._team.home.config(self._team.directory)
+        text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
+        self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+
+    def _later(self, seconds: float) -> None:
+        if self._again is None:
+            self._again = asyncio.get_running_loop().call_later(seconds, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self.noticed()
+
+
+def _with(config: TeamConfig, entry: Member) -> TeamConfig:
+    """With the entry in its place; the lead's is the first."""
+    if entry.name == LEAD and config.find(LEAD) is None:
+        return replace(config, members=(entry, *config.members))
+    return config.with_member(entry)
+
+
+def _state(member: Member) -> str:
+    """What the stranger's entry says of it; mostly nothing."""
+    if member.is_active is None:
+        return "unknown"
+    return "working" if member.is_active else "idle"

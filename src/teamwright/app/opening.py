@@ -44,6 +44,7 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
+from teamwright.teams.scribe import Scribe
 from teamwright.teams.standing import Standing
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tools
@@ -106,7 +107,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     maker.watchdog = watchdog
     team = _team(ground, log, maker)
     team.standing = standing
-    team.watch = watcher.follow
+    await stack.enter_async_context(Scribe(team, watcher))
     deadlines.team = team
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})

@@ -27,6 +27,7 @@ from teamwright.app.builder import Maker
 from teamwright.app.ground import Ground, ground_of, model_of_resumed, surroundings, teams_on, trust_warnings
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE
+from teamwright.app.looking.system import mask_secrets
 from teamwright.app.models_of import Models, Play, models_for
 from teamwright.app.options import Options
 from teamwright.app.policy import model_settings, policy_of
@@ -44,6 +45,7 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
+from teamwright.teams.lost_jobs import tell_lost
 from teamwright.teams.scribe import Scribe
 from teamwright.teams.standing import Standing
 from teamwright.teams.team import Team
@@ -100,8 +102,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     stack.push_async_callback(models.aclose)
     requests = Requests(log.emit, lambda: options.interactive, _ask_timeout(ground), options.on_request)
     requests.answerer = "terminal" if options.interactive else "program"
-    jobs = BackgroundJobs()
-    stack.push_async_callback(jobs.close)
+    jobs = _jobs(ground, stack)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
     maker.watchdog = watchdog
@@ -118,6 +119,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     warnings = (*trust_warnings(ground), *ground.settings.warnings)
     session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
+    tell_lost(jobs, team, lead, notification)
     undo.pop_all()
     return session
 
@@ -138,6 +140,14 @@ def _remove(ground: Ground) -> None:
     """A session that could not be opened was never there."""
     shutil.rmtree(ground.directory, ignore_errors=True)
     ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
+
+
+def _jobs(ground: Ground, stack: AsyncExitStack) -> BackgroundJobs:
+    """The background commands; what an earlier life of the session left running is ended meanwhile."""
+    made = BackgroundJobs(session=ground.directory, shown=lambda command: mask_secrets(command, ground.env))
+    stack.push_async_callback(made.close)
+    made.take_over()
+    return made
 
 
 def _team(ground: Ground, log: EventLog, maker: Maker) -> Team:
@@ -222,9 +232,9 @@ def _job_notice(lead: Lead, team: Team) -> Callable[[Job], None]:
     def done(job: Job) -> None:
         text = notification(job)
         if job.owner == LEAD:
-            lead.notice(text)
+            lead.notice(text, job.key)
         elif (mate := team.find(job.owner)) is not None:
-            mate.desk.notice(text)
+            mate.desk.notice(text, job.key)
 
     return done
 
@@ -232,8 +242,11 @@ def _job_notice(lead: Lead, team: Team) -> Callable[[Job], None]:
 def notification(job: Job) -> str:
     """The end of a background command, as its owner reads it (tags as observed)."""
     how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
+    if job.state == "killed":
+        how = "was killed: it ended with the process that ran it"
+    what = escaped(job.description or job.command or job.id)
     return (
         f"<task-notification>\n<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
-        f"<status>{job.state}</status>\n<summary>Background command {escaped(job.description or job.command)} {how}"
+        f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
         "</summary>\n</task-notification>\nRead the output file for what it printed."
     )

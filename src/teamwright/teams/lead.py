@@ -65,9 +65,9 @@ class Lead:
         self._prompts.append((f"prompt:{message_id()}", tuple(content)))
         self.team.changed.set()
 
-    def notice(self, text: str) -> None:
-        """A note of the runtime for the lead: a job of its own has ended."""
-        self._prompts.append((f"notice:{message_id()}", (text_block(text),)))
+    def notice(self, text: str, key: str = "") -> None:
+        """A note of the runtime for the lead: a job of its own has ended. The transcript holds it as `notice:<key>`."""
+        self._prompts.append((f"notice:{key or message_id()}", (text_block(text),)))
         self.team.changed.set()
 
     async def turn(self) -> TurnEnd | None:

@@ -1,0 +1,61 @@
+"""Whoever started a background command that ended with an earlier life of the session is told, once.
+
+The transcript is the ledger here too: what it holds is settled, all else is told again after the next kill. Knows
+the lead, the members and what is noted of jobs; does not know how a job is told of in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.job_journal import Job
+from teamwright.protocol.ids import LEAD
+from teamwright.teams.lead import Lead
+from teamwright.teams.team import Team
+
+
+class Lost(Protocol):
+    """What is noted of jobs of earlier lives: `BackgroundJobs` of our own session, `JobJournal` of another's."""
+
+    def lost(self) -> list[Job]:
+        """Jobs that are over and not settled, oldest first."""
+        ...
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """Nobody needs to be told of these any more."""
+        ...
+
+
+def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], str]) -> list[Job]:
+    """Tell each owner of the jobs that it lost; returns the jobs that are told. Call it when the members are there.
+
+    A job whose owner's transcript has its end, or whose owner is no more, is settled instead. `lead` is None for
+    jobs of a session that was another lead's: its own jobs are nobody's then. Raises OSError when a transcript
+    cannot be read.
+    """
+    by_owner: dict[str, list[Job]] = {}
+    for job in jobs.lost():
+        by_owner.setdefault(job.owner, []).append(job)
+    told: list[Job] = []
+    for owner, its in by_owner.items():
+        found = _listener(owner, team, lead)
+        if found is None:
+            jobs.settle(job.id for job in its)
+            continue
+        conversation, notice = found
+        held = conversation.holds({f"notice:{job.key}" for job in its})
+        jobs.settle(job.id for job in its if f"notice:{job.key}" in held)
+        for job in its:
+            if f"notice:{job.key}" not in held:
+                notice(text(job), job.key)
+                told.append(job)
+    return told
+
+
+def _listener(owner: str, team: Team, lead: Lead | None) -> tuple[Conversation, Callable[[str, str], None]] | None:
+    if owner == LEAD:
+        return (lead.agent.conversation, lead.notice) if lead is not None else None
+    mate = team.find(owner)
+    return (mate.agent.conversation, mate.desk.notice) if mate is not None else None

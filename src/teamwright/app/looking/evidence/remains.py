@@ -1,0 +1,172 @@
+"""What a team left behind: locks that stand, processes that live, bells that hang, and files of writes that were cut.
+
+Files name the processes that drove the team; commands of agents are written down nowhere. On Linux those carry a mark
+in their environment that says who started them: they are left when that process drove the team and is gone. On other
+systems, and of a command that cleared its environment, nothing can be known. Ends nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.app.looking.evidence.place import Place, entries
+from teamwright.app.looking.sessions import LEASE, lease_holder
+from teamwright.storage.family import MARK, processes
+from teamwright.storage.lease import lease_held
+from teamwright.storage.lockdir import Mark, mark_of
+
+_INTENT_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock directory that stands. `pid` made it; 0 when it is not known to be one of ours."""
+
+    path: Path
+    age_s: float
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftProcess:
+    """A process that lives; `why` says how it is known to be of this team."""
+
+    pid: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What is left. `locks` are ours and nobody is inside; `strange` may be another program's, or be in use now.
+
+    `bells` are doorbells of a team that nobody leads. `debris` hurts nobody: drafts of writes that were cut, copies of
+    damaged inboxes, locks that were put aside.
+    """
+
+    locks: tuple[Lock, ...] = ()
+    strange: tuple[Lock, ...] = ()
+    processes: tuple[LeftProcess, ...] = ()
+    bells: tuple[Path, ...] = ()
+    debris: tuple[Path, ...] = ()
+
+
+def find_remains(place: Place, drivers: Collection[int], running: Collection[int] = ()) -> Remains:
+    """Look for what is left. `drivers` drove the team, `running` are expected to live. Nothing is raised.
+
+    Locks of a team in the archive are not looked for: there they are in nobody's way.
+    """
+    locks = [] if place.archived else list(_locks(place))
+    leases = sorted({*(session / LEASE for session in place.sessions), *_lead_lease(place)})
+    held = [path for path in leases if lease_held(path)]
+    holders = {lease_holder(path): path for path in held}
+    left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
+    known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
+    left += [one for one in _commands(known) if one.pid not in running]
+    bells = () if held or place.archived else tuple(entries(place.home.bell(place.directory, "any").parent))
+    return Remains(
+        locks=tuple(lock for lock, ours in locks if ours),
+        strange=tuple(lock for lock, ours in locks if not ours),
+        processes=tuple(left),
+        bells=bells,
+        debris=tuple(_debris(place)),
+    )
+
+
+# ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _locks(place: Place) -> Iterator[tuple[Lock, bool]]:
+    """Lock directories that stand, and whether each is ours and was left."""
+    for directory in (place.path, place.inboxes, place.tasks):
+        for path in entries(directory):
+            if path.suffix != ".lock" or not path.is_dir():
+                continue
+            mark = mark_of(str(path))
+            if mark is not None:
+                yield _judged(place, path, mark)
+
+
+def _judged(place: Place, path: Path, mark: Mark) -> tuple[Lock, bool]:
+    age = time.time() - mark.mtime_ns / 1e9
+    guard = place.home.guard(path.with_suffix(""))
+    made, intent, inside = _guard(guard)
+    pid = made[2] if len(made) > 2 and tuple(made[:2]) == mark else 0
+    begun = bool(intent) and abs(mark.mtime_ns - intent[0]) <= _INTENT_NS
+    return Lock(path, age, pid), (bool(pid) or begun) and not inside
+
+
+def _guard(path: Path) -> tuple[list[int], list[int], bool]:
+    """What a guard's record says: the directory made last, an intent, and whether somebody holds the guard now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return [], [], False
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return [], [], True
+        words = os.pread(fd, 4096, 0).split()
+    finally:
+        os.close(fd)
+    return _behind(words, b"made"), _behind(words, b"intent"), False
+
+
+def _behind(words: list[bytes], kind: bytes) -> list[int]:
+    if kind not in words:
+        return []
+    rest = words[words.index(kind) + 1 :]
+    return [int(word) for word in rest[:4] if word.isdigit()]
+
+
+def _debris(place: Place) -> Iterator[Path]:
+    for directory in (place.path, place.inboxes, place.tasks, place.requests):
+        for path in entries(directory):
+            if any(sign in path.name for sign in (".tmp.", ".bad.", ".lock.stale.")):
+                yield path
+
+
+# ── processes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lead_lease(place: Place) -> list[Path]:
+    file = place.file
+    return [Path(file.lead.lease)] if file is not None and file.lead.lease and not place.archived else []
+
+
+def _commands(known: Collection[int]) -> Iterator[LeftProcess]:
+    """Commands that outlived the process that started them, when that one drove the team; the head of each family."""
+    table = {row.pid: row for row in processes()}
+    marks = {pid: mark for pid in table if (mark := _mark(pid))}
+    for pid, mark in sorted(marks.items()):
+        maker, _, start = mark.rpartition(".")[0].partition(".")
+        lives = maker.isdigit() and int(maker) in table and table[int(maker)].start == start
+        if maker.isdigit() and int(maker) in known and not lives and marks.get(table[pid].parent) != mark:
+            yield LeftProcess(pid, f"was started by process {maker}, which is gone")
+
+
+def _mark(pid: int) -> str:
+    """The mark that a process carries: number and beginning of the one that started its family, and digits."""
+    beginning = f"{MARK}=".encode()
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
+        found = next((part for part in environment.read().split(b"\0") if part.startswith(beginning)), b"")
+        return found.removeprefix(beginning).decode("utf-8", "replace")
+    return ""
+
+
+def _noted_pid(lease: Path) -> int:
+    """The process in a lease's note, also of one that was killed."""
+    try:
+        note: object = json.loads(lease.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return 0
+    pid = cast("dict[str, Any]", note).get("pid") if isinstance(note, dict) else None
+    return pid if isinstance(pid, int) else 0

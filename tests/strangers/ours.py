@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
-from teamwright.protocol.errors import LockLost
+from teamwright.protocol.errors import LockLost, StorageError, TaskRefused
 from teamwright.protocol.mail import Entry
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.lock import FileLock
+from teamwright.storage.paths import Home
+from teamwright.tasks.task_list import TaskList
 
 
 def note(log, text):
@@ -45,6 +47,37 @@ async def send(root, name, times):
         await inbox.send(Entry(name, str(n), summary="x" * (n % 7 * 600)), runtime=True)
         print(n, flush=True)
         n += 1
+
+
+async def watch(root, count):
+    """Look into bob's inbox until that many entries are there; what was seen must stay, in order."""
+    place = Path(root)
+    inbox = Inbox(place / "bob.json", place / "guards" / "bob.json", place / "archive.jsonl")
+    before = []
+    while len(before) < int(count):
+        now = [(entry.sender, entry.text) for entry in await inbox.unread()]
+        if now[: len(before)] != before:
+            print("vanished", [entry for entry in before if entry not in now], flush=True)
+            return
+        before = now
+        await asyncio.sleep(0.0005)
+    print("saw all", flush=True)
+
+
+async def drain(root, name):
+    """Claim, and complete what is still ours, until nothing is left to claim; says what was won, done, or given up."""
+    home = Home.at(Path(root))
+    tasks = TaskList(home.tasks("demo"), home.guard)
+    while (task := await tasks.claim_next(name)) is not None:
+        print("won", task.id, flush=True)
+        try:
+            if await tasks.still_mine(task.id, name):
+                await tasks.update(task.id, by=name, status="completed")
+                print("done", task.id, flush=True)
+                continue
+        except (TaskRefused, StorageError) as refused:
+            print("refused", task.id, refused, file=sys.stderr)
+        print("gave", task.id, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,21 @@ Our own layout (one element a line) is read without parsing what is consumed; an
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any, cast
 
 from teamwright.storage.array import NotAnArray
 
-_READ = (b'"read":true }', b'"read":true}')
+READ = (b'"read":true }', b'"read":true}')
+"""How the line of a consumed element ends in our layout."""
+
+_REMEMBERED = 2_048
+_SHORT = 2_048
+"""So many lines, none longer than so many bytes, are not parsed again when their file is read again."""
 
 
 class Item:
-    """One element. `value` is None for a consumed one that nobody needed to parse."""
+    """One element. `value` is None for a consumed one that nobody needed to parse; it is shared, never changed."""
 
     __slots__ = ("_raw", "consumed", "offset", "unread", "value")
 
@@ -24,13 +30,14 @@ class Item:
         self.value = value
         self.offset = offset
         """Where it begins in the file; -1 when its layout is not ours."""
-        entry = isinstance(value, dict)
-        self.consumed = raw is not None and value is None
-        """Whether it is flagged as read."""
-        if entry:
+        if isinstance(value, dict):
             self.consumed = cast("dict[str, Any]", value).get("read") is True
-        self.unread = entry and not self.consumed
-        """Whether it waits for its reader. Elements that are no objects are neither."""
+            """Whether it is flagged as read."""
+            self.unread = not self.consumed
+            """Whether it waits for its reader. Elements that are no objects are neither."""
+        else:
+            self.consumed = raw is not None and value is None
+            self.unread = False
 
     @property
     def raw(self) -> bytes:
@@ -108,16 +115,25 @@ def encode(value: object) -> bytes:
 
 def _split_lines(content: bytes) -> list[Item] | None:
     """The elements when the layout is ours, else None. A raw newline never stands inside a JSON string."""
-    lines = content.split(b"\n")
-    if len(lines) < 3 or lines[0] != b"[" or lines[-1] != b"]":
+    if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
+        return None
+    lines = content[2:-2].split(b",\n")
+    if content.count(b"\n") != len(lines) + 1:
         return None
     items: list[Item] = []
     offset = 2
-    last = len(lines) - 2
-    for number, line in enumerate(lines[1:-1], 1):
-        raw = line if number == last else line[:-1]
-        if line[:2] != b'{"' or raw[-1:] != b"}" or (number != last and line[-1:] != b","):
+    for raw in lines:
+        if raw[:2] != b'{"' or raw[-1:] != b"}":
             return None
-        items.append(Item(raw, None if raw.endswith(_READ) else json.loads(raw), offset))
-        offset += len(line) + 1
+        if raw.endswith(READ):
+            items.append(Item(raw, None, offset))
+        else:
+            items.append(Item(raw, _parsed(raw) if len(raw) <= _SHORT else json.loads(raw), offset))
+        offset += len(raw) + 2
     return items
+
+
+@lru_cache(_REMEMBERED)
+def _parsed(raw: bytes) -> object:
+    """The line's value. An unread entry is read again with each one that arrives behind it."""
+    return json.loads(raw)

@@ -1,14 +1,15 @@
-"""How much lies unread in an inbox, known without reading it whole at each send.
+"""How much lies unread in an inbox, known without parsing it at each send.
 
 What others appended is read from where our last write ended. The count may be too high, when others flagged
-entries since, never too low; at the limit the file is counted anew. Does not know why an entry is sent.
+entries since, never too low; at the limit the file is counted anew, and parsed only where that could make a
+difference. Does not know why an entry is sent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from teamwright.mail.layout import split
+from teamwright.mail.layout import READ, split
 from teamwright.protocol.errors import InboxFull
 from teamwright.storage.array import TAIL, ArrayFile, NotAnArray, Stamp
 
@@ -58,14 +59,18 @@ class Tally:
 def survey(file: ArrayFile, known: Tally | None, size: int, count: int) -> Tally:
     """A tally of the open file, built on what was known where it still holds. Raises NotAnArray.
 
-    It is exact whenever `count` more entries of `size` bytes would not fit.
+    It is exact whenever `count` more entries of `size` bytes would not fit, and when nothing was known.
     """
-    if known is not None and file.stamp == known.stamp:
-        found = _copy(known, file.stamp, known.tail)
-    else:
-        found = _grown(file, known)
+    if file.stamp is None:
+        return Tally(file.path.stem, None, b"")
+    if known is None:
+        return _counted(file, file.read())
+    found = _copy(known, file.stamp, known.tail) if file.stamp == known.stamp else _grown(file, known)
     if found is None or not (found.exact or found.fits(size, count)):
-        return _counted(file)
+        content = file.read()
+        found = _estimated(file, content)
+        if found is None or not found.fits(size, count):
+            found = _counted(file, content)
     return found
 
 
@@ -73,18 +78,21 @@ def _copy(known: Tally, stamp: Stamp | None, tail: bytes) -> Tally:
     return Tally(known.reader, stamp, tail, known.unread, known.size, known.exact)
 
 
-def _grown(file: ArrayFile, known: Tally | None) -> Tally | None:
-    """The known tally and what was appended since; None when the file is not the known one, only longer."""
-    if known is None or known.stamp is None or file.stamp is None or file.stamp.inode != known.stamp.inode:
+def _grown(file: ArrayFile, known: Tally) -> Tally | None:
+    """The known tally and what was appended since; None when the file is not the known one, only longer.
+
+    The last known element, which has an id of its own, must stand where it stood; it may be flagged by now.
+    """
+    if known.stamp is None:
         return None
     start = known.stamp.size - len(known.tail)
     grown = file.read(start) if start >= 0 else b""
-    mine = known.tail[:-2]
-    if len(grown) < len(known.tail) or not grown.startswith(mine):
+    last = known.tail[:-2]
+    if len(grown) < len(known.tail) or _unflagged(grown[: len(last)]) != _unflagged(last):
         return None
     made = _copy(known, file.stamp, grown[-TAIL:])
     made.exact = False
-    added = grown[len(mine) :]
+    added = grown[len(last) :]
     if added == b"\n]":
         return made
     if not added.startswith(b",\n"):
@@ -99,10 +107,22 @@ def _grown(file: ArrayFile, known: Tally | None) -> Tally | None:
     return made
 
 
-def _counted(file: ArrayFile) -> Tally:
-    reader = file.path.stem
-    if file.stamp is None:
-        return Tally(reader, None, b"")
-    content = file.read()
+def _unflagged(end: bytes) -> bytes:
+    return end[:-6] if end.endswith((b'"read":false}', b'"read":true }')) else end
+
+
+def _estimated(file: ArrayFile, content: bytes) -> Tally | None:
+    """At most so much: all lines but those that end as consumed ones do. None when the layout is not ours."""
+    lines = content.count(b"\n") - 1
+    ours = content[:4] == b'[\n{"' and content[-3:] == b"}\n]"
+    if not ours or content.count(b'\n{"') != lines or content.count(b"},\n") != lines - 1:
+        return None
+    consumed = sum(content.count(end + b",\n") + content.endswith(end + b"\n]") for end in READ)
+    size = len(content) if consumed < lines else 0
+    return Tally(file.path.stem, file.stamp, content[-TAIL:], lines - consumed, size, exact=False)
+
+
+def _counted(file: ArrayFile, content: bytes) -> Tally:
     unread = [item for item in split(content) if item.unread]
-    return Tally(reader, file.stamp, content[-TAIL:], len(unread), sum(len(item.raw) for item in unread))
+    size = sum(len(item.raw) for item in unread)
+    return Tally(file.path.stem, file.stamp, content[-TAIL:], len(unread), size)

@@ -384,6 +384,10 @@ async def test_a_later_team_of_the_session_does_not_mix_its_tasks_and_mail_with_
     await crew.does("1", "ann")
     await crew.send(LEAD, "one", "ann")
     await crew.read(LEAD)
+    told = await crew.send("ann", "go", logged=False)
+    result = {"success": True, "msg_id": told.msg_id, "routing": {"sender": LEAD, "target": "@ann"}}
+    crew.calls(LEAD, "SendMessage", {"to": "ann", "message": "go"}, json.dumps(result))
+    await crew.read("ann")
     crew.log.flush()
     entry = await archive_team(crew.home, crew.directory)
     for talk in crew.talks.values():
@@ -396,9 +400,9 @@ async def test_a_later_team_of_the_session_does_not_mix_its_tasks_and_mail_with_
     await later.does("1", "ann")
     await later.send(LEAD, "two", "ann")
     await later.read(LEAD)
-    for found in (later.audit(), later.audit(entry.name)):
+    for found, messages in ((later.audit(), 1), (later.audit(entry.name), 2)):
         assert found.problems == []
-        assert (found.tasks.done, found.messages.sent, found.messages.seen) == (1, 1, 1)
+        assert (found.tasks.done, found.messages.sent, found.messages.seen) == (1, messages, messages)
 
 
 # ── transcripts ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -555,7 +559,7 @@ async def test_a_bell_of_a_team_that_nobody_leads_is_left(crew):
     found = crew.audit()
     bell.close()
     assert found.remains.bells == (bell.path,)
-    assert "hangs, and nobody leads the team" in found.problems[0]
+    assert f"doorbells hang in {bell.path.parent} (1), and nobody leads the team" in found.problems[0]
 
 
 async def test_drafts_of_writes_that_were_cut_are_listed_and_hurt_nobody(crew):

@@ -162,8 +162,8 @@ def _problems(audit: Audit) -> Iterator[str]:
         yield f"the lock {lock.path} was left by process {lock.pid or 'unknown'}, {lock.age_s:.0f} s ago"
     for process in audit.remains.processes:
         yield f"process {process.pid} lives: it {process.why}"
-    for bell in audit.remains.bells:
-        yield f"the bell {bell} hangs, and nobody leads the team"
+    if bells := audit.remains.bells:
+        yield f"doorbells hang in {bells[0].parent} ({len(bells)}), and nobody leads the team"
     for wrong in audit.log:
         yield f"the event log {wrong}"
     for damage in audit.damaged:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from teamwright.app.looking.evidence.logs import Logs, Sending
 from teamwright.app.looking.evidence.mail import Key, Letter, Mail
-from teamwright.app.looking.evidence.place import FOR_EVER, Place, moment_ms
+from teamwright.app.looking.evidence.place import Place, moment_ms
 from teamwright.app.looking.evidence.transcripts import Ledger, Told
 from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.mail import IdleNotification
@@ -162,11 +162,13 @@ def _all(evidence: _Evidence) -> Iterable[Key]:
     """Each message once: as its inbox has it, else as its sender or the log says, else as it was told."""
     keys = dict.fromkeys(evidence.mail.letters)
     ids = {id for _, id in keys}
-    named = [(to, id) for ledger in evidence.ledgers for id, to in ledger.accepted.items()]
-    named += [(one.to, id) for id, one in evidence.logs.sent.items()]
-    for reader, id in named:
+    named = [(one.to, id) for id, one in evidence.logs.sent.items()]
+    for ledger in evidence.ledgers:
         # What a lead sent to a team of another time is in that team's files.
-        if id not in ids and (id in evidence.told or id in evidence.logs.sent or _of_this_team(evidence, reader)):
+        accepted = [(to, id, moment_ms(at)) for id, (to, at) in ledger.accepted.items()]
+        named += [(to, id) for to, id, at in accepted if at is None or evidence.place.within(at)]
+    for reader, id in named:
+        if id not in ids:
             ids.add(id)
             keys[reader, id] = None
     for id, told in evidence.told.items():
@@ -175,11 +177,6 @@ def _all(evidence: _Evidence) -> Iterable[Key]:
         if id not in ids and (ledger.transcript.reader != LEAD or at is None or evidence.place.within(at)):
             keys[ledger.transcript.reader, id] = None
     return keys
-
-
-def _of_this_team(evidence: _Evidence, reader: str) -> bool:
-    """Only a session that led one team tells for certain whose messages its lead's results speak of."""
-    return evidence.place.ended_ms == FOR_EVER and evidence.place.ours(reader)
 
 
 def _restamped(evidence: _Evidence) -> Iterator[Key]:

@@ -46,14 +46,14 @@ class Attempt(NamedTuple):
 class Ledger:
     """One transcript, read. `told` by message id; `again` are prompts and notices that were told more than once.
 
-    `accepted`: messages whose sender was told that they arrived, by id, with the reader. `failed`: sends that were
+    `accepted`: messages whose sender was told that they arrived, by id, with reader and time. `failed`: sends that were
     not. `unanswered`: ids of the last lines, behind which no answer stands; `owes` says that there is such a line.
     """
 
     transcript: Transcript
     told: dict[str, Told] = field(default_factory=dict[str, Told])
     again: list[str] = field(default_factory=list[str])
-    accepted: dict[str, str] = field(default_factory=dict[str, str])
+    accepted: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     failed: list[Attempt] = field(default_factory=list[Attempt])
     problems: list[str] = field(default_factory=list[str])
     unanswered: set[str] = field(default_factory=set[str])
@@ -94,13 +94,14 @@ class Ledger:
         self.unanswered.clear()
 
     def _heard(self, number: int, data: Mapping[str, Any], blocks: Sequence[Block]) -> None:
+        at = str(data.get("at", ""))
         for block in blocks:
             if block.get("type") == "tool_result":
                 call = self._calls.pop(str(block.get("tool_use_id")), None)
                 if call is None:
                     self._wrong(f"line {number} has a result that no call asked for")
                 else:
-                    self._result(call, block)
+                    self._result(call, block, at)
         self._refuse_open(number)
         self._calls = {}
         self.owes = not self._agreed
@@ -108,7 +109,6 @@ class Ledger:
         ids = [one for one in _list(data.get("injected")) if isinstance(one, str)]
         mail = [one.removeprefix(_MAIL) for one in ids if one.startswith(_MAIL)]
         words = [hash(found.groups()) for b in blocks if (found := _envelope(b))] if mail else []
-        at = str(data.get("at", ""))
         for place, id in enumerate(mail):
             before = self.told.get(id)
             said = words[place] if len(words) == len(mail) else None
@@ -124,7 +124,7 @@ class Ledger:
                 self.again.append(one)
             self._others.add(one)
 
-    def _result(self, call: tuple[str, dict[str, Any]], block: Block) -> None:
+    def _result(self, call: tuple[str, dict[str, Any]], block: Block, at: str) -> None:
         name, given = call
         if name not in {"SendMessage", "Agent", "Task"}:
             return
@@ -137,7 +137,7 @@ class Ledger:
             self._agreed |= answer.get("type") == "shutdown_response" and answer.get("approve") is True
             sent = _sent(block)
             if sent is not None:
-                self.accepted[sent[0]] = sent[1]
+                self.accepted[sent[0]] = (sent[1], at)
 
     def _refuse_open(self, number: int) -> None:
         if self._calls:

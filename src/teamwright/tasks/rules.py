@@ -118,7 +118,7 @@ def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
     takes = _takes(task, actor, owner, wish)
     if takes and "owner" not in wish:
         owner = actor.name
-    _refuse_strangers_hand(task, actor, owner, status)
+    _refuse_strangers_hand(task, actor, owner, status, completes=wish.get("status") == TaskStatus.COMPLETED)
     if takes and task.status is TaskStatus.COMPLETED:
         raise TaskRefused("already_resolved", f"#{task.id} is completed already", do=["take another task"])
     if not actor.lead and owner and not same(task.owner, owner):
@@ -227,8 +227,10 @@ def _takes(task: Task, actor: Actor, owner: str | None, wish: Wish) -> bool:
     return same(owner, actor.name)
 
 
-def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus) -> None:
-    if not _anothers(task, actor) or (owner == task.owner and status is task.status):
+def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus, *, completes: bool) -> None:
+    """`completes`: asks for completion, perhaps of what another completed meanwhile; it must hear of that."""
+    same_as_before = owner == task.owner and status is task.status and not completes
+    if same_as_before or not _anothers(task, actor):
         return
     if task.status is not TaskStatus.COMPLETED:
         raise already_claimed(task)

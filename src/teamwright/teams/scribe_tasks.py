@@ -105,7 +105,8 @@ class TaskScribe:
         if after is None:
             change, status = "deleted", "deleted"
         else:
-            change = "created" if before is None else kind_of_change(before, after, after.owner or "")
+            free = before is not None and before.owner is None
+            change = "created" if before is None else kind_of_change(before, after, (free and after.owner) or "")
             status = str(after.status)
         doer = (after and after.owner) or (before and before.owner) or ""
         info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)

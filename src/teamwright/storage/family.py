@@ -218,7 +218,7 @@ def this_boot() -> str:
     if not _LINUX:
         return ""  # `ps` tells the start as a date, which no other boot has
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""

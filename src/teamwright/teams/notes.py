@@ -1,4 +1,4 @@
-"""Notes of the runtime: plain words to a member or the lead, by mail; in memory where the team has no files.
+"""Notes of the runtime: words to a member or the lead, by mail; in memory where the team has no files.
 
 Knows the team and its inboxes. Refuses to know why a note is written.
 """
@@ -20,20 +20,24 @@ async def leave_note(team: Team, sender: str, to: str, text: str, summary: str) 
     """
     if to != LEAD and team.find(to) is None:
         return
-    entry = Entry(sender=sender, text=text, summary=summary, timestamp=iso(), msg_id=message_id())
-    if team.exists and not team.outside.removed:
-        await team.inbox(to).send(entry, runtime=True)
-        team.emit(MessageSent(member=sender, to=to, message_id=entry.msg_id or "", summary=summary))
+    id = message_id()
+    if await put(team, to, Entry(sender=sender, text=text, summary=summary, timestamp=iso(), msg_id=id)):
+        team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary))
         team.ring(to)
-    else:
-        hand_over(team, to, entry)
 
 
-def hand_over(team: Team, to: str, entry: Entry) -> None:
-    """Tell it without a file: there is no inbox, or no more."""
+async def put(team: Team, to: str, entry: Entry) -> bool:
+    """Put an entry of the runtime into an inbox. False: the team has no files, so it was told without.
+
+    A team that another program removed is not made anew by a letter. Raises as `Inbox.send`.
+    """
+    if team.exists and team.home.config(team.directory).exists():
+        await team.inbox(to).send(entry, runtime=True)
+        return True
     mate = team.find(to)
     if mate is not None:
         mate.desk.notice(render_entry(entry))
     elif to == LEAD and team.on_unseen is not None:
         team.on_unseen([entry])
     team.changed.set()
+    return False

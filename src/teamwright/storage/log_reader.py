@@ -23,6 +23,7 @@ MOST_UNREAD = 20_000
 """Events that are read backward at most: logs of an older version hold no snapshot."""
 
 _BATCH = 64
+_BLOCK = 1 << 16
 _SNAPSHOT = b'"type":"snapshot"'
 
 
@@ -95,8 +96,21 @@ class Tail:
         self.closed = False
         """Whether the last line that was read says that its writer ended in order."""
         self._path = path
-        self._offset = 0
-        self._inode = 0
+        self._offset: int = 0
+        self._inode: int = 0
+
+    @classmethod
+    def at_end(cls, path: Path) -> Tail:
+        """One that begins behind the last whole line that is there now; set `after` to what is known already."""
+        made = cls(path, 0)
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            stat = os.fstat(file.fileno())
+            made._inode, start = stat.st_ino, stat.st_size
+            while start > 0 and not made._offset:
+                end, start = start, max(0, start - _BLOCK)
+                made._offset = start + os.pread(file.fileno(), end - start, start).rfind(b"\n") + 1
+                made._offset = made._offset if made._offset > start else 0
+        return made
 
     def read(self) -> list[tuple[int, TeamEvent]]:
         """The next logged events behind `after`, at most a batch; empty at the end of the file."""

@@ -79,7 +79,7 @@ def log_events(
     log: LogView, *, member: str | None = None, since: float | None = None
 ) -> Iterator[tuple[int, TeamEvent]]:
     """The numbered events of a log, of one member and from a time on (seconds since 1970) where that is asked."""
-    wanted = None if member is None else _real_name(member)
+    wanted = None if member is None else real_name(member)
     for number, event in read_events(log.path):
         if (wanted is None or event.member.lower() == wanted) and (since is None or event.at >= since):
             yield number, event
@@ -161,6 +161,7 @@ def _of_session(session: SessionView) -> LogView:
     return LogView(session.log, session.id)
 
 
-def _real_name(member: str) -> str:
+def real_name(member: str) -> str:
+    """A member's name in lower case, as events have it; `lead` is the lead."""
     lower = member.lower().partition("@")[0]
     return LEAD if lower == LEAD_ALIAS else lower

@@ -1,18 +1,21 @@
-"""`teamwright log`: what happened, a line an event; `--call` shows one tool call whole, as a receipt."""
+"""`teamwright log`: what happened, a line an event, or what happens; `--call` shows one tool call as a receipt."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 import time
+from contextlib import aclosing
 from datetime import datetime
 
 import click
 
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events
+from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events, real_name
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import to_json
-from teamwright.protocol.events import MemberChanged, RequestOpened, RunEnded, TeamEvent
+from teamwright.protocol.events import MemberChanged, RequestOpened, RunEnded, SessionOpened, TeamEvent, Underway
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import clock, json_flag, moment
 from teamwright.ui.cli.output import WIDTH, clean, cut, facts, plain, say, say_json
@@ -25,6 +28,7 @@ from teamwright.ui.headless.progress import line_of, shown
 @click.option("--member", metavar="NAME", help="Only of this member.")
 @click.option("--call", "call_id", metavar="ID", help="One tool call, e.g. c7: command, member, time, whole output.")
 @click.option("--since", metavar="TIME", help="10m, 2h, 14:30 or a date and time.")
+@click.option("-f", "--follow", is_flag=True, help="From now on, or from --since on, until Ctrl-C.")
 @json_flag
 @click.pass_context
 def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: object) -> int:
@@ -40,6 +44,8 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
         return 0
     since = how["since"]
     start = moment_of(since) if isinstance(since, str) else None
+    if how["follow"]:
+        return asyncio.run(_follow(found, member, start, as_json=bool(how["as_json"])))
     _show(found, member, start, as_json=bool(how["as_json"]))
     return 0
 
@@ -64,14 +70,36 @@ def moment_of(text: str, now: float | None = None) -> float:
 def _show(found: LogView, member: str | None, since: float | None, *, as_json: bool) -> None:
     some = False
     for number, event in log_events(found, member=member, since=since):
-        if as_json:
-            say(json.dumps({"n": number, **plain(to_json(event))}, ensure_ascii=False))
-            some = True
-        elif (line := _line(event)) is not None:
-            say(f"{clock(event.at)}  {cut(clean(line).replace(chr(10), ' '), WIDTH - 10)}")
-            some = True
+        some = _say(number, event, as_json=as_json) or some
     if not some and not as_json:
         say(f"Nothing in {found.path}." if member is None and since is None else "Nothing that fits.")
+
+
+def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
+    """Show an event; whether there was anything to show."""
+    if as_json:
+        say(json.dumps({"n": number, **plain(to_json(event))}, ensure_ascii=False))
+    elif (line := _line(event)) is not None:
+        say(f"{clock(event.at)}  {cut(clean(line).replace(chr(10), ' '), WIDTH - 10)}")
+    else:
+        return False
+    return True
+
+
+async def _follow(found: LogView, member: str | None, since: float | None, *, as_json: bool) -> int:
+    """Show what comes until somebody ends it; a run that ends is told, and another may go on in the same log."""
+    from teamwright.app.looking.live import Quiet, follow_log
+
+    who = None if member is None else real_name(member)
+    async with aclosing(follow_log(found.path, None if since is None else 0)) as events:
+        async for item in events:
+            if isinstance(item, Quiet):
+                line = {"type": "quiet", "at": round(time.time(), 3), "why": item.why}
+                say(json.dumps(line) if as_json else f"{clock(time.time())}  {item.why}")
+            elif (who is None or item[1].member.lower() == who) and (since is None or item[1].at >= since):
+                _say(*item, as_json=as_json)
+            sys.stdout.flush()
+    return 0
 
 
 def _line(event: TeamEvent) -> str | None:
@@ -82,6 +110,10 @@ def _line(event: TeamEvent) -> str | None:
             return f"{who} {state}" + (f": {event.detail}" if event.detail else "")
         case RequestOpened():
             return f"{who} asks: {event.tool} {event.what}"
+        case SessionOpened(pid=pid):
+            return f"{who} process {pid} drives the session from now on"
+        case Underway(stalled=True):
+            return f"{who} stalled: {event.doing or 'at work'} {event.what}".rstrip()
         case RunEnded():
             return f"{who} the run ended: {event.stop}" + (f" ({event.detail})" if event.detail else f", {event.usage}")
         case _:

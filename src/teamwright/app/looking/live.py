@@ -1,0 +1,168 @@
+"""Watching a team or a log from another process: woken by files and by the end of the lead's process, never asking.
+
+What is not there yet is waited for. Knows views, logs and leases; prints nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from teamwright.app.looking.sessions import LEASE, lease_holder
+from teamwright.app.looking.status import StatusReader, StatusView
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import RunEnded, TeamEvent
+from teamwright.protocol.ids import inbox_stem
+from teamwright.storage.exits import on_exit
+from teamwright.storage.log_reader import Tail, last_number
+from teamwright.storage.paths import Home
+from teamwright.storage.watch import Watcher
+from teamwright.teams.team_file import read_team_file
+
+GATHER_S = 0.03
+"""How long changes are gathered before the files are read once for all of them."""
+
+
+@dataclass(slots=True)
+class Wake:
+    """Wakes when one of the files changed or one of the processes ended."""
+
+    watcher: Watcher
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _files: dict[Path, Callable[[], None]] = field(default_factory=dict[Path, Callable[[], None]])
+    _exits: dict[int, Callable[[], None]] = field(default_factory=dict[int, Callable[[], None]])
+
+    def files(self, paths: Iterable[Path]) -> bool:
+        """Follow these files too. Whether any of them is new: what it said meanwhile is to be read again."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._files]
+        for path in new:
+            self._files[path] = self.watcher.follow(path, self._changed.set)
+        return bool(new)
+
+    def process(self, pid: int) -> None:
+        """Wake when this process has ended, and follow no other; 0 is none."""
+        if pid in self._exits or not pid:
+            return
+        self.close()
+
+        def gone() -> None:
+            self._exits.pop(pid, None)
+            self._changed.set()
+
+        self._exits[pid] = on_exit(pid, gone)
+
+    async def wait(self) -> None:
+        """Until something changed; a burst of changes wakes once."""
+        await self._changed.wait()
+        await asyncio.sleep(GATHER_S)
+        self._changed.clear()
+
+    def close(self) -> None:
+        """Follow no process any more."""
+        for stop in self._exits.values():
+            stop()
+        self._exits.clear()
+
+
+@asynccontextmanager
+async def _waking() -> AsyncGenerator[Wake, None]:
+    async with Watcher() as watcher:
+        wake = Wake(watcher)
+        try:
+            yield wake
+        finally:
+            wake.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The team as it is now (None: it is no more), and why the watching is over; empty while it goes on."""
+
+    view: StatusView | None
+    over: str = ""
+
+
+async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[Watched, None]:
+    """The team after each change, until it is deleted or nobody leads it any more."""
+    reader = StatusReader(home, view.directory)
+    uuid = _uuid(home, view.directory)
+    async with _waking() as wake:
+        wake.files([home.config(view.directory), home.team_file(view.directory)])
+        while True:
+            now = reader.read()
+            if not home.config(view.directory).exists() or _uuid(home, view.directory) != uuid:
+                yield Watched(None, f'the team "{view.name}" was deleted')
+                return
+            if wake.files(_files_of(home, now)):
+                now = reader.read()
+            wake.process(now.lead_pid)
+            over = "" if now.live else _why_over(now)
+            yield Watched(now, over)
+            if over:
+                return
+            await wake.wait()
+
+
+def _files_of(home: Home, view: StatusView) -> list[Path]:
+    found = [home.inbox(view.directory, inbox_stem(name)) for name in ("team-lead", *_names(view))]
+    if view.log:
+        found += [Path(view.log), Path(view.log).parent / LEASE]
+    return [*found, *(home.tasks(view.directory) / f"{task.id}.json" for task in view.tasks)]
+
+
+def _names(view: StatusView) -> list[str]:
+    return [member.name for member in view.members if member.name != "lead"]
+
+
+def _uuid(home: Home, directory: str) -> str:
+    with suppress(TeamwrightError):
+        file = read_team_file(home.team_file(directory))
+        return file.uuid if file is not None else ""
+    return ""
+
+
+def _why_over(view: StatusView) -> str:
+    if not view.lead_pid and view.state == "foreign":
+        return "another product leads the team, if anybody does: nothing of ours tells"
+    how = f"the run has ended: {view.ended}" if view.ended and view.in_order else "the lead has left"
+    return how if view.in_order else "the lead's process is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nobody writes the log any more, for now: how it came to that."""
+
+    why: str
+
+
+async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tuple[int, TeamEvent] | Quiet, None]:
+    """The events behind number `after` as they come, and Quiet each time when the process that wrote them is gone.
+
+    None begins with what comes from now on.
+
+    Does not end: the session may go on in another process, in the same log.
+    """
+    tail = Tail(path, last_number(path) if after is None else after)
+    lease = path.parent / LEASE
+    ended, driven = "", False
+    async with _waking() as wake:
+        wake.files([path, lease])
+        while True:
+            pid = lease_holder(lease)
+            for item in _read_on(tail):
+                ended = item[1].stop if isinstance(item[1], RunEnded) else ended
+                yield item
+            if driven and not pid:
+                why = "the session was left" if tail.closed else "its process is gone and said no goodbye"
+                yield Quiet(f"{why}; the last run ended: {ended}" if ended else why)
+            driven = bool(pid)
+            wake.process(pid)
+            await wake.wait()
+
+
+def _read_on(tail: Tail) -> Iterator[tuple[int, TeamEvent]]:
+    while batch := tail.read():
+        yield from batch

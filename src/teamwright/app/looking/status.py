@@ -1,0 +1,251 @@
+"""How a team stands: every member with honest health, its tasks, open requests, mail, cost; from files and the log.
+
+The log tells what members do, the files are the truth of the rest, and the lead's lease says whether anybody is there
+at all. Reads only; knows the rooms that own the formats, prints nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.app.inspect import FOREIGN, LIVE, MemberView, TaskView, TeamView, find_team, team_view, team_views
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.usage import Usage
+from teamwright.storage.log_reader import Tail, read_recent
+from teamwright.storage.paths import Home
+from teamwright.teams.health import Health, OpenTask, health, seen_of
+from teamwright.teams.standing import MemberStanding, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when not known.
+
+    `unread` is -1 when its inbox cannot be read; `usd` None when a price is not known.
+    """
+
+    name: str
+    state: str
+    on: str = ""
+    since: float = 0.0
+    active: float = 0.0
+    open_tasks: tuple[str, ...] = ()
+    unread: int = 0
+    agent_type: str = ""
+    model: str = ""
+    turns: int = 0
+    tokens: int = 0
+    context: int = 0
+    usd: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStatus:
+    """Somebody who waits for an answer, since when (seconds since 1970)."""
+
+    id: str
+    member: str
+    kind: str
+    what: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """One team as it stands at `at`. `state` as in TeamView; `ended` is how the last run ended, if it did.
+
+    `resume` is the command that goes on with it once its lead is gone; `in_order` says that the lead left by itself.
+    """
+
+    name: str
+    state: str
+    directory: str
+    description: str = ""
+    at: float = 0.0
+    session: str = ""
+    lead_pid: int = 0
+    resume: str = ""
+    ended: str = ""
+    in_order: bool = False
+    members: tuple[MemberStatus, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    requests: tuple[RequestStatus, ...] = ()
+    unread: int = 0
+    tokens: int = 0
+    usd: float | None = 0.0
+    damaged: str = ""
+    log: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether a process leads it."""
+        return self.state == LIVE
+
+
+def status_views(home: Home, cwd: Path, name: str | None = None) -> list[StatusView]:
+    """The team of that name; without a name those that live in this directory, else the newest of it, else of all.
+
+    Raises TeamwrightError (`unknown-team`) naming the nearest.
+    """
+    if name is not None:
+        return [StatusReader(home, find_team(home, name).directory).read()]
+    teams = team_views(home)
+    here = [team for team in teams if team.session and home.transcript(cwd, team.session).exists()] or teams
+    live = [team for team in here if team.state == LIVE]
+    return [StatusReader(home, team.directory).read() for team in live or here[:1]]
+
+
+class StatusReader:
+    """Reads one team again and again; of the log only what is new."""
+
+    def __init__(self, home: Home, directory: str) -> None:
+        self.home = home
+        self.directory = directory
+        self._log: str = ""
+        self._tail: Tail | None = None
+        self._standing = Standing()
+
+    def read(self) -> StatusView:
+        """The team now."""
+        team = team_view(self.home, self.directory)
+        self._read_log(team.log)
+        closed = self._tail is not None and self._tail.closed
+        return status_of(self.home, team, self._standing, closed=closed)
+
+    def _read_log(self, log: str) -> None:
+        if not log:
+            return
+        if log != self._log or self._tail is None:
+            self._log = log
+            self._tail = Tail.at_end(Path(log))
+            recent = read_recent(Path(log))
+            self._standing = Standing.of(recent)
+            self._tail.after = self._standing.n
+            self._tail.closed = recent.snapshot is not None and recent.snapshot.closed and not recent.events
+        while batch := self._tail.read():
+            for number, event in batch:
+                self._standing.note(number, event)
+
+
+def status_of(home: Home, team: TeamView, standing: Standing, *, closed: bool = False) -> StatusView:
+    """The view of a team, from its files and what its log adds up to. `closed`: the log was closed in order."""
+    live = team.state == LIVE
+    if standing.team is not None and standing.directory != team.directory:
+        standing = replace(standing, members={}, requests={})  # the session leads another team, or none
+    tasks = {
+        task.id: OpenTask((task.owner or "").partition("@")[0], task.waits_for) for task in team.tasks if task.open
+    }
+    look = _Look(team, standing, tasks, live=live, closed=closed)
+    listed = {_real(member.name) for member in team.members}
+    gone = [one for one in standing.members.values() if one.name not in listed and one.gone]
+    members = [look.member(_real(m.name), m) for m in team.members] + [look.member(one.name) for one in gone]
+    usage = standing.usage
+    return StatusView(
+        name=team.name,
+        state=team.state,
+        directory=team.directory,
+        description=team.description,
+        at=time.time(),
+        session=team.session,
+        lead_pid=team.lead_pid,
+        resume="" if live or team.state == FOREIGN else f"teamwright resume {shlex.quote(team.name)}",
+        ended=standing.ended,
+        in_order=closed,
+        members=tuple(members),
+        tasks=team.tasks,
+        requests=tuple(_requests(home, team, standing)) if live else (),
+        unread=team.unread,
+        tokens=usage.tokens,
+        usd=usage.usd,
+        damaged=team.damaged,
+        log=team.log,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What all members of one team are seen by."""
+
+    team: TeamView
+    standing: Standing
+    tasks: Mapping[str, OpenTask]
+    live: bool
+    closed: bool
+
+    def member(self, name: str, entry: MemberView | None = None) -> MemberStatus:
+        known = self.standing.members.get(name)
+        state, on = self._health(name, known, entry)
+        usage = known.usage if known is not None else Usage()
+        return MemberStatus(
+            name=LEAD_ALIAS if name == LEAD else name,
+            state=state,
+            on=on,
+            since=known.since if known is not None else 0.0,
+            active=known.active if known is not None else 0.0,
+            open_tasks=tuple(id for id, task in self.tasks.items() if task.owner.lower() == name.lower()),
+            unread=entry.unread if entry is not None else 0,
+            agent_type=entry.agent_type if entry is not None else "",
+            model=(known.model if known is not None else "") or (entry.model if entry is not None else ""),
+            turns=known.turn if known is not None else 0,
+            tokens=usage.tokens,
+            context=known.context if known is not None else 0,
+            usd=usage.usd,
+        )
+
+    def _health(self, name: str, known: MemberStanding | None, entry: MemberView | None) -> Health:
+        if self.team.state == FOREIGN:
+            said = entry.state if entry is not None and entry.state.endswith("it says") else ""
+            return Health("unknown", said or "another product's: nothing of ours tells")
+        if name == LEAD and not self.live and self.closed:
+            ended = self.standing.ended
+            return Health("completed", f"its run ended: {ended}" if ended else "its session was left")
+        why = "" if self.live else "the lead's process is gone"
+        if known is not None:
+            return health(seen_of(known, self.standing, self.tasks, alive=self.live, why=why))
+        if not self.live:
+            return Health("suspended" if self.closed else "dead", "its session was left" if self.closed else why)
+        return Health("unknown", "the log does not tell of it" if self.team.log else "there is no log")
+
+
+def _requests(home: Home, team: TeamView, standing: Standing) -> list[RequestStatus]:
+    """Who waits for a person, by the log; and shutdown requests without an answer, by their files."""
+    asked = [
+        RequestStatus(id, _shown(one.member), one.kind, f"{one.tool} {one.what}".strip(), one.at)
+        for id, one in standing.requests.items()
+    ]
+    asked += _unanswered(home.requests(team.directory))
+    return sorted(asked, key=lambda one: one.at)
+
+
+def _unanswered(directory: Path) -> list[RequestStatus]:
+    try:
+        names = {path.name for path in directory.iterdir() if path.suffix == ".json"}
+    except OSError:
+        return []
+    found: list[RequestStatus] = []
+    for name in names:
+        if name.endswith(".answer.json") or f"{name.removesuffix('.json')}.answer.json" in names:
+            continue
+        try:
+            body = cast("dict[str, Any]", json.loads((directory / name).read_bytes()))
+            at = float(body.get("opened_at") or 0) / 1000
+            kind, target = str(body["kind"]), str(body.get("target") or "")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            found.append(RequestStatus(name.removesuffix(".json"), "", "damaged", "the file is not a whole request"))
+            continue
+        found.append(RequestStatus(str(body.get("id", name)), target, kind, str(body.get("reason") or ""), at))
+    return found
+
+
+def _real(shown: str) -> str:
+    return LEAD if shown == LEAD_ALIAS else shown
+
+
+def _shown(name: str) -> str:
+    return LEAD_ALIAS if name == LEAD else name

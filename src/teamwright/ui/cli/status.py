@@ -1,0 +1,196 @@
+"""`teamwright status`: who does what, what is open, what it cost; once, or kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import click
+
+from teamwright.app.cost_line import duration
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.status import MemberStatus, StatusView, status_views
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.usage import Usage
+from teamwright.ui.cli.looking import clock, json_flag
+from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, plain, say, say_json, table
+from teamwright.ui.cli.place import Place, place_of
+from teamwright.ui.cli.tasks import task_rows
+
+REDRAW_S = 1.0
+"""Between two drawings on a terminal: ages grow though nothing happens. Files are read when they change only."""
+
+
+@click.command()
+@click.argument("team", required=False, metavar="[TEAM]")
+@click.option("--watch", is_flag=True, help="Keep it up to date, until the team is deleted or its lead ends.")
+@json_flag
+@click.pass_context
+def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) -> int:
+    """Members with their state and what they wait for, tasks, open requests, mail, cost.
+
+    Without TEAM: those that live in this directory, else the newest.
+    """
+    place = place_of(ctx)
+    views = status_views(home_at(place.home), place.cwd, team)
+    if watch:
+        return _watch(place, views, as_json=as_json)
+    if as_json:
+        say_json(views if team is None else views[0])
+    elif not views:
+        say("No team yet. Sessions without one: teamwright sessions")
+    for number, view in enumerate(() if as_json else views):
+        for line in [*([""] if number else []), *lines_of(view)]:
+            say(line)
+    return 0
+
+
+# ── a team as lines ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) -> list[str]:
+    """The team as people read it; `now` in seconds since 1970."""
+    now = time.time() if now is None else now
+    lines = [cut(one_line(line), width) for line in _head(view)]
+    rows = [_row(member, now) for member in view.members]
+    lines += ["", *table(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
+    used = [_use(member) for member in view.members]
+    lines += ["", *table(("member", "turns", "tokens", "cost", "model"), used, width=width)]
+    if view.tasks:
+        lines += ["", *table(("task", "status", "owner", "subject"), task_rows(view.tasks), width=width)]
+    if view.requests:
+        asked = [(one.id, one.member, one.kind, _age(one.at, now), one.what) for one in view.requests]
+        lines += ["", *table(("request", "member", "kind", "since", "what"), asked, width=width)]
+    return lines
+
+
+def _head(view: StatusView) -> list[str]:
+    pid = f", process {view.lead_pid}" if view.lead_pid else ""
+    ended = f", the last run ended: {view.ended}" if view.ended else ""
+    pairs = [
+        ("team", f"{view.name} ({view.state}{pid}{ended})"),
+        ("about", view.description),
+        ("session", view.session),
+        ("used", f"{view.tokens:,} tokens, {_money(view.usd)}"),
+        ("unread", f"{view.unread} messages" if view.unread else ""),
+        ("go on", view.resume),
+        ("damaged", view.damaged),
+    ]
+    return [f"{name:<9}{value}" for name, value in pairs if value]
+
+
+def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
+    tasks = " ".join(f"#{id}" for id in member.open_tasks[:4]) + (" …" if len(member.open_tasks) > 4 else "")
+    unread = "damaged" if member.unread < 0 else str(member.unread or "")
+    return member.name, member.state, _age(member.active, now), tasks, unread, member.on
+
+
+def _use(member: MemberStatus) -> tuple[str, ...]:
+    return member.name, str(member.turns or ""), f"{member.tokens:,}", _money(member.usd), member.model
+
+
+def _age(at: float, now: float) -> str:
+    return f"{duration(float(int(max(now - at, 0)))).replace('.0', '')} ago" if at else ""
+
+
+def _money(usd: float | None) -> str:
+    return str(Usage(usd=usd)).rpartition(", ")[2]
+
+
+# ── kept up to date ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _watch(place: Place, views: Sequence[StatusView], *, as_json: bool) -> int:
+    if not views:
+        say("No team yet.")
+        return 0
+    if len(views) > 1:
+        names = [view.name for view in views]
+        raise UsageError(
+            "usage",
+            f"{len(views)} teams live here: which one?",
+            looked_at=[("teams", ", ".join(names)[:200])],
+            do=[f"teamwright status {json.dumps(names[0])} --watch"],
+        )
+    screen = Screen(as_json=as_json, draws=sys.stdout.isatty() and not as_json)
+    return asyncio.run(_keep(place, views[0], screen))
+
+
+async def _keep(place: Place, view: StatusView, screen: Screen) -> int:
+    from teamwright.app.looking.live import watch_status
+
+    ticking = asyncio.create_task(screen.tick()) if screen.draws else None
+    async with aclosing(watch_status(home_at(place.home), view)) as changes:
+        async for now in changes:
+            screen.show(now.view)
+            if now.over:
+                screen.end(now.over, now.view)
+    if ticking is not None:
+        ticking.cancel()
+    return 0
+
+
+class Screen:
+    """Where a watched team is shown: drawn anew on a terminal, else a line for each thing that changed."""
+
+    def __init__(self, *, as_json: bool, draws: bool) -> None:
+        self.as_json = as_json
+        self.draws = draws
+        self._view: StatusView | None = None
+        self._said: dict[str, str] = {}
+
+    def show(self, view: StatusView | None) -> None:
+        """The team as it is now; None when it is no more."""
+        self._view = view
+        if self.as_json:
+            if view is not None:
+                say(json.dumps(plain(view), ensure_ascii=False))
+        elif self.draws:
+            self._draw()
+        elif view is not None:
+            self._tell(view)
+        sys.stdout.flush()
+
+    async def tick(self) -> None:
+        """Draw the ages anew, from what is known."""
+        while True:
+            await asyncio.sleep(REDRAW_S)
+            self._draw()
+
+    def end(self, why: str, view: StatusView | None) -> None:
+        """The last words."""
+        last = {"over": why, "resume": view.resume if view is not None else ""}
+        if self.as_json:
+            say(json.dumps(last, ensure_ascii=False))
+            return
+        say(one_line(f"{clock(time.time())}  {why}", None))
+        if last["resume"]:
+            say(f"          go on: {last['resume']}")
+
+    def _draw(self) -> None:
+        if self._view is None:
+            return
+        size = shutil.get_terminal_size((WIDTH, 24))
+        lines = lines_of(self._view, width=max(size.columns, 40))[: max(size.lines - 1, 5)]
+        sys.stdout.write("\x1b[H\x1b[2J" + "".join(f"{clean(line)}\n" for line in lines))
+        sys.stdout.flush()
+
+    def _tell(self, view: StatusView) -> None:
+        """A line for each member, task and request that is another than before."""
+        now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.on}" if m.on else "") for m in view.members}
+        for number, state, owner, subject in task_rows(view.tasks):
+            now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
+        now |= {f"request {r.id}": f"{r.member}  asks: {r.what}" for r in view.requests}
+        if not self._said:
+            say(f"{clock(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")
+        for key, line in now.items():
+            if self._said.get(key) != line:
+                say(cut(f"{clock(view.at)}  {one_line(line)}", WIDTH))
+        for key in [key for key in self._said if key not in now]:
+            say(f"{clock(view.at)}  {one_line(key)}: gone")
+        self._said = now

@@ -1,7 +1,9 @@
 """The teams on disk: made, found, finished, archived; and the file that is only ours."""
 
+import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,15 @@ from teamwright.teams.catalogue import NewTeam, Teams, directory_for, session_li
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import (
     LeadLease,
+    Life,
+    Parting,
     TeamFile,
     begin_life,
-    bind_lead,
+    change_team_file,
     lead_lives,
     parse_team_file,
     read_team_file,
+    take_lead,
 )
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -33,6 +38,8 @@ FILE = TeamFile(
     LeadLease(SESSION, 4711, "/home/x/lease"),
     {"ann": 2, "bob": 1},
     "/home/x/events.jsonl",
+    {"ann": Life(2, "/home/x/agents/ann-2.jsonl", "first-id", "call-id", "sonnet", 40)},
+    {"bob": Parting("Bob", 1, "shut down on request", "told-id", "shutdown-1@bob", ("3",))},
     {"later": True},
 )
 
@@ -179,7 +186,8 @@ async def test_a_dead_leads_team_with_something_open_is_kept_and_what_is_open_is
     with pytest.raises(TeamRefused) as caught:
         await teams.create(new(session=OTHER))
     assert {"task": "1 open tasks", "member": "1 live members"}.get(left, "1 unread messages") in caught.value.what
-    assert caught.value.do == ("choose another name",) and str(home.team("my-team-1")) in caught.value.looked_at[0]
+    assert "teamwright teams adopt 'My Team_1'" in caught.value.do[0] and "--force" in caught.value.do[1]
+    assert str(home.team("my-team-1")) in caught.value.looked_at[0]
     assert sorted(home.team("my-team-1").rglob("*")) == before and not home.archive.exists()
 
 
@@ -299,6 +307,7 @@ async def test_the_archive_keeps_what_is_young(teams, home):
 @pytest.mark.promise("A3")
 def test_the_file_of_ours_is_written_as_its_golden_file_and_keeps_later_keys():
     assert FILE.encode() == (GOLDEN / "team_v1.json").read_bytes()
+    assert parse_team_file((GOLDEN / "team_v1_without_lives.json").read_bytes()) == replace(FILE, lives={}, partings={})
     assert parse_team_file((GOLDEN / "team_v1.json").read_bytes()) == FILE
 
 
@@ -311,11 +320,43 @@ def test_a_damaged_file_of_ours_is_told(raw):
 @pytest.mark.promise("F25")
 async def test_lives_of_a_name_are_counted_in_any_case_and_a_lead_can_be_bound_anew(teams, home):
     await teams.create(new())
-    assert [await begin_life(home, "my-team-1", n) for n in ("ann", "ANN", "bob")] == [1, 2, 1]
-    assert await Roster(home, "my-team-1").next_incarnation("Ann") == 3
-    await bind_lead(home, "my-team-1", LeadLease(OTHER, 7))
+    lives = [await begin_life(home, "my-team-1", n, life) for n in ("ann", "ANN", "bob")]
+    assert [one.incarnation for one in lives] == [1, 2, 1]
+    dead = LeadLease(OTHER, 0)
+    await change_team_file(home, "my-team-1", lambda file: replace(file, lead=dead))
+    await take_lead(home, "my-team-1", LeadLease(OTHER, 7, str(home.shared / "lease")))
     file = read_team_file(home.team_file("my-team-1"))
-    assert file.lead == LeadLease(OTHER, 7) and file.incarnations == {"ann": 3, "bob": 1}
+    assert file.lead.pid == 7 and file.incarnations == {"ann": 2, "bob": 1}
+    assert {name: one.incarnation for name, one in file.lives.items()} == {"ann": 2, "bob": 1}
+
+
+def life(incarnation: int) -> Life:
+    return Life(incarnation, f"/x/{incarnation}.jsonl", "first")
+
+
+@pytest.mark.promise("F25", "A1")
+async def test_a_team_whose_lead_lives_is_not_taken_and_of_two_that_take_a_dead_one_one_is_refused(
+    teams, home, tmp_path
+):
+    await teams.create(new())
+    leases = [Lease.take(tmp_path / name, "test") for name in ("one", "two")]
+    held = LeadLease(SESSION, 1, str(leases[1].path))
+    await change_team_file(home, "my-team-1", lambda file: replace(file, lead=held))
+    with pytest.raises(TeamRefused, match="led by another process"):
+        await take_lead(home, "my-team-1", LeadLease(OTHER, 1, str(leases[0].path)))
+    await change_team_file(home, "my-team-1", lambda file: replace(file, lead=LeadLease(SESSION, 0)))
+    taking = [take_lead(home, "my-team-1", LeadLease(str(n), 1, str(lease.path))) for n, lease in enumerate(leases)]
+    outcomes = await asyncio.gather(*taking, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in outcomes) == ["TeamFile", "TeamRefused"]
+    for lease in leases:
+        lease.release()
+
+
+@pytest.mark.promise("D8")
+def test_a_life_that_is_over_is_forgotten_with_its_parting_but_not_the_next_life_of_the_name():
+    file = FILE.begun("Bob", Life(2, "/x", "first"))
+    assert set(file.gone("bob", 1).lives) == {"ann", "bob"} and not file.gone("bob", 1).partings
+    assert set(file.gone("bob", 2).lives) == {"ann"} and set(file.gone("bob", 2).partings) == {"bob"}
 
 
 @pytest.mark.promise("F25", "P3")

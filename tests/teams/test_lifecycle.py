@@ -16,8 +16,8 @@ def test_every_step_is_in_the_table_or_refused(state, event):
 
 
 @pytest.mark.parametrize("state", [s for s in State if s not in GONE])
-def test_every_living_state_can_be_killed_can_break_and_can_leave(state):
-    assert {advance(state, e) for e in (Event.KILLED, Event.BROKE, Event.LEFT)} == GONE
+def test_every_living_state_can_be_killed_can_break_can_leave_and_can_be_suspended(state):
+    assert {advance(state, e) for e in (Event.KILLED, Event.BROKE, Event.LEFT, Event.SUSPENDED)} == GONE
 
 
 @pytest.mark.parametrize("state", sorted(GONE))

@@ -11,11 +11,12 @@ from teamwright.models.model import Failure
 from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError, TeamRefused
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.mail import Entry
-from teamwright.teams.ending import ask_to_stop, delete_team, kill, leave_all
+from teamwright.teams.ending import delete_team, kill, leave_all
 from teamwright.teams.lifecycle import State
 from teamwright.teams.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 

@@ -7,7 +7,6 @@ the prefix as a value, and blocks; knows no model, no tool and no inbox. Format:
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import Block, ToolCall, encode, text_of, tool_calls, tool_result_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.ids import keyed_id
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
 
 SCHEMA = 1
@@ -24,8 +24,6 @@ SCHEMA = 1
 
 _MESSAGE = b',"message":'
 _USER = b'{"role":"user"'
-_PLACES = uuid.UUID("5f3c1a52-8c0e-4f0e-9a7b-6c2d1f0b7e41")
-"""The namespace of names that places of conversations have; any fixed value serves."""
 INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
 
 
@@ -60,7 +58,7 @@ class Conversation:
 
         Raises StorageError when there is one already, or the disk will not take it.
         """
-        if path.exists():
+        if path.exists() and read_header(path) is not None:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
         header = {"type": "header", "v": SCHEMA, "at": iso(), "prefix": prefix.digest, **about}
         made = cls(path, prefix, header)
@@ -98,8 +96,7 @@ class Conversation:
 
         What is done under such a name can be looked for after a kill, and is done once.
         """
-        place = f"{self.header.get('session')}/{self.path.stem}/{self.lines}/{what}"
-        return str(uuid.uuid5(_PLACES, place))
+        return keyed_id(self.header.get("session"), self.path.stem, self.lines, what)
 
     def tell(self, told: Told) -> None:
         """Append what the agent is told; memory only after the file has it. Raises StorageError.

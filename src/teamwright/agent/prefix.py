@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.agent.conversation import Conversation, read_header
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
@@ -24,6 +25,12 @@ def store_prefix(directory: Path, prefix: Prefix) -> None:
     path = directory / f"{prefix.digest}.json"
     if not path.exists():
         write_new(path, encode(body))
+
+
+def load_conversation(path: Path, prefixes: Path) -> Conversation:
+    """The conversation in this transcript, with the prefix that its first line names. Raises StorageError."""
+    header = read_header(path) or {}
+    return Conversation.load(path, load_prefix(prefixes, str(header.get("prefix", ""))))
 
 
 def load_prefix(directory: Path, digest: str) -> Prefix:

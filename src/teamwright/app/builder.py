@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from teamwright.agent.activity import Watchdog
-from teamwright.agent.conversation import Conversation
+from teamwright.agent.conversation import Conversation, read_header
 from teamwright.agent.definition import (
     LEAD_ONLY,
     NOT_FOR_SUBAGENTS,
@@ -23,7 +23,7 @@ from teamwright.agent.gate import Denial, Gate
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
-from teamwright.agent.prefix import store_prefix
+from teamwright.agent.prefix import load_conversation, store_prefix
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
@@ -42,6 +42,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, run_id
 from teamwright.storage.paths import Home
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team, blocking
+from teamwright.teams.team_file import Life
 from teamwright.tools.team.caller import Caller
 
 Waiting: TypeAlias = Callable[[str | None], None]
@@ -97,12 +98,12 @@ class Maker:
         if conversation is None:
             system = lead_prompt(self.kit.teams, self.place, self.instructions, self.appended)
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
-        elif conversation.prefix.model != model.card.wire:
-            conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
+        else:
+            conversation = self._go_on(conversation, model)
         return self._watched(self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds))
 
-    async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
-        """A teammate of the team (port of `teams`)."""
+    async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
+        """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
         kind = find_definition(spec.agent_type)
         model = await self._open(spec.model or kind.model, spec.name)
         caller = Caller(spec.name, team)
@@ -112,10 +113,13 @@ class Maker:
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
         gate = self._gate(spec.name, policy, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
-        system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
-        path = self._free_transcript(spec.name, incarnation)
+        path = Path(life.transcript)
         agent_id = f"{spec.name}@{team.name}"
-        conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
+        if read_header(path) is not None:
+            conversation = self._go_on(load_conversation(path, path.parent.parent / "prefixes"), model)
+        else:
+            system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
+            conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
         rounds = spec.max_turns or kind.max_turns
         return self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, rounds))
 
@@ -158,13 +162,11 @@ class Maker:
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _free_transcript(self, name: str, life: int) -> Path:
-        """A file of its own for each life: an earlier team of this session may have had a member of the name."""
-        while True:
-            path = self.home.agent_transcript(self.cwd, self.session, name if life <= 1 else f"{name}-{life}")
-            if not path.exists():
-                return path
-            life += 1
+    def _go_on(self, conversation: Conversation, model: Model) -> Conversation:
+        """A conversation that is resumed: its prefix is sent as it was, but for another model."""
+        if conversation.prefix.model != model.card.wire:
+            conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
+        return conversation
 
     def _policy_of(self, spec: SpawnSpec, above: Callable[[], Policy]) -> Callable[[], Policy]:
         """The stricter of the caller's policy as it is then, and the mode that was asked for."""
@@ -227,6 +229,7 @@ class Maker:
     def _agent(
         self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
     ) -> Agent:
+        toolbox.key_of = conversation.key
         return Agent(
             name,
             agent_id,

@@ -16,7 +16,7 @@ from teamwright.permissions.verdict import Asker
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.post import assign
+from teamwright.teams.post import Call, assign
 from teamwright.teams.team import blocking
 from teamwright.tools.files.edit import Edit
 from teamwright.tools.files.glob import Glob
@@ -56,9 +56,9 @@ class CallerTasks:
         """The caller's name, and whether it is the lead."""
         return self.caller.name, self.caller.name == LEAD
 
-    async def assigned(self, task: Task, by: str) -> None:
+    async def assigned(self, task: Task, by: str, call: str, *, again: bool) -> None:
         """Tell the new owner."""
-        await assign(self.caller.team, task, by)
+        await assign(self.caller.team, task, by, Call(call, again))
 
 
 @dataclass(slots=True)

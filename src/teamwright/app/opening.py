@@ -16,10 +16,10 @@ from pathlib import Path
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.background import BackgroundJobs, Job
-from teamwright.agent.conversation import Conversation, read_header
+from teamwright.agent.conversation import Conversation
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
-from teamwright.agent.prefix import load_prefix
+from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
 from teamwright.app.budget import Purse
@@ -30,10 +30,12 @@ from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.models_of import Models, Play, models_for
 from teamwright.app.options import Options
+from teamwright.app.outside.hearing import Outside
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.session import Deadlines, Session
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
+from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import SessionOpened
@@ -110,6 +112,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.standing = standing
     await stack.enter_async_context(Scribe(team, watcher))
     deadlines.team = team
+    outside = Outside(team, log.emit, watcher, deadlines.ask)
+    team.hang = outside.hang
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
     team.lead_model = agent.model.card.name
@@ -117,11 +121,28 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     jobs.on_done = _job_notice(lead, team)
     team.on_left = jobs.stop_all
     warnings = (*trust_warnings(ground), *ground.settings.warnings)
-    session = Session(ground.id, options, lead, team, maker, models, log, lease, requests, deadlines, jobs, warnings)
+    parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
+    session = Session(ground.id, options, *parts, warnings)
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
+    await _take_up_team(session, ground)
     tell_lost(jobs, team, lead, notification)
     undo.pop_all()
     return session
+
+
+async def _take_up_team(session: Session, ground: Ground) -> None:
+    """The team that this session led when it ended, or the one that it is to adopt, with its members."""
+    teams = session.team.teams
+    if ground.options.adopt is not None:
+        found = await teams.find(ground.options.adopt)
+        why = (
+            f'You lead the team "{found.config.name}" now; its former lead is gone. Its members go on with their work.'
+        )
+        await session.take_up(found.directory, why)
+    elif ground.resumed and (found := await teams.led_by(session.id)) is not None:
+        await session.take_up(
+            found.directory, f"Your session was interrupted, and goes on now ({iso()}) with its team."
+        )
 
 
 def _check_rules(rules: Iterable[Rule], tools: set[str]) -> None:
@@ -221,9 +242,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
 def _conversation(ground: Ground, maker: Maker) -> Conversation | None:
     if not ground.resumed:
         return None
-    path = ground.home.transcript(ground.cwd, ground.id)
-    header = read_header(path) or {}
-    return Conversation.load(path, load_prefix(maker.prefixes, str(header.get("prefix", ""))))
+    return load_conversation(ground.home.transcript(ground.cwd, ground.id), maker.prefixes)
 
 
 def _job_notice(lead: Lead, team: Team) -> Callable[[Job], None]:

@@ -16,7 +16,8 @@ from teamwright.models.model import Model
 class Options:
     """Everything a run can be told; None means "as the settings say".
 
-    `resume` is a session id or its beginning, or `latest`. `interactive` says that a person is at a terminal.
+    `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
+    a person is at a terminal.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied.
     """
@@ -34,6 +35,7 @@ class Options:
     budget: Budget = field(default_factory=Budget)
     session_id: str | None = None
     resume: str | None = None
+    adopt: str | None = None
     append_system_prompt: str = ""
     teams: bool | None = None
     tools: Sequence[Callable[..., Any]] = ()

@@ -19,6 +19,7 @@ from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
 from teamwright.app.models_of import Models
 from teamwright.app.options import Options
+from teamwright.app.outside.hearing import Outside
 from teamwright.app.result import MemberLine, Result, TaskLine
 from teamwright.app.tally import Tally
 from teamwright.protocol.blocks import Block
@@ -29,8 +30,10 @@ from teamwright.protocol.usage import Usage
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
 from teamwright.teams.desk import wakes
-from teamwright.teams.ending import ask_to_stop, leave_all
-from teamwright.teams.lead import Lead
+from teamwright.teams.ending import leave_all, suspend_all
+from teamwright.teams.lead import GO_ON, Lead
+from teamwright.teams.resuming import Resumed, resume_members
+from teamwright.teams.stopping import ask_to_stop
 from teamwright.teams.team import Team
 
 
@@ -41,11 +44,11 @@ class Deadlines:
     team: Team | None = None
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
-    async def ask(self, to: str, reason: str) -> str:
-        """Ask a member to stop; its deadline runs from now."""
+    async def ask(self, to: str, reason: str, call: str = "") -> str:
+        """Ask a member to stop; its deadline runs from now. `call` names the call that asks."""
         if self.team is None:
             raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
-        return await ask_to_stop(self.team, to, reason, self.timers)
+        return await ask_to_stop(self.team, to, reason, self.timers, call=call)
 
     def cancel(self) -> None:
         """No deadline outlives the session."""
@@ -68,8 +71,10 @@ class Session:
     requests: Requests
     deadlines: Deadlines
     jobs: BackgroundJobs
+    outside: Outside
     warnings: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
+    resumed: Resumed = field(default_factory=Resumed)
     cut_off: list[str] = field(default_factory=list[str])
     started: float = field(default_factory=time.monotonic)
 
@@ -140,8 +145,11 @@ class Session:
         return made
 
     async def settled(self, result: Result) -> Result:
-        """Say goodbye; the result as it stands when everybody has left, with who was cut off at work."""
-        await self.goodbye()
+        """Say goodbye; the result as it stands when everybody has left, with who was cut off at work.
+
+        After a run that is done the members are over; after any other they keep their places.
+        """
+        await self.goodbye(keep=result.stop != "done")
         purse = self.maker.purse
         return replace(
             result,
@@ -157,20 +165,39 @@ class Session:
             messages_undelivered=len(self.tally.waiting),
         )
 
+    async def take_up(self, directory: str, why: str) -> None:
+        """Lead the team on disk in that directory and bring its members back; the lead is told with its next words.
+
+        Raises TeamRefused while somebody leads it, StorageError, LockTimeout.
+        """
+        await self.team.attach(directory)
+        self.resumed = await resume_members(self.team, self.deadlines.timers)
+        gone = ", ".join(self.resumed.gone)
+        lines = [why, *([f"Gone meanwhile: {gone}."] if gone else []), *await self.lead.standing(), GO_ON]
+        self.lead.aside("\n".join(lines))
+
+    async def has_work(self) -> bool:
+        """Whether there is something to go on with though nobody says a word: an owed answer, members, mail."""
+        desk = self.team.lead_desk
+        return self.lead.owing or bool(self.team.live) or (desk is not None and bool(await desk.work()))
+
     async def task_lines(self) -> tuple[TaskLine, ...]:
         """The tasks of the list that is shared now."""
         tasks = await self.team.tasks.all()
         return tuple(TaskLine(t.id, t.subject, str(t.status), t.owner) for t in tasks)
 
-    async def wind_down(self, cause: str = "the run is over") -> list[str]:
-        """End all members; those that were at work are listed as cut off."""
+    async def wind_down(self, cause: str = "the run is over", *, keep: bool = False) -> list[str]:
+        """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""
         self.deadlines.cancel()
-        cut = await leave_all(self.team, cause)
+        cut = await (suspend_all if keep else leave_all)(self.team, cause)
         self.cut_off += cut
         return cut
 
-    async def goodbye(self) -> list[str]:
-        """Ask who is at work to stop, wait up to `goodbye_s`, then end all; the names that were cut off."""
+    async def goodbye(self, *, keep: bool = False) -> list[str]:
+        """Ask who is at work to stop, wait up to `goodbye_s`, then end all; the names that were cut off.
+
+        With `keep` those who have not agreed to stop keep their places, and a resume brings them back.
+        """
         for mate in self.team.busy():
             with suppress(TeamwrightError):  # asked already, or gone meanwhile
                 await self.deadlines.ask(mate.name, "the session is being left")
@@ -179,7 +206,7 @@ class Session:
                 while self.team.busy():
                     self.team.changed.clear()
                     await self.team.changed.wait()
-        return await self.wind_down()
+        return await self.wind_down(keep=keep)
 
     @property
     def permission_mode(self) -> str:
@@ -187,9 +214,13 @@ class Session:
         return str(self.maker.policy.mode)
 
     async def close(self) -> None:
-        """End everything that this session started. May be called twice."""
+        """End everything that this session started; members who are still there keep their places for a resume.
+
+        May be called twice.
+        """
         self.requests.close("the session is over")
-        await self.wind_down("the session is over")
+        await self.wind_down("the session is over", keep=True)
+        await self.outside.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()
@@ -216,7 +247,9 @@ class Session:
         home.transcript(cwd, self.id).unlink(missing_ok=True)
 
     async def _leave_implicit(self) -> None:
-        """The session's own team goes when nothing in it is open."""
+        """The session's own team goes when nobody has a place in it and nothing is open."""
+        if (await self.team.roster.read()).teammates:
+            return
         still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]
         unread = await self.team.inbox(LEAD).unread()
         if not still_open and not any(wakes(entry) for entry in unread):

@@ -6,7 +6,6 @@ and teams; knows no screen and no key.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -100,21 +99,6 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskLine]]
     await kill(session.team, mate, "stopped by the user")
     free = [task for task in await tasks.all() if task.id in mine and task.owner is None]
     return mate.name, [TaskLine(task.id, task.subject, str(task.status)) for task in free]
-
-
-async def leave_resumable(session: Session) -> None:
-    """End the members' coroutines and leave their files as a kill would: nothing is handed back or deleted.
-
-    The session has no team afterwards, so that closing it touches none of it.
-    """
-    team = session.team
-    session.deadlines.cancel()
-    running = [mate.task for mate in team.live if mate.task is not None]
-    for task in running:
-        task.cancel()
-    if running:
-        await asyncio.wait(running, timeout=team.settings.cancel_grace_s)
-    team.forget()
 
 
 def _mate(session: Session, name: str) -> Teammate:

@@ -23,6 +23,7 @@ from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, Usa
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import Entry, parse_entry
 from teamwright.storage.array import NotAnArray, Stamp, read_stamped, stamp_of
+from teamwright.storage.jsonl import read_backward
 from teamwright.storage.perloop import PerLoop
 
 R = TypeVar("R")
@@ -91,6 +92,14 @@ class Inbox:
             raise
         traffic.sent(msg_id)
         return msg_id
+
+    async def has(self, msg_id: str) -> bool:
+        """Whether an entry of this id is here or in the archive, read or not. Reads both: for after a kill."""
+        wanted = b'"msg_id":%s' % json.dumps(msg_id).encode()
+        _, items = await self._box.look()
+        if any(wanted in item.raw for item in items):
+            return True
+        return any(wanted in line for line in read_backward(self.archive))
 
     async def unread(self) -> list[Entry]:
         """What waits for the owner, in order, each with an id; strangers' entries are given theirs on the disk first.

@@ -73,6 +73,13 @@ class RequestBox:
         bodies = [_load(self.directory / n) for n in asked if f"{n.removesuffix('.json')}{_ANSWER}.json" not in names]
         return sorted((body for body in bodies if body is not None), key=_opened_at)
 
+    def answered(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All requests that have an answer, each with it; those that were retired are left out."""
+        names = self._names()
+        asked = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
+        pairs = [(_load(self.directory / n), _load(_answer_path(self.directory / n))) for n in sorted(asked)]
+        return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
+
     def retire(self, request_id: str) -> None:
         """Move a request that is over, with its answer, to `answered/`: open ones are found among few files."""
         path = self._path(request_id)

@@ -152,6 +152,18 @@ def message_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
+_KEYED = uuid.UUID("5f3c1a52-8c0e-4f0e-9a7b-6c2d1f0b7e41")
+"""The namespace of keyed ids; any fixed value serves."""
+
+
+def keyed_id(*key: object) -> str:
+    """The id of what is done once under this key: a UUID, the same one whenever it is asked for again.
+
+    The key says where something happens (a conversation, a line of it, a call), never what.
+    """
+    return str(uuid.uuid5(_KEYED, "/".join(str(part) for part in key)))
+
+
 def run_id() -> str:
     """A new id of a sub-agent: `a` and 6 hex digits (as observed)."""
     return "a" + secrets.token_hex(3)

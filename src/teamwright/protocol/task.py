@@ -21,6 +21,9 @@ class TaskStatus(StrEnum):
     COMPLETED = "completed"
 
 
+CALL = "call"
+"""Key of a task's metadata that names the call which made it: run again after a kill, it makes no second one."""
+
 _KNOWN = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
 
 

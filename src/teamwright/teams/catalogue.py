@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
-from teamwright.protocol.errors import InvalidName, TeamRefused, TeamwrightError
+from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, agent_id, dir_stem, nearest, team_dir, team_name
 from teamwright.protocol.mail import IdleNotification, parse_entry, parse_protocol
 from teamwright.protocol.roster import Member, TeamConfig
@@ -22,7 +24,7 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.roster import Roster
-from teamwright.teams.team_file import LeadLease, TeamFile, bind_lead, lead_lives, read_team_file
+from teamwright.teams.team_file import LeadLease, TeamFile, lead_lives, read_team_file, take_lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,16 @@ class Teams:
         do = [f"did you mean {close}?"] if close else ["teamwright teams"]
         raise TeamwrightError("unknown-team", f'there is no team "{name[:100]}"', do=do)
 
+    async def led_by(self, session: str) -> TeamOnDisk | None:
+        """The team that a session leads, or led when it ended; the newest of several. None: it has none."""
+        led: list[TeamOnDisk] = []
+        for team in await self.list():
+            with suppress(StorageError):
+                file = read_team_file(self.home.team_file(team.directory))
+                if file is not None and file.lead.session == session:
+                    led.append(team)
+        return max(led, key=lambda team: team.config.created_at, default=None)
+
     def lead_lives(self, directory: str) -> bool:
         """Whether a process leads the team now. A team of another product under its root counts as led."""
         file = read_team_file(self.home.team_file(directory))
@@ -185,7 +197,7 @@ class Teams:
             raise _live(name, self.home.team(name))
         if read_team_file(self.home.team_file(name)) is None:
             write_atomic(self.home.team_file(name), TeamFile.new(new.lead, new.log).encode())
-        return CreatedTeam(name, config, await bind_lead(self.home, name, new.lead))
+        return CreatedTeam(name, config, await take_lead(self.home, name, new.lead, new.log))
 
     async def delete(self, directory: str) -> Path:
         """Move the team and its tasks into the archive, whoever is alive. Returns the entry."""
@@ -219,7 +231,11 @@ class Teams:
                     "team-refused",
                     f'a team "{name}" whose lead is gone has {left}',
                     looked_at=[("team", str(place)), ("tasks", str(self.home.tasks(team.directory)))],
-                    do=["choose another name"],
+                    do=[
+                        f"go on with it: teamwright resume {quote(name)}, or teamwright teams adopt {quote(name)}",
+                        f"put it into the archive: teamwright teams rm {quote(name)} --force",
+                        "choose another name",
+                    ],
                     note="nothing was created",
                 )
         return [await archive_team(self.home, team.directory) for team in same]

@@ -1,7 +1,7 @@
-"""Ending: asking a member to stop, its answer, the deadline, killing, and what the lead is told.
+"""Ending: killing, leaving, suspending, deleting; what is handed back and what the lead is told.
 
-Ending belongs to the runtime: a request is a file, bound to requester, target and incarnation; a model may
-object within the deadline, and no model's silence keeps a member alive. Knows the team; knows no tool.
+Ending belongs to the runtime, and what it began is seen through by whoever goes on with the team. Knows the team;
+does not know how a member is asked (`stopping`), nor a tool.
 """
 
 from __future__ import annotations
@@ -11,124 +11,19 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from teamwright.protocol.clock import iso, now_ms
-from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
-from teamwright.protocol.ids import LEAD, shutdown_id
-from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.mail import ShutdownApproved, TeammateTerminated
+from teamwright.protocol.task import TaskStatus
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
-from teamwright.teams.post import recipient, send_protocol
+from teamwright.teams.post import send_protocol
 from teamwright.teams.team import Team
+from teamwright.teams.team_file import Parting, change_team_file
 from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")
-
-
-async def ask_to_stop(team: Team, to: str, reason: str, deadlines: set[asyncio.Task[None]]) -> str:
-    """The lead asks a member to stop; returns the request's id. The deadline runs from now.
-
-    Raises UnknownMember, and TeamRefused when it was asked already.
-    """
-    member = await recipient(team, to)
-    if member.name == LEAD:
-        raise TeamRefused(
-            "team-refused",
-            "the lead ends with its session, not by request",
-            do=["End your turn when the work is done."],
-            note="nothing was sent",
-        )
-    mate = team.find(member.name)
-    if mate is None:
-        raise TeamRefused(
-            "team-refused",
-            f"{member.name} does not run in this process",
-            do=["It is ended where it runs: leave it alone."],
-            note="nothing was sent",
-        )
-    if mate.asked:
-        raise TeamRefused(
-            "team-refused", f"{mate.name} was asked to stop already ({mate.asked})", note="nothing was sent"
-        )
-    request_id = shutdown_id(mate.name)
-    limit_s = team.settings.shutdown_objection_s
-    body = {
-        "kind": "shutdown",
-        "requester": LEAD,
-        "target": mate.name,
-        "incarnation": mate.incarnation,
-        "reason": reason,
-        "opened_at": now_ms(),
-        "deadline": now_ms() + int(limit_s * 1000),
-    }
-    team.requests.open(request_id, body)
-    request = ShutdownRequest(request_id=request_id, sender=LEAD, reason=reason or None, timestamp=iso())
-    mate.asked = request_id
-    try:
-        await send_protocol(team, LEAD, mate.name, request)
-    except BaseException:
-        mate.asked = ""
-        team.requests.answer(request_id, _answer(False, "it could not be sent"))
-        raise
-    timer = asyncio.create_task(_enforce(team, mate, request_id, limit_s), name=f"deadline of {request_id}")
-    deadlines.add(timer)
-    timer.add_done_callback(deadlines.discard)
-    return request_id
-
-
-def _answer(approve: bool, reason: str, by: str = "system") -> dict[str, Any]:
-    return {"approve": approve, "reason": reason, "by": by, "at": now_ms()}
-
-
-async def answer_stop(team: Team, name: str, request_id: str, approve: bool, reason: str) -> bool:
-    """A member's answer to its own open request: True when it leaves.
-
-    Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
-    """
-    mate = team.find(name)
-    request = team.requests.get(request_id) if mate is not None else None
-    if mate is None or request is None or not _bound(request, mate) or team.requests.answer_of(request_id) is not None:
-        raise TeamRefused(
-            "team-refused",
-            f"{request_id!r} is not an open shutdown request to {name}",
-            do=["Use the request_id of the shutdown_request that you were sent."],
-            note="nothing was answered",
-        )
-    if not approve and not reason.strip():
-        raise UsageError("usage", "an objection needs a reason", note="nothing was answered")
-    if not team.requests.answer(request_id, _answer(approve, reason, name)):
-        raise TeamRefused("team-refused", f"{request_id} was answered already", note="nothing was answered")
-    if approve:
-        mate.leaving = "shut down on request"
-        return True
-    mate.objected()
-    told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso())
-    await send_protocol(team, name, LEAD, told)
-    mate.notes.wrote_lead = True
-    return False
-
-
-def stop_is_open(team: Team, name: str, request_id: str) -> bool:
-    """Whether that request is open and was made to this life of the member."""
-    mate = team.find(name)
-    request = team.requests.get(request_id) if mate is not None else None
-    return mate is not None and request is not None and _bound(request, mate)
-
-
-def _bound(request: Mapping[str, Any], mate: Teammate) -> bool:
-    return (
-        request.get("kind") == "shutdown"
-        and str(request.get("target", "")).lower() == mate.name.lower()
-        and request.get("incarnation") == mate.incarnation
-    )
-
-
-async def _enforce(team: Team, mate: Teammate, request_id: str, limit_s: float) -> None:
-    """Nobody answered in time: the runtime ends the member."""
-    await asyncio.sleep(limit_s)
-    if mate.state in GONE or mate.leaving or team.requests.answer_of(request_id) is not None:
-        return
-    team.requests.answer(request_id, _answer(True, "no answer in time"))
-    await kill(team, mate, f"did not answer the shutdown request within {limit_s:.0f} s")
 
 
 async def kill(team: Team, mate: Teammate, cause: str) -> None:
@@ -176,25 +71,45 @@ async def _wind_up(team: Team, mate: Teammate) -> None:
 async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell: bool = True) -> None:
     """A member is over: tasks handed back, off the roster, then the lead is told, once.
 
-    A step that fails is told as a notice, and the next one is tried: nothing keeps the rest from being done.
+    Noted in team.json first: after a kill whoever goes on with the team sees it through. A step that fails is told as
+    a notice, and the next one is tried: nothing keeps the rest from being done.
     """
     mate = team.members.get(name)
-    roster, tasks = team.roster, team.tasks
+    incarnation = mate.incarnation if mate is not None else 0
     try:
         if team.on_left is not None:
             await _tried(team, name, "its background commands may still run", team.on_left(name), None)
-        handed = await _tried(team, name, "its tasks could not be handed back", tasks.release(name), [])
-        await _tried(team, name, "it could not be taken off the roster", roster.remove(name), None)
-        if mate is not None and mate.asked:
-            await _tried(team, name, "its shutdown request stays open", _close_request(team, mate, cause), None)
-        if tell:
-            ids = [task.id for task in handed]
-            await _tried(team, name, "the lead could not be told", _tell_lead(team, name, cause, agreed_to, ids), None)
+        held = await _tried(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
+        tasks = tuple(held)
+        parting = Parting(name, incarnation, cause, message_id(), agreed_to or "", tasks, tell)
+        noted = change_team_file(team.home, team.directory, lambda file: file.leaving(parting))
+        await _tried(team, name, "that could not be noted", noted, None)
+        await see_off(team, parting)
     finally:
         if mate is not None:
             mate.parted = True
         team.ring_idle()
         team.ring(LEAD)
+
+
+async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
+    """What is left to do for a member that is over. `again`: some of it may have been done before a kill."""
+    name, roster, tasks = parting.name, team.roster, team.tasks
+    handed = await _tried(team, name, "its tasks could not be handed back", tasks.release(name), [])
+    await _tried(team, name, "it could not be taken off the roster", roster.remove(name), None)
+    closed = _close_requests(team, parting)
+    await _tried(team, name, "its shutdown request stays open", closed, None)
+    if parting.tell:
+        ids = sorted({*parting.tasks, *(task.id for task in handed)}, key=int)
+        told = tell_of(team, parting, ids, again=again)
+        await _tried(team, name, "the lead could not be told", told, None)
+    over = change_team_file(team.home, team.directory, lambda file: file.gone(name, parting.incarnation))
+    await _tried(team, name, "team.json still has it", over, None)
+
+
+async def _open_tasks(team: Team, name: str) -> list[str]:
+    tasks = await team.tasks.all()
+    return [t.id for t in tasks if (t.owner or "").lower() == name.lower() and t.status is not TaskStatus.COMPLETED]
 
 
 async def _tried(team: Team, name: str, failing: str, step: Awaitable[T], otherwise: T) -> T:
@@ -206,19 +121,42 @@ async def _tried(team: Team, name: str, failing: str, step: Awaitable[T], otherw
         return otherwise
 
 
-async def _close_request(team: Team, mate: Teammate, cause: str) -> None:
+def bound(request: Mapping[str, Any], name: str, incarnation: int) -> bool:
+    """Whether this is a shutdown request to that life of the member."""
+    return (
+        request.get("kind") == "shutdown"
+        and str(request.get("target", "")).lower() == name.lower()
+        and request.get("incarnation") == incarnation
+    )
+
+
+def verdict(approve: bool, reason: str, by: str = "system") -> dict[str, Any]:
+    """The answer to a shutdown request, as its file has it."""
+    return {"approve": approve, "reason": reason, "by": by, "at": now_ms()}
+
+
+async def _close_requests(team: Team, parting: Parting) -> None:
     """No request stays without an answer: who has ended has agreed, or was ended."""
-    request_id, mate.asked = mate.asked, ""
-    team.requests.answer(request_id, _answer(True, cause))
+    name = parting.name
+    mate = team.members.get(name)
+    if mate is not None:
+        mate.asked = ""
+    for request in team.requests.open_requests():
+        if bound(request, name, parting.incarnation):
+            team.requests.answer(str(request["id"]), verdict(True, parting.cause))
 
 
-async def _tell_lead(team: Team, name: str, cause: str, agreed_to: str | None, handed: list[str]) -> None:
-    if agreed_to is not None:
+async def tell_of(team: Team, parting: Parting, handed: list[str], *, again: bool) -> None:
+    """Tell the lead who is over, why, and which tasks went back; `again`: it may have been told before a kill."""
+    name = parting.name
+    inbox = team.inbox(LEAD)
+    if parting.agreed_to and not (again and await inbox.has(f"{parting.told}-agreed")):
         told = ShutdownApproved(
-            request_id=agreed_to, sender=name, timestamp=iso(), pane_id="in-process", backend_type="in-process"
+            request_id=parting.agreed_to, sender=name, timestamp=iso(), pane_id="in-process", backend_type="in-process"
         )
-        await send_protocol(team, name, LEAD, told)
-    await send_protocol(team, "system", LEAD, _terminated(name, cause, handed))
+        await send_protocol(team, name, LEAD, told, id=f"{parting.told}-agreed")
+    if not (again and await inbox.has(parting.told)):
+        await send_protocol(team, "system", LEAD, _terminated(name, parting.cause, handed), id=parting.told)
 
 
 def _terminated(name: str, cause: str, handed: list[str]) -> TeammateTerminated:
@@ -241,6 +179,31 @@ async def leave_all(team: Team, cause: str) -> list[str]:
         await asyncio.gather(*together)
     await _until_parted(team)
     return cut
+
+
+async def suspend_all(team: Team, cause: str) -> list[str]:
+    """Let everybody go and keep their places: files stay as a kill would leave them, a resume goes on with them.
+
+    Returns the names of those cut off at work. Nobody starts from now on.
+    """
+    team.closing = True
+    live = team.live
+    cut = [mate.name for mate in live if mate.state is not State.IDLE]
+    for mate in live:
+        mate.leaving = cause
+        mate.move(Event.SUSPENDED, cause)
+        mate.ending = asyncio.create_task(_let_go(team, mate), name=f"end of {mate.name}")
+    await asyncio.gather(*(asyncio.shield(mate.ending) for mate in live if mate.ending is not None))
+    await _until_parted(team)
+    return cut
+
+
+async def _let_go(team: Team, mate: Teammate) -> None:
+    try:
+        await _wind_up(team, mate)
+    finally:
+        mate.parted = True
+        team.changed.set()
 
 
 async def _until_parted(team: Team) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, tell
+from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, settle, tell
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import reminder, render_entry
@@ -23,6 +23,12 @@ from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
 from teamwright.teams.team import Team
+
+GO_ON = (
+    "If members are at work, end your turn: you are woken when they report. If all is done, ask them to stop, call "
+    "TeamDelete, and give the user the result."
+)
+"""What a lead does next whose team is still there."""
 
 
 @dataclass(slots=True)
@@ -40,6 +46,7 @@ class Lead:
     last: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
     owing: bool = False
     _prompts: deque[tuple[str, tuple[Block, ...]]] = field(default_factory=deque[tuple[str, tuple[Block, ...]]])
+    _asides: list[tuple[str, Block]] = field(default_factory=list[tuple[str, Block]])
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -70,6 +77,10 @@ class Lead:
         self._prompts.append((f"notice:{key or message_id()}", (text_block(text),)))
         self.team.changed.set()
 
+    def aside(self, text: str) -> None:
+        """A note that wakes nobody: it goes along with the next words or mail."""
+        self._asides.append((f"notice:{message_id()}", text_block(reminder(text))))
+
     async def turn(self) -> TurnEnd | None:
         """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is.
 
@@ -84,7 +95,8 @@ class Lead:
     async def remind(self) -> TurnEnd:
         """One turn that tells the lead who is alive, what is open and what is unread."""
         async with self._one:
-            note = text_block(reminder(await self._standing()))
+            lines = [f"Your turn ended ({iso()}), and your team is still there.", *await self.standing(), GO_ON]
+            note = text_block(reminder("\n".join(lines)))
             return await self._run(Told((note,), (f"notice:{message_id()}",)), ())
 
     async def see_through(self) -> TurnEnd:
@@ -150,10 +162,11 @@ class Lead:
         """The transcript has the oldest so many prompts: only now do they no longer wait."""
         for _ in range(number):
             self._prompts.popleft()
+        self._asides.clear()
 
     def _with_prompts(self, mail: Sequence[Entry]) -> Told:
-        blocks = [block for _, content in self._prompts for block in content]
-        ids = [one for one, _ in self._prompts]
+        blocks = [*(block for _, block in self._asides), *(b for _, content in self._prompts for b in content)]
+        ids = [*(one for one, _ in self._asides), *(one for one, _ in self._prompts)]
         desk = self.team.lead_desk
         if desk is not None and mail:
             told = desk.told(mail)
@@ -166,6 +179,7 @@ class Lead:
         begun = len(self.agent.conversation.items)
         try:
             if told is not None:
+                await settle(self.agent)
                 tell(self.agent, told)
                 self._told(prompts)
                 if mail and self.team.lead_desk is not None:
@@ -191,10 +205,9 @@ class Lead:
         model = self.agent.model.card.name
         self.agent.emit(MemberChanged(member=LEAD, state=state, model=model, turn=self.turns))
 
-    async def _standing(self) -> str:
-        """Members, open tasks and unread mail, as the reminder tells them."""
-        lines = [f"Your turn ended ({iso()}), and your team is still there."]
-        lines += [
+    async def standing(self) -> list[str]:
+        """Members and open tasks, a line each, as reminders tell them."""
+        lines = [
             f"- {m.name}: {m.state}" + (f", waits for {m.waiting_on}" if m.waiting_on else "") for m in self.team.live
         ]
         tasks = await self.team.tasks.all()
@@ -207,8 +220,4 @@ class Lead:
                     f"- task #{task.id} [{task.status}] {task.subject}{owner}"
                     + (f", waits for {blockers}" if blockers else "")
                 )
-        lines.append(
-            "If members are at work, end your turn: you are woken when they report. If all is done, ask them to stop, "
-            "call TeamDelete, and give the user the result."
-        )
-        return "\n".join(lines)
+        return lines

@@ -5,7 +5,7 @@
                         └──────stop_asked┴──────────────────┘
                                          ▼
                                       stopping ──left──▶ completed        (objected: back to working)
-    from every living state: ──broke──▶ failed, ──killed──▶ killed
+    from every living state: ──broke──▶ failed, ──killed──▶ killed, ──suspended──▶ suspended
 
 tests read the same table.
 """
@@ -16,7 +16,10 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a member is. `blocked` waits for a permission; `stopping` was asked to stop and may object."""
+    """Where a member is. `blocked` waits for a permission; `stopping` was asked to stop and may object.
+
+    `suspended` left with its session and keeps its place: whoever resumes the team goes on with it.
+    """
 
     PENDING = "pending"
     IDLE = "idle"
@@ -26,6 +29,7 @@ class State(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     KILLED = "killed"
+    SUSPENDED = "suspended"
 
 
 class Event(StrEnum):
@@ -41,15 +45,21 @@ class Event(StrEnum):
     LEFT = "left"
     BROKE = "broke"
     KILLED = "killed"
+    SUSPENDED = "suspended"
 
 
-GONE = frozenset({State.COMPLETED, State.FAILED, State.KILLED})
-"""States without a way back: the member's name is free again."""
+GONE = frozenset({State.COMPLETED, State.FAILED, State.KILLED, State.SUSPENDED})
+"""States without a way back: this object is over. But for `suspended` the member's name is free again."""
 
 BUSY = frozenset({State.PENDING, State.WORKING, State.BLOCKED, State.STOPPING})
 """States in which a headless run waits."""
 
-_ANY = {Event.BROKE: State.FAILED, Event.KILLED: State.KILLED, Event.LEFT: State.COMPLETED}
+_ANY = {
+    Event.BROKE: State.FAILED,
+    Event.KILLED: State.KILLED,
+    Event.LEFT: State.COMPLETED,
+    Event.SUSPENDED: State.SUSPENDED,
+}
 
 NEXT: dict[State, dict[Event, State]] = {
     State.PENDING: {Event.READY: State.IDLE, **_ANY},
@@ -65,6 +75,7 @@ NEXT: dict[State, dict[Event, State]] = {
     State.COMPLETED: {},
     State.FAILED: {},
     State.KILLED: {},
+    State.SUSPENDED: {},
 }
 
 

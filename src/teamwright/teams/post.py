@@ -13,7 +13,7 @@ from typing import NoReturn
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.events import MessageSent, Notice
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, message_id, nearest
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, keyed_id, message_id, nearest
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
@@ -37,8 +37,20 @@ def summary_of(text: str) -> str:
     return words if len(words) <= 60 else words[:57].rsplit(" ", 1)[0] + "…"
 
 
-async def send_text(team: Team, sender: str, to: str, text: str, summary: str = "") -> Sent:
-    """Text from one member, or from `user`, to another.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call that sends: what it sends is sent once, under ids of its own. `again`: a kill cut it off before."""
+
+    key: str
+    again: bool = False
+
+    def message_to(self, name: str) -> str:
+        """The id of what this call sends to that member."""
+        return keyed_id(self.key, name.lower())
+
+
+async def send_text(team: Team, sender: str, to: str, text: str, summary: str = "", call: Call | None = None) -> Sent:
+    """Text from one member, or from `user`, to another; once for each `call`.
 
     Raises UnknownMember (nothing is created), TeamRefused for a message to oneself, UsageError for empty text,
     InboxFull, LockTimeout.
@@ -47,6 +59,8 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
         raise UsageError(
             "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
         )
+    if call is not None and call.again and (sent := await _sent_before(team, addressee(to), call)) is not None:
+        return sent
     member = await recipient(team, to)
     if member.name.lower() == sender.lower():
         raise TeamRefused(
@@ -55,14 +69,29 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
             do=["Write to another member, or go on with your work."],
             note="nothing was sent",
         )
-    sent = await _deliver(team, sender, member, fenced(text), summary or summary_of(text))
+    id = call.message_to(member.name) if call is not None else message_id()
+    sent = await _deliver(team, sender, member, fenced(text), summary or summary_of(text), id)
     if _note(team, sender, member.name, sent, summary or summary_of(text)):
         await _tell_of_courtesy(team, sender, member.name)
     return sent
 
 
-async def broadcast(team: Team, sender: str, text: str, summary: str = "") -> list[Sent]:
-    """Text to every other member. Raises TeamRefused when there is nobody, or naming who did not get it."""
+async def _sent_before(team: Team, name: str, call: Call) -> Sent | None:
+    """What became of it before the kill; None when it was not sent."""
+    id = call.message_to(name)
+    if not await team.inbox(name).has(id):
+        return None
+    mate = team.find(name)
+    return Sent(
+        mate.name if mate is not None else name, id, "queued_next_round", mate.color if mate is not None else None
+    )
+
+
+async def broadcast(team: Team, sender: str, text: str, summary: str = "", call: Call | None = None) -> list[Sent]:
+    """Text to every other member, once for each `call`.
+
+    Raises TeamRefused when there is nobody, or naming who did not get it.
+    """
     if not text.strip():
         raise UsageError(
             "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
@@ -80,7 +109,7 @@ async def broadcast(team: Team, sender: str, text: str, summary: str = "") -> li
     refused: list[tuple[str, TeamwrightError]] = []
     for member in others:
         try:
-            sent.append(await send_text(team, sender, member.name, text, summary))
+            sent.append(await send_text(team, sender, member.name, text, summary, call))
         except TeamwrightError as problem:
             refused.append((member.name, problem))
     if refused:
@@ -101,15 +130,17 @@ def _not_all(sent: Sequence[Sent], refused: Sequence[tuple[str, TeamwrightError]
     )
 
 
-async def send_protocol(team: Team, sender: str, to: str, message: Protocol, *, summary: str | None = None) -> str:
-    """A protocol message of the runtime. Returns its message id."""
+async def send_protocol(
+    team: Team, sender: str, to: str, message: Protocol, *, summary: str | None = None, id: str = ""
+) -> str:
+    """A protocol message of the runtime, under this id if one is given. Returns its message id."""
     entry = Entry(
         sender=sender,
         text=message.encode(),
         summary=summary,
         timestamp=iso(),
         color=_color(team, sender),
-        msg_id=message_id(),
+        msg_id=id or message_id(),
     )
     sent = await team.inbox(to).send(entry, runtime=True)
     short = (
@@ -120,11 +151,14 @@ async def send_protocol(team: Team, sender: str, to: str, message: Protocol, *, 
     return sent
 
 
-async def assign(team: Team, task: Task, by: str) -> None:
-    """Tell a task's new owner, when it is a live member other than whoever made it so."""
+async def assign(team: Team, task: Task, by: str, call: Call | None = None) -> None:
+    """Tell a task's new owner, when it is a live member other than whoever made it so; once for each `call`."""
     mate = team.find(task.owner or "")
     owner = mate.name if mate is not None else LEAD
     if not team.exists or owner == by or (mate is None and task.owner != LEAD):
+        return
+    id = call.message_to(owner) if call is not None else ""
+    if call is not None and call.again and await team.inbox(owner).has(id):
         return
     await send_protocol(
         team,
@@ -133,6 +167,7 @@ async def assign(team: Team, task: Task, by: str) -> None:
         TaskAssignment(
             task_id=task.id, subject=task.subject, description=task.description, assigned_by=by, timestamp=iso()
         ),
+        id=id,
     )
 
 
@@ -179,14 +214,14 @@ def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
     )
 
 
-async def _deliver(team: Team, sender: str, member: Member, text: str, summary: str) -> Sent:
+async def _deliver(team: Team, sender: str, member: Member, text: str, summary: str, id: str) -> Sent:
     entry = Entry(
         sender=sender,
         text=text,
         summary=summary,
         timestamp=iso(),
         color=_color(team, sender),
-        msg_id=message_id(),
+        msg_id=id,
     )
     idle = _outcome(team, sender, member)
     sent = await team.inbox(member.name).send(entry, runtime=False)

@@ -17,7 +17,6 @@ from teamwright.protocol.roster import Member, TeamConfig, parse_config
 from teamwright.storage.atomic import storage_error, write_atomic, write_new
 from teamwright.storage.lock import lock_for
 from teamwright.storage.paths import Home, make_private
-from teamwright.teams.team_file import begin_life
 
 _RETRIES = 3
 _RETRY_S = 0.002
@@ -118,10 +117,6 @@ class Roster:
     async def set_active(self, name: str, active: bool) -> Member:
         """Note whether a member of its own process is in a turn. Raises UnknownMember."""
         return await self._set(name, lambda member: replace(member, is_active=active))
-
-    async def next_incarnation(self, name: str) -> int:
-        """Count one more life of a member; its number, from 1, is never the same twice in this team."""
-        return await begin_life(self.home, self.directory, name)
 
     async def change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
         """Read the roster under its lock, change it, write it when it differs. Returns what is on disk then.

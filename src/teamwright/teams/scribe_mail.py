@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from teamwright.mail.inbox import Inbox
 from teamwright.mail.traffic import Lost
 from teamwright.protocol.events import MessageSent, Notice
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
@@ -66,6 +66,9 @@ class MailScribe:
     def _arrived(self, name: str, entries: Sequence[Entry]) -> None:
         """Others put these into the inbox."""
         for entry in entries:
+            if entry.sender == "user":
+                text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
+                self._team.emit(Notice(member="system", text=text))
             self._team.emit(
                 MessageSent(
                     member=entry.sender or OUTSIDE,

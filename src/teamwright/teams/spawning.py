@@ -1,7 +1,8 @@
-"""Starting a teammate: name, first prompt, coroutine, announcement; a failure undoes them in reverse.
+"""Starting a teammate: name, life, first prompt, coroutine, announcement; a failure undoes them in reverse.
 
-Order: reserve the name in the roster, put the first prompt into the inbox, start, wait until it runs, announce.
-Knows the team and its builder; does not know a tool.
+Order: reserve the name in the roster, note the life in team.json, put the first prompt into the inbox, start, wait
+until it runs, announce. A kill in between leaves what `resuming` completes or takes back. Knows the team and its
+builder; does not know a tool.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
+from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.clock import iso, now_ms
@@ -18,13 +19,15 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.protocol.roster import Member
-from teamwright.protocol.task import Task
+from teamwright.protocol.task import Task, TaskStatus
 from teamwright.teams.desk import Desk
-from teamwright.teams.ending import left, stop_is_open
+from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.post import held, send_protocol
 from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.stopping import stop_is_open
 from teamwright.teams.team import Team
+from teamwright.teams.team_file import Life, begin_life, change_team_file
 from teamwright.teams.teammate import Teammate
 
 START_S = 30.0
@@ -41,9 +44,16 @@ class TeamOffice:
         """The lowest free task for this member."""
         return await self._team.tasks.claim_next(name, tools)
 
-    async def tell_lead(self, name: str, notice: IdleNotification) -> None:
+    async def held_by(self, name: str) -> list[Task]:
+        """The tasks that are this member's and in progress."""
+        tasks = await self._team.tasks.all()
+        return [t for t in tasks if t.status is TaskStatus.IN_PROGRESS and (t.owner or "").lower() == name.lower()]
+
+    async def tell_lead(self, name: str, notice: IdleNotification, id: str, *, again: bool = False) -> None:
         """The idle notice into the lead's inbox."""
-        await send_protocol(self._team, name, LEAD, notice)
+        if again and await self._team.inbox(LEAD).has(id):
+            return
+        await send_protocol(self._team, name, LEAD, notice, id=id)
 
     def stop_is_open(self, name: str, request_id: str) -> bool:
         """Whether that request is open and meant for this life of the member."""
@@ -70,6 +80,9 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
     if not spec.prompt.strip():
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     name = member_name(spec.name)
+    before = team.find(name)
+    if before is not None and spec.call and before.call == spec.call:
+        return before  # this very call started it, and was cut off by a kill
     model = await team.builder.wire_model(spec)
     _refuse_late(team)
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
@@ -80,15 +93,43 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
             roster = team.roster
             member = await roster.join(_entry(team, spec, name, model), dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)
+            life = await _begin_life(team, member, spec)
+            undo.push_async_callback(end_life, team, member.name, life.incarnation)
             inbox = team.inbox(member.name)
             await _drop_stale(inbox)
-            id = message_id()
-            first = Entry(sender=LEAD, text=spec.prompt, summary=spec.description or None, timestamp=iso(), msg_id=id)
-            undo.push_async_callback(inbox.mark_read, {id})
-            await inbox.send(first, runtime=True)
-            mate = await _start(team, spec, member, undo)
+            undo.push_async_callback(inbox.mark_read, {life.first})
+            await send_first(team, member, life, spec.description)
+            mate = await start(team, member, life, undo)
             undo.pop_all()
     return mate
+
+
+async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
+    """Note that the member lives from now on, and by which transcript: a file of its own for each life."""
+
+    def make(incarnation: int) -> Life:
+        number = incarnation
+        while True:
+            stem = member.name if number <= 1 else f"{member.name}-{number}"
+            path = team.home.agent_transcript(team.cwd, team.session, stem)
+            if not path.exists():
+                break
+            number += 1  # an earlier team of this session had a member of the name
+        return Life(incarnation, str(path), message_id(), spec.call, spec.model, spec.max_turns)
+
+    return await begin_life(team.home, team.directory, member.name, make)
+
+
+async def end_life(team: Team, name: str, incarnation: int) -> None:
+    """That life of the member is over, or never was; so is its parting."""
+    await change_team_file(team.home, team.directory, lambda file: file.gone(name, incarnation))
+
+
+async def send_first(team: Team, member: Member, life: Life, summary: str = "") -> None:
+    """The member's first prompt: the first entry of its inbox."""
+    prompt, id = member.prompt or "", life.first
+    first = Entry(sender=LEAD, text=prompt, summary=summary or None, timestamp=iso(), msg_id=id)
+    await team.inbox(member.name).send(first, runtime=True)
 
 
 @contextmanager
@@ -128,9 +169,12 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
     )
 
 
-async def _start(team: Team, spec: SpawnSpec, member: Member, undo: AsyncExitStack) -> Teammate:
-    incarnation = await team.roster.next_incarnation(member.name)
-    agent = await team.builder.teammate(replace(spec, name=member.name), team, incarnation)
+async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *, resumed: bool = False) -> Teammate:
+    """Make the member's agent and let it live; returns when it runs. `undo` takes it back when that fails later.
+
+    `resumed`: a process before this one began the life. Raises TeamwrightError.
+    """
+    agent = await team.builder.teammate(_spec_of(member, life), team, life)
     undo.callback(agent.conversation.close)
     _refuse_late(team)
     desk = Desk(member.name, team.inbox(member.name), agent.conversation, team.emit)
@@ -140,11 +184,13 @@ async def _start(team: Team, spec: SpawnSpec, member: Member, undo: AsyncExitSta
         desk,
         TeamOffice(team),
         team.emit,
-        incarnation,
+        life.incarnation,
         color=member.color,
         model=agent.model.card.name,
         agent_type=member.agent_type,
         changed=team.changed,
+        resumed=resumed,
+        call=life.call,
     )
 
     def seen(entries: Sequence[Entry]) -> None:
@@ -163,6 +209,21 @@ async def _start(team: Team, spec: SpawnSpec, member: Member, undo: AsyncExitSta
     if mate.state in GONE and not mate.turns:
         raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nobody was started")
     return mate
+
+
+def _spec_of(member: Member, life: Life) -> SpawnSpec:
+    """What the member is made of, from what is on disk: the same at its start and when it is resumed."""
+    return SpawnSpec(
+        prompt=member.prompt or "",
+        name=member.name,
+        agent_type=member.agent_type,
+        model=life.model,
+        mode=member.mode,
+        max_turns=life.max_turns,
+        cwd=Path(member.cwd),
+        plan_mode_required=bool(member.plan_mode_required),
+        call=life.call,
+    )
 
 
 def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: asyncio.Task[None]) -> None:

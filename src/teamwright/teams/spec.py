@@ -22,3 +22,5 @@ class SpawnSpec:
     max_turns: int | None = None
     cwd: Path | None = None
     plan_mode_required: bool = False
+    call: str = ""
+    """The name of the call that asks for it: run again after a kill, it starts nobody twice."""

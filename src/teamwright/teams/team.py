@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +33,7 @@ from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.standing import Standing
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_file import LeadLease, Life, take_lead
 from teamwright.teams.teammate import Teammate
 
 
@@ -60,8 +60,11 @@ class TeamSettings:
 class Builder(Protocol):
     """The port that makes agents: filled in `app`, which knows tools, models and settings."""
 
-    async def teammate(self, spec: SpawnSpec, team: Team, incarnation: int) -> Agent:
-        """An agent ready for its first turn. Raises TeamwrightError when it cannot be made."""
+    async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
+        """An agent with the transcript of this life: a new one, or the one that is there, to go on with.
+
+        Raises TeamwrightError when it cannot be made.
+        """
         ...
 
     async def wire_model(self, spec: SpawnSpec) -> str:
@@ -95,6 +98,8 @@ class Team:
     """Called when a member has ended: its background jobs end with it."""
     watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
     """Calls back when a file changes: how strangers' mail is noticed. Returns how to stop."""
+    hang: Callable[[str, Callable[[], None]], Callable[[], None]] | None = None
+    """Hangs up a member's bell, which other processes of ours ring after they wrote. Returns how to take it down."""
     talk: dict[frozenset[str], int] = field(default_factory=dict[frozenset[str], int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     standing: Standing = field(default_factory=Standing)
@@ -253,19 +258,39 @@ class Team:
                 made = await self.teams.create_implicit(self._new(self.session_list, None, None))
             self._adopt(made.config.name, made.directory, implicit=not name)
 
+    async def attach(self, directory: str) -> TeamConfig:
+        """Lead a team that is on disk and has no lead now: this session's own of an earlier life, or another's.
+
+        Only the lead changes hands; `resuming` brings the members back. Raises TeamRefused while somebody leads it, or
+        this session leads another one; TeamwrightError (`unknown-team`), StorageError, LockTimeout.
+        """
+        async with self.forming:
+            self._refuse_another()
+            if not self.home.team_file(directory).exists():
+                raise _foreign(directory, self.home.team(directory))
+            lead = LeadLease(self.session, os.getpid(), self.lease)
+            await take_lead(self.home, directory, lead, self.log)
+            config = await Roster(self.home, directory).change(lambda c: replace(c, lead_session_id=self.session))
+            implicit = directory == self.session_list
+            if not implicit:
+                own = TaskList(self.home.tasks(self.session_list), self.home.guard)
+                await TaskList(self.home.tasks(directory), self.home.guard).take_over(own)
+            self._adopt(config.name, directory, implicit=implicit, what="led by this session now")
+            return config
+
     def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:
         lead = LeadLease(self.session, os.getpid(), self.lease)
         kind = agent_type or LEAD
         return NewTeam(name, lead, str(self.cwd), self.lead_model, now_ms(), description, kind, self.log)
 
-    def _adopt(self, name: str, directory: str, *, implicit: bool) -> None:
+    def _adopt(self, name: str, directory: str, *, implicit: bool, what: str = "created") -> None:
         self.name, self.directory, self.implicit = name, directory, implicit
         self._tasks = None
         self.outside.moved()
         if self.on_created is not None:
             self.on_created()
         self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change="created"))
-        self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" created', model=self.lead_model))
+        self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" {what}', model=self.lead_model))
 
     def forget(self) -> None:
         """The team is no more: the session goes on without one."""
@@ -294,15 +319,26 @@ class Team:
         self.changed.set()
 
     def follow(self, name: str, desk: Desk) -> Callable[[], None]:
-        """Notice what strangers write into this inbox. Returns how to stop."""
-        if self.watch is None:
-            return lambda: None
+        """Notice what others write into this inbox: processes of ours ring, the watcher tells of strangers.
+
+        Returns how to stop.
+        """
+        ways: list[Callable[[], None]] = []
 
         def look() -> None:
             desk.ring()
             self.changed.set()
 
-        return self.watch(self.home.inbox(self.directory, name), look)
+        if self.watch is not None:
+            ways.append(self.watch(self.home.inbox(self.directory, name), look))
+        if self.hang is not None:
+            ways.append(self.hang(name, look))
+
+        def stop() -> None:
+            while ways:
+                ways.pop()()
+
+        return stop
 
     def ring_idle(self) -> None:
         """Wake everybody who is idle: a task may have become free."""
@@ -325,6 +361,16 @@ class Team:
                 member.notes.completed = task.id
         if change != "claimed":
             self.ring_idle()
+
+
+def _foreign(directory: str, place: Path) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        f"the team in {directory} is another product's: it has no team.json",
+        looked_at=[("team", str(place))],
+        do=["make a team of your own"],
+        note="nothing was changed",
+    )
 
 
 def blocking(team: Team, member: str) -> Callable[[str | None], None]:

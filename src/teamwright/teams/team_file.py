@@ -1,7 +1,8 @@
 """team.json: what of a team is only ours.
 
-Its uuid, who leads it and by which lease, how many lives each name has had, where the event log lies. Below it:
-`storage`. Format: JSON, `version` 1; an older version is always readable, keys of a newer one are kept.
+Its uuid, who leads it and by which lease, how many lives each name has had, who lives now and by which transcript,
+who is on the way out, where the event log lies. Below it: `storage`. Format: JSON, `version` 1; an older version is
+always readable, keys of a newer one are kept.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.errors import StorageError
+from teamwright.protocol.errors import StorageError, TeamRefused
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.lease import lease_held
 from teamwright.storage.lock import lock_for
@@ -22,7 +23,7 @@ from teamwright.storage.paths import Home
 
 VERSION = 1
 
-_KEYS = ("version", "uuid", "lead", "incarnations", "log")
+_KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,48 @@ class LeadLease:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a member: what a process that goes on with it cannot read elsewhere.
+
+    `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
+    it was asked for (None: the lead's), `max_turns` the cap on its rounds.
+    """
+
+    incarnation: int
+    transcript: str
+    first: str
+    call: str = ""
+    model: str | None = None
+    max_turns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
+
+    `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
+    `tell` says whether the lead is told, under the id `told`.
+    """
+
+    name: str
+    incarnation: int
+    cause: str
+    told: str
+    agreed_to: str = ""
+    tasks: tuple[str, ...] = ()
+    tell: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class TeamFile:
-    """The whole file. `incarnations`: how many lives a member of this name (in lower case) has begun."""
+    """The whole file; members by name in lower case. `incarnations`: how many lives a name has begun."""
 
     uuid: str
     lead: LeadLease
     incarnations: Mapping[str, int] = field(default_factory=dict[str, int])
     log: str = ""
+    lives: Mapping[str, Life] = field(default_factory=dict[str, Life])
+    partings: Mapping[str, Parting] = field(default_factory=dict[str, Parting])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
@@ -49,10 +85,25 @@ class TeamFile:
         """The file of a team that begins now."""
         return cls(str(uuid.uuid4()), lead, log=log)
 
-    def next_life(self, name: str) -> tuple[TeamFile, int]:
-        """With one more life of that name; and its number, from 1."""
-        life = self.incarnations.get(name.lower(), 0) + 1
-        return replace(self, incarnations={**self.incarnations, name.lower(): life}), life
+    def begun(self, name: str, life: Life) -> TeamFile:
+        """With this life of that name."""
+        key = name.lower()
+        incarnations = {**self.incarnations, key: life.incarnation}
+        return replace(self, incarnations=incarnations, lives={**self.lives, key: life})
+
+    def next_incarnation(self, name: str) -> int:
+        """The number of the name's next life, from 1: never the same twice."""
+        return self.incarnations.get(name.lower(), 0) + 1
+
+    def leaving(self, parting: Parting) -> TeamFile:
+        """With this member on the way out."""
+        return replace(self, partings={**self.partings, parting.name.lower(): parting})
+
+    def gone(self, name: str, incarnation: int) -> TeamFile:
+        """Without that life of the name, and without its parting."""
+        lives = {n: life for n, life in self.lives.items() if (n, life.incarnation) != (name.lower(), incarnation)}
+        left = {n: one for n, one in self.partings.items() if (n, one.incarnation) != (name.lower(), incarnation)}
+        return replace(self, lives=lives, partings=left)
 
     def encode(self) -> bytes:
         """The file's bytes: 2-space JSON."""
@@ -62,6 +113,8 @@ class TeamFile:
             "lead": {"session": self.lead.session, "pid": self.lead.pid, "lease": self.lead.lease},
             "incarnations": dict(self.incarnations),
             "log": self.log,
+            "lives": {name: asdict(life) for name, life in self.lives.items()},
+            "partings": {name: asdict(parting) for name, parting in self.partings.items()},
         }
         return json.dumps(data | dict(self.extra), indent=2, ensure_ascii=False).encode()
 
@@ -91,6 +144,8 @@ def parse_team_file(raw: bytes) -> TeamFile:
             lead=LeadLease(str(lead["session"]), int(lead["pid"]), str(lead.get("lease", ""))),
             incarnations={str(name): int(life) for name, life in data.get("incarnations", {}).items()},
             log=str(data.get("log", "")),
+            lives={str(name): _life(life) for name, life in data.get("lives", {}).items()},
+            partings={str(name): _parting(one) for name, one in data.get("partings", {}).items()},
             extra={key: value for key, value in data.items() if key not in _KEYS},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -124,19 +179,59 @@ async def change_team_file(home: Home, directory: str, change: Callable[[TeamFil
     return after
 
 
-async def bind_lead(home: Home, directory: str, lead: LeadLease) -> TeamFile:
-    """Note who leads from now on: a session that was resumed, or that adopted the team."""
-    return await change_team_file(home, directory, lambda file: replace(file, lead=lead))
+async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") -> TeamFile:
+    """This process leads from now on; `log` is where its session's events go, empty: as before.
+
+    Raises TeamRefused when somebody else leads it, asked under the lock: of two that take it one is refused.
+    """
+
+    def taken(file: TeamFile) -> TeamFile:
+        if (file.lead.session, file.lead.lease) != (lead.session, lead.lease) and lead_lives(file.lead):
+            raise TeamRefused(
+                "team-refused",
+                "the team is led by another process",
+                looked_at=[("team", str(home.team(directory))), ("process", str(file.lead.pid))],
+                do=["go on in the terminal where it runs", "end it there first"],
+                note="nothing was changed",
+            )
+        return replace(file, lead=lead, log=log or file.log)
+
+    return await change_team_file(home, directory, taken)
 
 
-async def begin_life(home: Home, directory: str, name: str) -> int:
-    """Count one more life of a member. Returns its number, from 1: never the same twice for a name."""
-    life = 0
+async def begin_life(home: Home, directory: str, name: str, make: Callable[[int], Life]) -> Life:
+    """One more life of a member; `make` is given its number, from 1, never the same twice for a name."""
+    made: Life | None = None
 
-    def counted(file: TeamFile) -> TeamFile:
-        nonlocal life
-        file, life = file.next_life(name)
-        return file
+    def begun(file: TeamFile) -> TeamFile:
+        nonlocal made
+        made = make(file.next_incarnation(name))
+        return file.begun(name, made)
 
-    await change_team_file(home, directory, counted)
-    return life
+    await change_team_file(home, directory, begun)
+    assert made is not None
+    return made
+
+
+def _life(data: Mapping[str, Any]) -> Life:
+    model, rounds = data.get("model"), data.get("max_turns")
+    return Life(
+        int(data["incarnation"]),
+        str(data["transcript"]),
+        str(data["first"]),
+        str(data.get("call", "")),
+        None if model is None else str(model),
+        None if rounds is None else int(rounds),
+    )
+
+
+def _parting(data: Mapping[str, Any]) -> Parting:
+    return Parting(
+        str(data["name"]),
+        int(data["incarnation"]),
+        str(data["cause"]),
+        str(data["told"]),
+        str(data.get("agreed_to", "")),
+        tuple(str(id) for id in data.get("tasks", ())),
+        bool(data.get("tell", True)),
+    )

@@ -7,18 +7,19 @@ others must be told leaves through `Office`, which the team fills.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, TurnEnd, run_turn
-from teamwright.protocol.blocks import text_block
+from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.loop import Agent, TurnEnd, run_turn, settle
+from teamwright.protocol.blocks import Block, ToolCall, text_block, text_of, tool_calls
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.envelope import envelope
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, MemberChanged, TurnEnded
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
@@ -33,8 +34,12 @@ class Office(Protocol):
         """The next task that this member may have, now its own, or None."""
         ...
 
-    async def tell_lead(self, name: str, notice: IdleNotification) -> None:
-        """The member went idle."""
+    async def held_by(self, name: str) -> list[Task]:
+        """The tasks that this member has in progress."""
+        ...
+
+    async def tell_lead(self, name: str, notice: IdleNotification, id: str, *, again: bool = False) -> None:
+        """The member went idle; `id` is the notice's, `again` says that it may be there already."""
         ...
 
     def stop_is_open(self, name: str, request_id: str) -> bool:
@@ -44,6 +49,10 @@ class Office(Protocol):
     async def left(self, name: str, cause: str, agreed_to: str | None) -> None:
         """The member is over: take it off the roster, hand its tasks back, tell the lead once."""
         ...
+
+
+IDLE = "idle"
+"""Names the idle notice of a turn, with the place of the conversation where the turn ended."""
 
 
 @dataclass(slots=True)
@@ -60,7 +69,8 @@ class Teammate:
     """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it.
 
     `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `paused`
-    says that its last turn failed: then only mail wakes it, and it takes no task by itself.
+    says that its last turn failed: then only mail wakes it, and it takes no task by itself. `resumed`: a process
+    before this one began this life, and may have been killed anywhere. `call` names the call that started it.
     """
 
     agent: Agent
@@ -86,6 +96,8 @@ class Teammate:
     paused: bool = False
     waits: list[str] = field(default_factory=list[str])
     parted: bool = False
+    resumed: bool = False
+    call: str = ""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -133,6 +145,8 @@ class Teammate:
 
     async def _work(self) -> None:
         owed = self.agent.conversation.owes_round
+        if self.resumed and not owed:
+            await self._tell_again()
         while not self.leaving:
             told, entries = (None, ()) if owed else await self._next_work()
             if told is not None or owed:
@@ -140,6 +154,15 @@ class Teammate:
                 owed = False
             else:
                 await self._rest()
+
+    async def _tell_again(self) -> None:
+        """The turn before the kill was over: its notice may not have reached the lead."""
+        conversation = self.agent.conversation
+        if not conversation.items:
+            return
+        self.notes.wrote_lead = wrote_lead(conversation)
+        end = TurnEnd("done", text_of(conversation.last_content()))
+        await self.office.tell_lead(self.name, self._notice(end), conversation.key(IDLE), again=True)
 
     async def _over(self, event: Event, why: str) -> None:
         """It ends by itself; whoever killed it meanwhile tells of it instead."""
@@ -164,10 +187,20 @@ class Teammate:
         entries = await self.desk.work()
         if entries or self.desk.notices:
             return self.desk.told(entries), entries
+        if self.resumed:
+            if (untold := await self._untold()) is not None:
+                return untold, ()
+            self.resumed = False
         if self.paused:
             return None, ()
         task = await self.office.claim_for(self.name, self.agent.toolbox.names)
         return (None, ()) if task is None else (_claimed(task), ())
+
+    async def _untold(self) -> Told | None:
+        """A task that became this member's just before the kill, and that it has not been told of."""
+        held = {f"task:{task.id}": task for task in await self.office.held_by(self.name)}
+        told = self.agent.conversation.holds(held)
+        return next((_claimed(task) for id, task in held.items() if id not in told), None)
 
     async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
         self.turns += 1
@@ -189,11 +222,13 @@ class Teammate:
             self.desk.ring()
             return
         self.move(Event.REST)
-        await self.office.tell_lead(self.name, notice)
+        await self.office.tell_lead(self.name, notice, self.agent.conversation.key(IDLE))
 
     async def _run(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
         conversation = self.agent.conversation
         if told is not None:
+            if await settle(self.agent):
+                return TurnEnd("done")  # it agreed to stop before the kill
             conversation.tell(told)
             self.agent.say("user", told.blocks)
             if entries:
@@ -249,6 +284,24 @@ class Teammate:
             failure_reason=end.why or None,
             result=end.text if end.text and not notes.wrote_lead else None,
         )
+
+
+def wrote_lead(conversation: Conversation) -> bool:
+    """Whether the newest turn of the conversation sent the lead a message."""
+    for item in reversed(conversation.items):
+        message: dict[str, Any] = json.loads(item)
+        content: list[Block] = message["content"]
+        if message["role"] == "user":
+            if not content or content[0]["type"] != "tool_result":
+                return False
+        elif any(_to_lead(call) for call in tool_calls(content)):
+            return True
+    return False
+
+
+def _to_lead(call: ToolCall) -> bool:
+    to = str(call.input.get("to") or call.input.get("recipient") or "")
+    return call.name == "SendMessage" and to.split("@")[0].lower() in {LEAD, LEAD_ALIAS, "*"}
 
 
 def _claimed(task: Task) -> Told:

@@ -98,7 +98,7 @@ class Team:
             if self._run is not None and not self._run.done:
                 await self._run.abandon()
             session.requests.close("the team was left")
-            await session.goodbye()
+            await session.goodbye(keep=True)
         finally:
             self._session = self._run = None
             await self._stack.__aexit__(kind, error, trace)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.task import CALL, Task
 from teamwright.tools.tasks.port import TaskPort
 
 
@@ -30,6 +31,10 @@ class TaskCreate(Tool[TaskCreateInput]):
     def __init__(self, port: TaskPort) -> None:
         self._port = port
 
+    def repeats(self, call: TaskCreateInput) -> bool:
+        """A call makes one task: the task names its call."""
+        return True
+
     def summary(self, call: TaskCreateInput) -> str:
         """The subject."""
         return f"create task: {call.subject}"
@@ -37,8 +42,19 @@ class TaskCreate(Tool[TaskCreateInput]):
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
         """Create it; the result names its number."""
         me, _ = self._port.me()
-        task = await self._port.tasks.create(
-            call.subject, call.description, by=me, active_form=call.activeForm, metadata=call.metadata
+        task = await self._made_before(ctx) or await self._port.tasks.create(
+            call.subject,
+            call.description,
+            by=me,
+            active_form=call.activeForm,
+            metadata={**(call.metadata or {}), **({CALL: ctx.key} if ctx.key else {})},
         )
         brief = f"Task #{task.id} created: {task.subject}"
         return ToolResult(brief, brief=brief, facts={"task": task.to_json()})
+
+    async def _made_before(self, ctx: ToolContext) -> Task | None:
+        """The task that this very call made before a kill."""
+        if not ctx.again:
+            return None
+        tasks = await self._port.tasks.all()
+        return next((task for task in tasks if (task.metadata or {}).get(CALL) == ctx.key), None)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.protocol.task import Task
+from teamwright.protocol.task import CALL, Task
 from teamwright.tools.tasks.port import TaskPort
 
 
@@ -57,8 +57,9 @@ def shown(task: Task, waits: Sequence[str]) -> str:
         lines.append(f"Blocked by: {numbered(task.blocked_by)}")
     if task.blocks:
         lines.append(f"Blocks: {numbered(task.blocks)}")
-    if task.metadata:
-        lines.append(f"Metadata: {json.dumps(dict(task.metadata), ensure_ascii=False)}")
+    metadata = {key: value for key, value in (task.metadata or {}).items() if key != CALL}
+    if metadata:
+        lines.append(f"Metadata: {json.dumps(metadata, ensure_ascii=False)}")
     return "\n".join(lines)
 
 

@@ -23,6 +23,6 @@ class TaskPort(Protocol):
         """The caller's name, and whether it is the lead."""
         ...
 
-    async def assigned(self, task: Task, by: str) -> None:
-        """Tell the task's new owner of it."""
+    async def assigned(self, task: Task, by: str, call: str, *, again: bool) -> None:
+        """Tell the task's new owner of it, once for each `call`; `again`: a kill cut the call off before."""
         ...

@@ -39,6 +39,10 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     def __init__(self, port: TaskPort) -> None:
         self._port = port
 
+    def repeats(self, call: TaskUpdateInput) -> bool:
+        """What a task is already it does not become again, and its owner is told once."""
+        return True
+
     def summary(self, call: TaskUpdateInput) -> str:
         """The number and what it becomes."""
         parts = [call.status] if call.status else []
@@ -49,8 +53,8 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         """Change it, tell a new owner, and say what changed."""
         me, lead = self._port.me()
         change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish_of(call))
-        if change.assigned:
-            await self._port.assigned(change.task, me)
+        if change.assigned or (ctx.again and call.owner and change.task.owner):
+            await self._port.assigned(change.task, me, ctx.key, again=ctx.again)
         told = told_of(change)
         brief = told.split("\n", 1)[0]
         if "status" in change.changed and change.task.status == "completed" and not lead:

@@ -6,6 +6,8 @@ so that passing it is an error.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
@@ -47,10 +49,14 @@ class AgentTool(Tool[AgentInput]):
         """Several agents of one answer start together."""
         return True
 
+    def repeats(self, call: AgentInput) -> bool:
+        """A call starts a teammate once; a sub-agent would begin all over."""
+        return bool(call.name)
+
     async def run(self, call: AgentInput, ctx: ToolContext) -> ToolResult:
         """The teammate's id, or the sub-agent's answer with its id and usage."""
         if call.name:
-            return await self._teammate(call.spec(call.name), call.team_name)
+            return await self._teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
         return await answer_of(self._builder, call.spec(), self._caller.name, ctx.tool_use_id)
 
     async def _teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.ending import answer_stop
-from teamwright.teams.post import Sent, broadcast, send_text, summary_of
+from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
+from teamwright.teams.stopping import answer_stop
 from teamwright.tools.team.caller import Caller, json_result
 from teamwright.tools.team.stopping import Stopping
 
@@ -79,6 +79,10 @@ class SendMessage(Tool[SendMessageInput]):
         self._caller = caller
         self._stopping = stopping
 
+    def repeats(self, call: SendMessageInput) -> bool:
+        """What a call sends or asks is sent once."""
+        return not isinstance(call.message, Structured) or call.message.type == "shutdown_request"
+
     def summary(self, call: SendMessageInput) -> str:
         """To whom, and what about."""
         about = call.summary or (summary_of(call.message) if isinstance(call.message, str) else call.message.type)
@@ -90,14 +94,15 @@ class SendMessage(Tool[SendMessageInput]):
         if not call.to.strip():
             raise UsageError("usage", "a message needs a recipient", do=[WHO], note="nothing was sent")
         if isinstance(call.message, Structured):
-            return await self._structured(call.to, call.message)
+            return await self._structured(call.to, call.message, ctx.key)
         if call.to.strip() == "*":
-            return await self._broadcast(call.message, call.summary or "")
-        sent = await send_text(self._caller.team, self._caller.name, call.to, call.message, call.summary or "")
+            return await self._broadcast(call.message, call.summary or "", Call(ctx.key, ctx.again))
+        me, about = self._caller, call.summary or ""
+        sent = await send_text(me.team, me.name, call.to, call.message, about, Call(ctx.key, ctx.again))
         return self._sent(sent, call.message, call.summary or summary_of(call.message))
 
-    async def _broadcast(self, text: str, summary: str) -> ToolResult:
-        sent = await broadcast(self._caller.team, self._caller.name, text, summary)
+    async def _broadcast(self, text: str, summary: str, call: Call) -> ToolResult:
+        sent = await broadcast(self._caller.team, self._caller.name, text, summary, call)
         names = [one.to for one in sent]
         body = {
             "success": True,
@@ -112,12 +117,12 @@ class SendMessage(Tool[SendMessageInput]):
         }
         return json_result(body, f"sent to {', '.join(names)}")
 
-    async def _structured(self, to: str, message: Structured) -> ToolResult:
+    async def _structured(self, to: str, message: Structured, key: str) -> ToolResult:
         if message.type == "shutdown_request":
-            return await self._ask_to_stop(to, message)
+            return await self._ask_to_stop(to, message, key)
         return await self._answer_stop(message)
 
-    async def _ask_to_stop(self, to: str, message: Structured) -> ToolResult:
+    async def _ask_to_stop(self, to: str, message: Structured, key: str) -> ToolResult:
         if to.strip() == "*":
             raise UsageError(
                 "usage",
@@ -132,7 +137,7 @@ class SendMessage(Tool[SendMessageInput]):
                 do=["Write to team-lead if somebody should stop."],
                 note="nothing was sent",
             )
-        request_id = await self._stopping.ask(to, message.reason or "")
+        request_id = await self._stopping.ask(to, message.reason or "", key)
         text = f"{to} was asked to stop. You are told when it has ended, or why it objects."
         return json_result(
             {"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}"

@@ -8,6 +8,6 @@ from typing import Protocol
 class Stopping(Protocol):
     """Filled in `app`, which owns the timers."""
 
-    async def ask(self, to: str, reason: str) -> str:
-        """Ask a member to stop; the request's id. Raises UnknownMember or TeamRefused."""
+    async def ask(self, to: str, reason: str, call: str = "") -> str:
+        """Ask a member to stop; the request's id, one for each `call`. Raises UnknownMember or TeamRefused."""
         ...

@@ -65,6 +65,10 @@ class SubagentTool(Tool[SubagentInput]):
         self._caller = caller
         self._builder = builder
 
+    def repeats(self, call: SubagentInput) -> bool:
+        """A sub-agent would begin all over."""
+        return False
+
     def summary(self, call: SubagentInput) -> str:
         """What is started."""
         return f"{call.subagent_type}: {call.description}"

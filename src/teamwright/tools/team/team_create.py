@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.ids import team_name
 from teamwright.tools.team.caller import Caller, json_result
 
 
@@ -25,6 +26,10 @@ class TeamCreate(Tool[TeamCreateInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def repeats(self, call: TeamCreateInput) -> bool:
+        """The team that it made is there, and is told again."""
+        return True
+
     def summary(self, call: TeamCreateInput) -> str:
         """The team's name."""
         return f"create team {call.team_name}"
@@ -32,7 +37,10 @@ class TeamCreate(Tool[TeamCreateInput]):
     async def run(self, call: TeamCreateInput, ctx: ToolContext) -> ToolResult:
         """Create it; the result has the keys of the system we interoperate with."""
         team = self._caller.team
-        config = await team.create(call.team_name, call.description, call.agent_type)
+        if ctx.again and team.exists and not team.implicit and team.name == team_name(call.team_name):
+            config = await team.roster.read()
+        else:
+            config = await team.create(call.team_name, call.description, call.agent_type)
         body = {
             "team_name": config.name,
             "team_file_path": str(team.home.config(team.directory)),

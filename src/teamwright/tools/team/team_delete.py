@@ -16,6 +16,10 @@ class TeamDelete(Tool[NoInput]):
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def repeats(self, call: NoInput) -> bool:
+        """A team that is gone is none the worse for it."""
+        return True
+
     def summary(self, call: NoInput) -> str:
         """What is removed."""
         return f"delete team {self._caller.team.name}"

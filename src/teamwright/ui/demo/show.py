@@ -171,7 +171,7 @@ async def _session(wish: Wish, place: Repository, screen: Screen, calls: Calls, 
         await session.set_aside(_team(place))
         prompt = LIVE_PROMPT if wish.model else SCRIPTED_PROMPT
         result = await session.run([text_block(prompt.replace("{team}", _team(place)))])
-        await session.goodbye()
+        await session.goodbye(keep=not result.ok)
         return result
 
 

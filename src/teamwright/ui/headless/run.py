@@ -70,6 +70,7 @@ async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tupl
         caught.append(number)
         task.cancel()
 
+    session.outside.end = lambda: end(signal.SIGTERM)
     outlet.on_lost = lambda: end(signal.SIGPIPE)
     if outlet.lost is not None:
         outlet.on_lost()
@@ -79,7 +80,8 @@ async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tupl
         except asyncio.CancelledError:
             if not caught:
                 raise
-            await session.wind_down("interrupted")
+            await session.outside.goodbye()
+            await session.wind_down("interrupted", keep=True)
             return await session.result("cancelled", session.lead.last.text), EXIT_CODES[caught[0]]
 
 
@@ -90,7 +92,7 @@ async def _to_the_end(invocation: Invocation, session: Session, outlet: Outlet) 
 async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
     if invocation.input_format != "stream-json":
         prompt = await invocation.read_prompt()
-        if not prompt and not session.lead.owing:
+        if not prompt and not await session.has_work():
             raise _nothing_owed(session)
         return await session.run(prompt)
     result: Result | None = None

@@ -20,7 +20,6 @@ from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.result import Result
 from teamwright.app.session import Session
-from teamwright.app.talking import leave_resumable, members_at_work
 from teamwright.ui.garbage import loaded
 from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
 from teamwright.ui.terminal.host import Host
@@ -49,7 +48,8 @@ async def _interactive(options: Options, prompt: str | None) -> int:
         loaded()
         host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty())))
         host.editor = editor = _editor(session, host)
-        with _signals(editor.interrupt) as terminated:
+        with _signals(editor.interrupt) as (terminated, terminate):
+            session.outside.end = terminate
             host.show(_greeting(session))
             ending = await _host(host, prompt, terminated)
             result = await _finish(session, host, ending)
@@ -64,7 +64,7 @@ async def _host(host: Host, prompt: str | None, terminated: Collection[int]) -> 
     except asyncio.CancelledError:
         if not terminated:
             raise
-        return Ending.STOP
+        return Ending.LEAVE if host.session.outside.asked else Ending.STOP
     finally:
         with contextlib.suppress(OSError):
             await host.editor.close()
@@ -101,10 +101,11 @@ async def _finish(session: Session, host: Host, ending: Ending) -> Result:
     """End what is to be ended, and make the result that the exit code comes from."""
     if ending is Ending.OVER and host.last is not None:
         return host.last
+    await session.outside.goodbye()
     if ending is Ending.STOP:
         await session.wind_down("stopped by the user")
     elif ending is Ending.LEAVE:
-        session.cut_off += members_at_work(session)
+        await session.wind_down("left to be resumed", keep=True)
     last = host.last
     if last is not None:
         result = await session.result(last.stop, last.text, error=last.error)
@@ -112,8 +113,6 @@ async def _finish(session: Session, host: Host, ending: Ending) -> Result:
         # Leaving cut the lead's turn: that is no end of its own.
         stop = "cancelled" if host.cut and ending is not Ending.QUIT and not session.cut_off else "done"
         result = await session.result(stop, session.lead.last.text)
-    if ending is Ending.LEAVE:
-        await leave_resumable(session)
     return result
 
 
@@ -128,8 +127,9 @@ def _farewell(result: Result) -> None:
 
 
 @contextmanager
-def _signals(on_interrupt: Callable[[], None]) -> Generator[list[int]]:
-    """SIGINT is a key; SIGTERM and a terminal that closes cancel the block. Gives the signals that did."""
+def _signals(on_interrupt: Callable[[], None]) -> Generator[tuple[list[int], Callable[[], None]]]:
+    """SIGINT is a key; SIGTERM and a terminal that closes cancel the block. Gives the signals that did, and how to end
+    it in the same way without one."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     caught: list[int] = []
@@ -143,7 +143,7 @@ def _signals(on_interrupt: Callable[[], None]) -> Generator[list[int]]:
     for number in _ENDING_SIGNALS:
         loop.add_signal_handler(number, terminate, int(number))
     try:
-        yield caught
+        yield caught, lambda: terminate(signal.SIGTERM)
     finally:
         for number in (signal.SIGINT, *_ENDING_SIGNALS):
             loop.remove_signal_handler(number)

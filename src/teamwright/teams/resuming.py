@@ -1,0 +1,137 @@
+"""Resuming: the members of a team whose processes ended come back, each with its transcript, its mail and its tasks.
+
+What a kill left half done is seen through first: a spawn is completed or taken back, a parting goes on, a shutdown
+request is sent and has its deadline again. Knows the team and how a member is started; knows no session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from teamwright.agent.conversation import read_header
+from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import message_id
+from teamwright.protocol.roster import Member
+from teamwright.teams.ending import bound, see_off, tell_of
+from teamwright.teams.spawning import end_life, send_first, start
+from teamwright.teams.stopping import arm, send_request
+from teamwright.teams.team import Team
+from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
+from teamwright.teams.teammate import Teammate
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Who is back, and who was on the way out and is gone now (with those that could not come back)."""
+
+    members: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resumed:
+    """Bring back the members of the team that this session leads; `deadlines` takes the timers of open requests.
+
+    A member that cannot come back is declared dead: its tasks go back and the lead is told why. Raises StorageError,
+    LockTimeout when the team's own files cannot be read.
+    """
+    file = read_team_file(team.home.team_file(team.directory))
+    if file is None:
+        return Resumed()
+    await _see_partings(team, file)
+    here = [m for m in (await team.roster.read()).teammates if m.backend_type == "in-process"]
+    back: list[str] = []
+    gone = [parting.name for parting in file.partings.values()]
+    for member in here:
+        life = file.lives.get(member.name.lower())
+        if life is None:
+            await team.roster.remove(member.name)  # its start had come no further than the name
+        elif (parting := _agreed(team, member, life)) is not None:
+            await _part(team, parting)
+            gone.append(member.name)
+        elif (trouble := await _go_on(team, member, life, deadlines)) is None:
+            back.append(member.name)
+        else:
+            cause = f"could not be resumed: {trouble}"
+            team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
+            await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
+            gone.append(member.name)
+    await _forget_lives_of_nobody(team, file, [m.name.lower() for m in here])
+    return Resumed(tuple(back), tuple(gone))
+
+
+async def _see_partings(team: Team, file: TeamFile) -> None:
+    for name, parting in file.partings.items():
+        life = file.lives.get(name)
+        if life is not None and life.incarnation > parting.incarnation:
+            # The name lives again already: only what the lead has to hear is left.
+            await tell_of(team, parting, [*parting.tasks], again=True)
+            await end_life(team, parting.name, parting.incarnation)
+        else:
+            await see_off(team, parting, again=True)
+
+
+def _agreed(team: Team, member: Member, life: Life) -> Parting | None:
+    """A member that agreed to its shutdown, or was ended, just before the kill."""
+    for request, answer in team.requests.answered():
+        if bound(request, member.name, life.incarnation) and answer.get("approve") is True:
+            cause = "shut down on request"
+            agreed = str(request["id"]) if answer.get("by") != "system" else ""
+            return Parting(member.name, life.incarnation, cause, message_id(), agreed)
+    return None
+
+
+async def _part(team: Team, parting: Parting) -> None:
+    await change_team_file(team.home, team.directory, lambda file: file.leaving(parting))
+    await see_off(team, parting)
+
+
+async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.Task[None]]) -> str | None:
+    """Let the member live on. None, or why it cannot."""
+    try:
+        if not _begun(life) and not await team.inbox(member.name).has(life.first):
+            await send_first(team, member, life)
+        mate = await _started(team, member, life)
+    except TeamwrightError as problem:
+        return problem.what
+    except TimeoutError:
+        return "it was not ready in time"
+    for request in team.requests.open_requests():
+        if bound(request, member.name, life.incarnation):
+            mate.asked = str(request["id"])
+            await send_request(team, mate, request, again=True)
+            arm(team, mate, mate.asked, deadlines)
+    return None
+
+
+async def _started(team: Team, member: Member, life: Life) -> Teammate:
+    """The member at work again; with the lead's model when its own is not to be had any more."""
+    try:
+        async with AsyncExitStack() as undo:
+            mate = await start(team, member, life, undo, resumed=True)
+            undo.pop_all()
+    except CannotStart as problem:
+        if life.model is None:
+            raise
+        text = f"{member.name} goes on with the lead's model: {problem.what}"
+        team.emit(Notice(member=member.name, text=text, level="warning"))
+        return await _started(team, member, replace(life, model=None))
+    return mate
+
+
+def _begun(life: Life) -> bool:
+    """Whether the transcript has at least its first line; a kill may leave an empty file."""
+    try:
+        return read_header(Path(life.transcript)) is not None
+    except StorageError:
+        return True
+
+
+async def _forget_lives_of_nobody(team: Team, file: TeamFile, names: list[str]) -> None:
+    """A life whose member is on the roster no more is over."""
+    for name, life in file.lives.items():
+        if name not in names:
+            await end_life(team, name, life.incarnation)

@@ -1,0 +1,133 @@
+"""Shutdown requests: a member is asked to stop, may object within the deadline, and is ended when it does not answer.
+
+A request is a file, bound to requester, target and incarnation; no model's silence keeps a member alive. Knows the
+team and how a member is ended; knows no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from teamwright.protocol.clock import iso, now_ms
+from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.ids import LEAD, shutdown_id
+from teamwright.protocol.mail import ShutdownRejected, ShutdownRequest
+from teamwright.teams.ending import bound, kill, verdict
+from teamwright.teams.lifecycle import GONE
+from teamwright.teams.post import recipient, send_protocol
+from teamwright.teams.team import Team
+from teamwright.teams.teammate import Teammate
+
+
+async def ask_to_stop(team: Team, to: str, reason: str, deadlines: set[asyncio.Task[None]], *, call: str = "") -> str:
+    """The lead asks a member to stop; returns the request's id. The deadline runs from now.
+
+    `call` names the call that asks: made again after a kill, it gives the request that is there. Raises UnknownMember,
+    and TeamRefused when it was asked already.
+    """
+    member = await recipient(team, to)
+    if member.name == LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "the lead ends with its session, not by request",
+            do=["End your turn when the work is done."],
+            note="nothing was sent",
+        )
+    mate = team.find(member.name)
+    if mate is None:
+        raise TeamRefused(
+            "team-refused",
+            f"{member.name} does not run in this process",
+            do=["It is ended where it runs: leave it alone."],
+            note="nothing was sent",
+        )
+    if mate.asked and call and (team.requests.get(mate.asked) or {}).get("call") == call:
+        return mate.asked
+    if mate.asked:
+        raise TeamRefused(
+            "team-refused", f"{mate.name} was asked to stop already ({mate.asked})", note="nothing was sent"
+        )
+    request_id = shutdown_id(mate.name)
+    body = {
+        "kind": "shutdown",
+        "requester": LEAD,
+        "target": mate.name,
+        "incarnation": mate.incarnation,
+        "reason": reason,
+        "opened_at": now_ms(),
+        "deadline": now_ms() + int(team.settings.shutdown_objection_s * 1000),
+        "call": call,
+    }
+    team.requests.open(request_id, body)
+    mate.asked = request_id
+    try:
+        await send_request(team, mate, body | {"id": request_id})
+    except BaseException:
+        mate.asked = ""
+        team.requests.answer(request_id, verdict(False, "it could not be sent"))
+        raise
+    arm(team, mate, request_id, deadlines)
+    return request_id
+
+
+async def send_request(team: Team, mate: Teammate, body: Mapping[str, Any], *, again: bool = False) -> None:
+    """The notice of a shutdown request, in the member's inbox under an id of its own."""
+    id = str(body["id"])
+    if again and await team.inbox(mate.name).has(id):
+        return
+    reason = str(body.get("reason") or "") or None
+    request = ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso())
+    await send_protocol(team, LEAD, mate.name, request, id=id)
+
+
+def arm(team: Team, mate: Teammate, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
+    """From now on the member has so long to object; then the runtime ends it."""
+    timer = asyncio.create_task(_enforce(team, mate, request_id), name=f"deadline of {request_id}")
+    deadlines.add(timer)
+    timer.add_done_callback(deadlines.discard)
+
+
+async def answer_stop(team: Team, name: str, request_id: str, approve: bool, reason: str) -> bool:
+    """A member's answer to its own open request: True when it leaves.
+
+    Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
+    """
+    mate = team.find(name)
+    if mate is None or not stop_is_open(team, name, request_id) or team.requests.answer_of(request_id) is not None:
+        raise TeamRefused(
+            "team-refused",
+            f"{request_id!r} is not an open shutdown request to {name}",
+            do=["Use the request_id of the shutdown_request that you were sent."],
+            note="nothing was answered",
+        )
+    if not approve and not reason.strip():
+        raise UsageError("usage", "an objection needs a reason", note="nothing was answered")
+    if not team.requests.answer(request_id, verdict(approve, reason, name)):
+        raise TeamRefused("team-refused", f"{request_id} was answered already", note="nothing was answered")
+    if approve:
+        mate.leaving = "shut down on request"
+        return True
+    mate.objected()
+    told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso())
+    await send_protocol(team, name, LEAD, told)
+    mate.notes.wrote_lead = True
+    return False
+
+
+def stop_is_open(team: Team, name: str, request_id: str) -> bool:
+    """Whether that request is open and was made to this life of the member."""
+    mate = team.find(name)
+    request = team.requests.get(request_id) if mate is not None else None
+    return mate is not None and request is not None and bound(request, name, mate.incarnation)
+
+
+async def _enforce(team: Team, mate: Teammate, request_id: str) -> None:
+    """Nobody answered in time: the runtime ends the member."""
+    limit_s = team.settings.shutdown_objection_s
+    await asyncio.sleep(limit_s)
+    if mate.state in GONE or mate.leaving or team.requests.answer_of(request_id) is not None:
+        return
+    team.requests.answer(request_id, verdict(True, "no answer in time"))
+    await kill(team, mate, f"did not answer the shutdown request within {limit_s:.0f} s")

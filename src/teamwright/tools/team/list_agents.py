@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
 from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.task import open_blockers
+from teamwright.teams.health import WAITS, Health, OpenTask, health, seen_of
+from teamwright.teams.lifecycle import GONE, State
+from teamwright.teams.standing import MemberStanding
+from teamwright.teams.team import Team
+from teamwright.teams.teammate import Teammate
 from teamwright.tools.team.caller import Caller, json_result
 
 
@@ -21,23 +31,59 @@ class ListAgents(Tool[NoInput]):
         return True
 
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
-        """One object a member: state, what it waits for, seconds since its last step, open tasks, model, tokens."""
+        """One object a member: state, what it waits for or does, last step, open tasks, model, tokens."""
         team = self._caller.team
         if not team.exists:
             return json_result({"members": []}, "no team")
-        tasks = await team.tasks.all()
+        tasks = await _open_tasks(team)
         members: list[dict[str, object]] = [{"name": LEAD, "type": "lead", "you": self._caller.is_lead}]
-        for mate in team.live:
-            one = {
-                "name": mate.name,
-                "type": mate.agent_type,
-                "state": str(mate.state),
-                "waiting_for": mate.waiting_on or None,
-                "last_step_s_ago": max(0, now_ms() - mate.last_active_ms) // 1000,
-                "open_tasks": [t.id for t in tasks if t.owner == mate.name and t.status != "completed"],
-                "model": mate.model,
-                "tokens": mate.usage.tokens,
-                "you": mate.name == self._caller.name,
-            }
-            members.append({key: value for key, value in one.items() if value not in (None, [], False)})
+        for mate in team.members.values():
+            if mate.state in GONE and mate.state is not State.FAILED:
+                continue
+            one = {**_line(team, mate, tasks), "you": mate.name == self._caller.name}
+            members.append({key: value for key, value in one.items() if value not in (None, "", [], False)})
         return json_result({"team_name": team.name, "members": members}, f"{len(members)} members")
+
+
+def _line(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+    seen = health_of(team, mate, tasks)
+    waits = seen.state in WAITS
+    return {
+        "name": mate.name,
+        "type": mate.agent_type,
+        "state": seen.state,
+        "waiting_for": seen.on if waits else None,
+        "doing": seen.on if seen.state == "working" else None,
+        "reason": None if waits or seen.state == "working" else seen.on,
+        "last_step_s_ago": int(_last_step_s(team, mate)),
+        "open_tasks": [id for id, task in tasks.items() if task.owner == mate.name],
+        "model": mate.model,
+        "tokens": _tokens(team, mate),
+    }
+
+
+def health_of(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> Health:
+    """The member's state as everybody sees it; its coroutine is probed, and its own state counts."""
+    known = team.standing.members.get(mate.name) or MemberStanding(mate.name)
+    if known.state != mate.state:
+        known = replace(known, state=str(mate.state), lost=False)
+    alive = mate.task is None or not mate.task.done() or mate.state in GONE
+    seen = seen_of(known, team.standing, tasks, alive=alive, why="" if alive else "its coroutine has ended")
+    return health(seen)
+
+
+async def _open_tasks(team: Team) -> dict[str, OpenTask]:
+    tasks = await team.tasks.all()
+    statuses = {task.id: task.status for task in tasks}
+    return {t.id: OpenTask(t.owner or "", open_blockers(t, statuses)) for t in tasks if t.status != "completed"}
+
+
+def _last_step_s(team: Team, mate: Teammate) -> float:
+    known = team.standing.members.get(mate.name)
+    by_log = time.time() - known.active if known is not None and known.active else float("inf")
+    return max(0.0, min(by_log, (now_ms() - mate.last_active_ms) / 1000))
+
+
+def _tokens(team: Team, mate: Teammate) -> int:
+    known = team.standing.members.get(mate.name)
+    return max(mate.usage.tokens, known.usage.tokens if known is not None else 0)

@@ -18,6 +18,7 @@ from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssi
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
 from teamwright.teams.lifecycle import State
+from teamwright.teams.notes import put
 from teamwright.teams.team import Team
 
 
@@ -142,7 +143,9 @@ async def send_protocol(
         color=_color(team, sender),
         msg_id=id or message_id(),
     )
-    sent = await team.inbox(to).send(entry, runtime=True)
+    sent = entry.msg_id or ""
+    if not await put(team, to, entry):
+        return sent
     short = (
         message.result or message.failure_reason or "idle" if isinstance(message, IdleNotification) else message.TYPE
     )
@@ -193,8 +196,10 @@ async def recipient(team: Team, to: str) -> Member:
 
 
 def _reachable(team: Team, member: Member) -> bool:
-    """Whether somebody may read it: the lead always, a member of this process while it lives."""
-    return member.name == LEAD or member.backend_type != "in-process" or team.find(member.name) is not None
+    """Whether somebody may read it: the lead always, a member of this process while it lives, any other program's."""
+    if member.name == LEAD or member.backend_type != "in-process":
+        return True
+    return team.find(member.name) is not None or member.name.lower() in team.outside.strangers
 
 
 def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:

@@ -6,9 +6,10 @@ again, never taken for "no team". Refuses to know who is alive: that is asked of
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
@@ -20,6 +21,8 @@ from teamwright.storage.paths import Home, make_private
 
 _RETRIES = 3
 _RETRY_S = 0.002
+_LONG_RETRIES = 10
+_LONG_RETRY_S = 0.025
 _RACY_NS = 12_000_000
 """File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
 
@@ -40,9 +43,9 @@ class Roster:
         """The roster as it is on disk.
 
         Raises TeamwrightError (`unknown-team`) when there is no file, StorageError (`damaged-file`) when it stays
-        unreadable after 3 more tries, 2 ms apart.
+        unreadable for 0.3 s: whoever writes in place may need a moment.
         """
-        return self._read()
+        return await self._patiently(self._once)
 
     async def find(self, name: str) -> Member:
         """The member of that name, in any case. Raises UnknownMember naming all members and the nearest."""
@@ -124,6 +127,23 @@ class Roster:
         `change` is plain code and may refuse by raising; then nothing is written. Raises what `read` raises,
         LockTimeout, LockLost.
         """
+        return await self._patiently(lambda: self._change(change))
+
+    async def _once(self) -> TeamConfig:
+        return self._read()
+
+    async def _patiently(self, work: Callable[[], Awaitable[TeamConfig]]) -> TeamConfig:
+        """The work, done again while the file is not whole: never waiting under its lock."""
+        for _ in range(_LONG_RETRIES):
+            try:
+                return await work()
+            except StorageError as problem:
+                if problem.slug != "damaged-file":
+                    raise
+            await asyncio.sleep(_LONG_RETRY_S)
+        return await work()
+
+    async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
         self._read()  # a team that is gone is not made again by locking it
         async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
             before = self._read()

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
@@ -95,16 +96,18 @@ class RosterScribe:
     def _tell_of_strangers(self, before: TeamConfig, after: TeamConfig) -> None:
         for member in after.teammates:
             old = before.find(member.name)
-            if self._is_ours(member.name):
+            if self._is_ours(member):
                 continue
             if old is None:
                 self._team.outside.strangers.add(member.name.lower())
                 self._tell(member, _state(member), "joined by another program")
             elif old.is_active != member.is_active:
                 self._tell(member, _state(member), "")
+        strangers = self._team.outside.strangers
         for member in before.teammates:
-            if after.find(member.name) is None and not self._is_ours(member.name):
-                self._team.outside.strangers.discard(member.name.lower())
+            theirs = member.name.lower() in strangers or member.backend_type != "in-process"
+            if theirs and after.find(member.name) is None and not self._is_ours(member):
+                strangers.discard(member.name.lower())
                 self._tell(member, "completed", "taken off the roster by another program")
 
     def _tell(self, member: Member, state: str, detail: str) -> None:
@@ -116,10 +119,13 @@ class RosterScribe:
         )
         team.changed.set()
 
-    def _is_ours(self, name: str) -> bool:
-        team, lower = self._team, name.lower()
-        names = [*team.members, *team.starting, *team.outside.entries]
-        return any(own.lower() == lower for own in names)
+    def _is_ours(self, member: Member) -> bool:
+        """Whether this process put the entry there; the name alone is free again when its member is over."""
+        team, lower = self._team, member.name.lower()
+        if any(name.lower() == lower for name in (*team.starting, *(mate.name for mate in team.live))):
+            return True
+        entry = team.outside.entries.get(member.name)
+        return entry is not None and entry.joined_at == member.joined_at
 
     # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,15 +141,14 @@ class RosterScribe:
             found = config.find(name)
             if name in live and (found is None or replace(found, extra=entry.extra) != entry):
                 wrong[name] = entry if found is None else replace(entry, extra=found.extra)
-            elif name not in live and found is not None and self._is_ghost(name, found):
+            elif found is not None and found.joined_at == entry.joined_at and self._is_over(name):
                 wrong[name] = None
         return wrong
 
-    def _is_ghost(self, name: str, found: Member) -> bool:
-        """Whether it is over, was taken off the roster, and came back with somebody's old copy."""
+    def _is_over(self, name: str) -> bool:
+        """Whether it was taken off the roster: then it came back with somebody's old copy."""
         mate = self._team.members.get(name)
-        known = self._known is not None and self._known.find(name) is not None
-        return mate is not None and mate.state in _OVER and mate.parted and not known and found.joined_at > 0
+        return mate is not None and mate.state in _OVER and mate.parted
 
     async def _put_right(self, wrong: dict[str, Member | None]) -> None:
         now = time.monotonic()
@@ -182,23 +187,20 @@ class RosterScribe:
         """Whether the roster is gone. Told once it stays so; nothing is stopped, and nothing made anew."""
         team = self._team
         config, own = team.home.config(team.directory), team.home.team_file(team.directory)
-        gone = {path.name for path in (config, own) if not path.exists()}
+        gone = _missing(config, own)
         if not gone:
-            await self._back()
+            self._back()
             return False
-        news = gone - self._missing_told
-        if news and await self._stays_so(news):
-            await self._tell_missing(gone, news)
+        if gone - self._missing_told:
+            directory = team.directory
+            await asyncio.sleep(PATIENCE_S)
+            async with team.forming:  # a team that we remove ourselves, or that others rewrite, is not gone
+                if team.directory != directory or team.closing:
+                    return True
+            gone = _missing(config, own)
+            if news := gone - self._missing_told:
+                await self._tell_missing(gone, news)
         return config.name in gone
-
-    async def _stays_so(self, names: set[str]) -> bool:
-        """A team that is being removed by ourselves, or rewritten by others, is not gone."""
-        team, directory = self._team, self._team.directory
-        await asyncio.sleep(PATIENCE_S)
-        async with team.forming:
-            if team.directory != directory or team.closing:
-                return False
-            return all(not (team.home.team(directory) / name).exists() for name in names)
 
     async def _tell_missing(self, gone: set[str], news: set[str]) -> None:
         team = self._team
@@ -220,7 +222,7 @@ class RosterScribe:
         team.emit(Notice(member=OUTSIDE, text=f"{what}. {then}", level="warning"))
         await leave_note(team, "system", LEAD, f"{what[0].upper()}{what[1:]}. {then}", "files of the team are gone")
 
-    async def _back(self) -> None:
+    def _back(self) -> None:
         team = self._team
         if not self._missing_told & {"config.json", "team.json"}:
             return
@@ -250,6 +252,10 @@ class RosterScribe:
     def _look_again(self) -> None:
         self._again = None
         self.noticed()
+
+
+def _missing(*paths: Path) -> set[str]:
+    return {path.name for path in paths if not path.exists()}
 
 
 def _with(config: TeamConfig, entry: Member) -> TeamConfig:

@@ -132,17 +132,7 @@ class Conversation:
 
     def holds(self, ids: Collection[str]) -> set[str]:
         """Which of these ids the transcript has; looked up backward, and only as far as needed."""
-        wanted = set(ids)
-        found: set[str] = set()
-        if not wanted:
-            return found
-        for line in read_backward(self.path):
-            if b'"injected":' not in line[: line.find(_MESSAGE)]:
-                continue
-            found |= wanted.intersection(cast("list[str]", json.loads(line).get("injected", ())))
-            if found == wanted:
-                break
-        return found
+        return ids_held(self.path, ids)
 
     def last_content(self) -> list[Block]:
         """The blocks of the newest message, or none."""
@@ -174,6 +164,21 @@ class Conversation:
         calls = self.unanswered()
         if calls:
             self.tell(Told(tuple(tool_result_block(call.id, INTERRUPTED, is_error=True) for call in calls)))
+
+
+def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
+    """Which of these ids were told, by that transcript; looked up backward, and only as far as needed."""
+    wanted = set(ids)
+    found: set[str] = set()
+    if not wanted:
+        return found
+    for line in read_backward(transcript):
+        if b'"injected":' not in line[: line.find(_MESSAGE)]:
+            continue
+        found |= wanted.intersection(cast("list[str]", json.loads(line).get("injected", ())))
+        if found == wanted:
+            break
+    return found
 
 
 def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:

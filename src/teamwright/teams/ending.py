@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from teamwright.protocol.clock import iso, now_ms
@@ -19,8 +20,9 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.post import send_protocol
+from teamwright.teams.returning import return_mail
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Parting, change_team_file
+from teamwright.teams.team_file import Parting, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")
@@ -97,6 +99,8 @@ async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
     name, roster, tasks = parting.name, team.roster, team.tasks
     handed = await _tried(team, name, "its tasks could not be handed back", tasks.release(name), [])
     await _tried(team, name, "it could not be taken off the roster", roster.remove(name), None)
+    returned = return_mail(team, name, _ledger(team, name))
+    await _tried(team, name, "the senders of what it did not read could not be told", returned, None)
     closed = _close_requests(team, parting)
     await _tried(team, name, "its shutdown request stays open", closed, None)
     if parting.tell:
@@ -105,6 +109,16 @@ async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
         await _tried(team, name, "the lead could not be told", told, None)
     over = change_team_file(team.home, team.directory, lambda file: file.gone(name, parting.incarnation))
     await _tried(team, name, "team.json still has it", over, None)
+
+
+def _ledger(team: Team, name: str) -> Path | None:
+    """The transcript of a member that is over."""
+    mate = team.members.get(name)
+    if mate is not None:
+        return mate.agent.conversation.path
+    file = read_team_file(team.home.team_file(team.directory))
+    life = file.lives.get(name.lower()) if file is not None else None
+    return Path(life.transcript) if life is not None else None
 
 
 async def _open_tasks(team: Team, name: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.job_journal import Job
+from teamwright.protocol.clock import iso
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
@@ -31,9 +32,9 @@ class Lost(Protocol):
 def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], str]) -> list[Job]:
     """Tell each owner of the jobs that it lost; returns the jobs that are told. Call it when the members are there.
 
-    A job whose owner's transcript has its end, or whose owner is no more, is settled instead. `lead` is None for
-    jobs of a session that was another lead's: its own jobs are nobody's then. Raises OSError when a transcript
-    cannot be read.
+    A job whose owner's transcript has its end, or whose owner is no more, is settled instead and never told again.
+    `lead` is None for jobs of a session that was another lead's: its own jobs are nobody's then. Raises OSError when
+    a transcript cannot be read.
     """
     by_owner: dict[str, list[Job]] = {}
     for job in jobs.lost():
@@ -45,12 +46,15 @@ def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], s
             jobs.settle(job.id for job in its)
             continue
         conversation, notice = found
-        held = conversation.holds({f"notice:{job.key}" for job in its})
-        jobs.settle(job.id for job in its if f"notice:{job.key}" in held)
-        for job in its:
-            if f"notice:{job.key}" not in held:
-                notice(text(job), job.key)
-                told.append(job)
+        # A member of the same name whose life began after the job's was not the one who waits.
+        born = str(conversation.header.get("at", ""))
+        own = {job.id: job for job in its if iso(job.started_ms) >= born}
+        held = conversation.holds({f"notice:{job.key}" for job in own.values()})
+        owed = [job for job in own.values() if f"notice:{job.key}" not in held]
+        jobs.settle({job.id for job in its} - {job.id for job in owed})
+        for job in owed:
+            notice(text(job), job.key)
+        told += owed
     return told
 
 

@@ -108,6 +108,7 @@ class SendMessage(Tool[SendMessageInput]):
             "success": True,
             "message": f"Sent to {len(names)} members: {', '.join(names)}.",
             "recipients": names,
+            "msg_ids": {one.to: one.message_id for one in sent},
             "routing": {
                 "sender": self._caller.name,
                 "target": "@team",

@@ -1,0 +1,58 @@
+"""Returning: mail that a member never read goes back, in a sentence, to whoever wrote it.
+
+A message is seen, or its sender is told. Knows the team and the ledger of the member that is over; does not know
+why it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from teamwright.agent.conversation import ids_held
+from teamwright.protocol.clock import iso
+from teamwright.protocol.events import MessageSent
+from teamwright.protocol.ids import LEAD, keyed_id
+from teamwright.protocol.mail import Entry, parse_protocol
+from teamwright.teams.desk import RUNTIME_SENDERS
+from teamwright.teams.post import summary_of
+from teamwright.teams.team import Team
+
+
+def returned_id(msg_id: str) -> str:
+    """The id of the message that says of another one that it was not read: a message goes back once."""
+    return keyed_id("returned", msg_id)
+
+
+async def return_mail(team: Team, name: str, transcript: Path | None) -> None:
+    """Tell the senders of what this member did not read; to those that are gone themselves the lead stands in."""
+    inbox = team.inbox(name)
+    unread = [entry for entry in await inbox.unread() if entry.msg_id]
+    held = ids_held(transcript, [f"mail:{entry.msg_id}" for entry in unread]) if transcript is not None else set[str]()
+    for entry in _letters(unread, held):
+        mate = team.find(entry.sender)
+        await _tell(team, name, entry, mate.name if mate is not None else LEAD)
+    await inbox.mark_read([entry.msg_id for entry in unread if entry.msg_id])
+
+
+def _letters(unread: Sequence[Entry], held: set[str]) -> list[Entry]:
+    """What somebody wrote and nobody read: words, not what the runtimes tell each other."""
+    own = RUNTIME_SENDERS - {"user"}
+    return [
+        entry
+        for entry in unread
+        if f"mail:{entry.msg_id}" not in held and entry.sender not in own and parse_protocol(entry.text) is None
+    ]
+
+
+async def _tell(team: Team, name: str, entry: Entry, to: str) -> None:
+    id = returned_id(entry.msg_id or "")
+    if await team.inbox(to).has(id):
+        return
+    about = entry.summary or summary_of(entry.text)
+    whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"
+    text = f'{name} has ended and did not read {whose}: "{about}". Give it to somebody else if it still matters.'
+    summary = f"{name} did not read a message"
+    await team.inbox(to).send(Entry("system", text, summary, iso(), msg_id=id), runtime=True)
+    team.emit(MessageSent(member="system", to=to, message_id=id, summary=summary))
+    team.ring(to)

@@ -149,13 +149,11 @@ class BackgroundJobs:
         return job
 
     async def stop_all(self, owner: str | None = None) -> None:
-        """End all running jobs, of one owner if given: who has gone waits for none of them any more."""
+        """End all running jobs, of one owner if given."""
         async with asyncio.TaskGroup() as group:
             for job in self.list(owner):
                 if job.state == "running":
                     group.create_task(self.stop(job.id))
-        if owner is not None:
-            self.settle(job.id for job in self.list(owner))
 
     async def close(self) -> None:
         """End everything; nobody is told any more. May be called twice."""

@@ -112,7 +112,7 @@ def seen_of(
     return Seen(
         state=member.state,
         alive=alive and not member.lost,
-        why=why or member.detail,
+        why=member.detail if member.gone or member.state == SUSPENDED else why or member.detail,
         doing=member.doing,
         what=member.what,
         stalled=member.stalled,

@@ -56,7 +56,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
 def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) -> list[str]:
     """The team as people read it; `now` in seconds since 1970."""
     now = time.time() if now is None else now
-    lines = [cut(one_line(line), width) for line in _head(view)]
+    lines = [cut(line, width) for line in _head(view)]
     rows = [_row(member, now) for member in view.members]
     lines += ["", *table(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
     used = [_use(member) for member in view.members]
@@ -81,7 +81,7 @@ def _head(view: StatusView) -> list[str]:
         ("go on", view.resume),
         ("damaged", view.damaged),
     ]
-    return [f"{name:<9}{value}" for name, value in pairs if value]
+    return [f"{name:<9}{one_line(value)}" for name, value in pairs if value]
 
 
 def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Screen:
         if self.as_json:
             say(json.dumps(last, ensure_ascii=False))
             return
-        say(one_line(f"{clock(time.time())}  {why}", None))
+        say(f"{clock(time.time())}  {one_line(why)}")
         if last["resume"]:
             say(f"          go on: {last['resume']}")
 

@@ -7,11 +7,12 @@ know how a view is printed; what a session and its log show is in `sessions` and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from teamwright.mail.inbox import peek
-from teamwright.protocol.errors import StorageError, TeamwrightError, UnknownMember
+from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_dir
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
@@ -145,7 +146,8 @@ def team_view(home: Home, directory: str) -> TeamView:
 def _view(home: Home, path: Path, directory: str, *, archived: bool = False) -> TeamView:
     config, damage = _config(path / "config.json")
     ours, our_damage = _team_file(path / "team.json")
-    tasks = task_views(path / "tasks" if archived else home.shared / "tasks" / directory)
+    own = path / "tasks" if archived else home.shared / "tasks" / directory
+    tasks = task_views(_shared_list(home, ours) or own)
     live = not archived and ours is not None and lead_lives(ours.lead)
     entries = config.members if config is not None else ()
     members = tuple(_member(path, member, live=live, archived=archived) for member in entries)
@@ -165,6 +167,13 @@ def _view(home: Home, path: Path, directory: str, *, archived: bool = False) -> 
     )
     state = ARCHIVED if archived else _state(view, ours is not None or bool(our_damage), live=live)
     return replace(view, state=state)
+
+
+def _shared_list(home: Home, ours: TeamFile | None) -> Path | None:
+    """The list that a team uses in the place of its own."""
+    with suppress(InvalidName):
+        return home.tasks(ours.task_list) if ours is not None and ours.task_list else None
+    return None
 
 
 def _state(view: TeamView, ours: bool, *, live: bool) -> str:
@@ -258,7 +267,9 @@ def _read_task(directory: Path, id: str) -> Task | str | None:
 
 def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
     """The list of a team, or of a session that has none (`session-<8>`). Raises TeamwrightError (`unknown-team`)."""
-    directory = home.shared / "tasks" / team_dir(name)
+    shared = home.shared / "tasks" / name
+    known = "/" not in name and name not in {".", ".."} and shared.is_dir()
+    directory = shared if known else home.shared / "tasks" / team_dir(name)
     try:
         return find_team(home, name, archived=True).tasks
     except TeamwrightError:

@@ -45,6 +45,7 @@ from teamwright.storage.log import EventLog
 from teamwright.storage.log_reader import last_call, read_recent
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
+from teamwright.tasks.shared import list_name, share
 from teamwright.teams.archive import prune_archive
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
@@ -110,6 +111,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     maker.watchdog = watchdog
     team = _team(ground, log, maker)
     team.standing = standing
+    if options.task_list is not None:
+        team.outside.shared_list = list_name(options.task_list)
+        share(ground.home.tasks(team.outside.shared_list))
     await stack.enter_async_context(Scribe(team, watcher))
     deadlines.team = team
     outside = Outside(team, log.emit, watcher, deadlines.ask)

@@ -16,7 +16,7 @@ from teamwright.models.model import Model
 class Options:
     """Everything a run can be told; None means "as the settings say".
 
-    `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
+    `task_list` names a list that several sessions share. `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
     a person is at a terminal.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied.
@@ -44,4 +44,5 @@ class Options:
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] | None = None
     team_name: str | None = None
+    task_list: str | None = None
     pace_s: float | None = None

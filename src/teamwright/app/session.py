@@ -248,9 +248,10 @@ class Session:
 
     async def _leave_implicit(self) -> None:
         """The session's own team goes when nobody has a place in it and nothing is open."""
-        if (await self.team.roster.read()).teammates:
+        if self.team.outside.removed or (await self.team.roster.read()).teammates:
             return
-        still_open = [task for task in await self.team.tasks.all() if task.status != "completed"]
+        shared = self.team.outside.shared_list
+        still_open = not shared and [task for task in await self.team.tasks.all() if task.status != "completed"]
         unread = await self.team.inbox(LEAD).unread()
         if not still_open and not any(wakes(entry) for entry in unread):
             await self.team.teams.delete(self.team.directory)

@@ -16,6 +16,7 @@ from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.lock import lock_for
 from teamwright.storage.paths import Home, make_private
+from teamwright.tasks.shared import is_shared
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.team_file import read_team_file
 
@@ -35,7 +36,7 @@ def archive_entry(home: Home, directory: str) -> Path:
 
 
 async def archive_team(home: Home, directory: str) -> Path:
-    """Move a team's directory and its tasks into the archive. Returns the entry.
+    """Move a team's directory and its tasks into the archive; a list that others share stays. Returns the entry.
 
     The team's directory goes in one step, so nobody finds half a team. Guards stay. Raises TeamwrightError
     (`unknown-team`), StorageError, LockTimeout.
@@ -50,7 +51,8 @@ async def archive_team(home: Home, directory: str) -> Path:
     with contextlib.suppress(OSError):  # our own lock directory moved along
         (entry / "config.json.lock").rmdir()
     _move_ours(home, directory, entry)
-    await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
+    if not is_shared(home.tasks(directory)):
+        await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
     return entry
 
 

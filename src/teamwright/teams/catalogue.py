@@ -21,6 +21,7 @@ from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import Home
+from teamwright.tasks.shared import is_shared
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_entry, archive_team
 from teamwright.teams.roster import Roster
@@ -39,6 +40,8 @@ class NewTeam:
     description: str | None = None
     agent_type: str = LEAD
     log: str = ""
+    task_list: str = ""
+    """The shared list that the team uses in the place of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,8 @@ class Teams:
         lead = self.lead_lives(directory)
         alive = self._alive
         members = tuple(m.name for m in config.teammates if lead or (alive and alive(directory, m)))
-        tasks = await TaskList(self.home.tasks(directory), self.home.guard).all()
+        place = self.home.tasks(directory)
+        tasks = [] if is_shared(place) else await TaskList(place, self.home.guard).all()
         open_tasks = tuple(t.id for t in tasks if t.status is not TaskStatus.COMPLETED)
         return Leftovers(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
 
@@ -180,7 +184,8 @@ class Teams:
         if await tasks.reset_into_archive(old / "tasks"):
             archived.append(old)
         own = TaskList(self.home.tasks(session_list(new.lead.session)), self.home.guard)
-        taken = await tasks.take_over(own) if own.directory != tasks.directory else []
+        moves = own.directory != tasks.directory and not new.task_list
+        taken = await tasks.take_over(own) if moves else []
         return CreatedTeam(directory, config, file, tuple(archived), tuple(taken))
 
     async def create_implicit(self, new: NewTeam) -> CreatedTeam:
@@ -243,7 +248,7 @@ class Teams:
     async def _free_directory(self, name: str) -> str:
         base, number = directory_for(name), 2
         directory = base
-        while self.home.config(directory).exists():
+        while self.home.config(directory).exists() or is_shared(self.home.tasks(directory)):
             directory, number = f"{base}-{number}", number + 1
         return directory
 
@@ -254,7 +259,7 @@ class Teams:
         config = TeamConfig(name, id, new.lead.session, new.now, new.description or None, (lead,))
         if not Roster(self.home, directory).create(config):
             return None
-        file = TeamFile.new(new.lead, new.log)
+        file = TeamFile.new(new.lead, new.log).on_list(new.task_list)
         write_atomic(self.home.team_file(directory), file.encode())
         return directory, config, file
 

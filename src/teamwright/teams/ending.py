@@ -240,7 +240,8 @@ async def delete_team(team: Team) -> None:
         await _refuse_open(team)
         unseen = await team.lead_desk.unread() if team.lead_desk is not None else []
         name = team.name
-        await team.teams.delete(team.directory)
+        if not team.outside.removed:  # by another program: then nothing is left to keep
+            await team.teams.delete(team.directory)
         team.forget()
         if team.on_unseen is not None:
             team.on_unseen([entry for entry in unseen if wakes(entry)])
@@ -262,7 +263,7 @@ def _refuse_alive(team: Team) -> None:
 
 async def _refuse_open(team: Team) -> None:
     still_open = [task.id for task in await team.tasks.all() if task.status != "completed"]
-    if not still_open:
+    if not still_open or team.outside.shared_list:  # a list that others share goes on without us
         return
     raise TeamRefused(
         "team-refused",

@@ -269,10 +269,11 @@ class Team:
             if not self.home.team_file(directory).exists():
                 raise _foreign(directory, self.home.team(directory))
             lead = LeadLease(self.session, os.getpid(), self.lease)
-            await take_lead(self.home, directory, lead, self.log)
+            file = await take_lead(self.home, directory, lead, self.log)
+            self.outside.shared_list = self.outside.shared_list or file.task_list
             config = await Roster(self.home, directory).change(lambda c: replace(c, lead_session_id=self.session))
             implicit = directory == self.session_list
-            if not implicit:
+            if not implicit and not self.outside.shared_list:
                 own = TaskList(self.home.tasks(self.session_list), self.home.guard)
                 await TaskList(self.home.tasks(directory), self.home.guard).take_over(own)
             self._adopt(config.name, directory, implicit=implicit, what="led by this session now")
@@ -281,7 +282,8 @@ class Team:
     def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:
         lead = LeadLease(self.session, os.getpid(), self.lease)
         kind = agent_type or LEAD
-        return NewTeam(name, lead, str(self.cwd), self.lead_model, now_ms(), description, kind, self.log)
+        shared = self.outside.shared_list
+        return NewTeam(name, lead, str(self.cwd), self.lead_model, now_ms(), description, kind, self.log, shared)
 
     def _adopt(self, name: str, directory: str, *, implicit: bool, what: str = "created") -> None:
         self.name, self.directory, self.implicit = name, directory, implicit

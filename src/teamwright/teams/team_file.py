@@ -23,6 +23,9 @@ from teamwright.storage.paths import Home
 
 VERSION = 1
 
+_TASK_LIST = "task_list"
+"""Stands only in the file of a team that uses a shared list."""
+
 _KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings")
 
 
@@ -84,6 +87,16 @@ class TeamFile:
     def new(cls, lead: LeadLease, log: str = "") -> TeamFile:
         """The file of a team that begins now."""
         return cls(str(uuid.uuid4()), lead, log=log)
+
+    @property
+    def task_list(self) -> str:
+        """The shared list that the team uses; empty: its own."""
+        name = self.extra.get(_TASK_LIST)
+        return name if isinstance(name, str) else ""
+
+    def on_list(self, name: str) -> TeamFile:
+        """With this shared list; with an empty name as it is."""
+        return replace(self, extra={**self.extra, _TASK_LIST: name}) if name else self
 
     def begun(self, name: str, life: Life) -> TeamFile:
         """With this life of that name."""

@@ -54,6 +54,9 @@ class TeamOptions(TypedDict, total=False):
     on_request: OnRequest | None
     """Called with every RequestOpened; answers through its methods. A plain function returns what they return."""
 
+    task_list: str | None
+    """The name of a task list that several teams share; it is kept when the team is not. None: a list of its own."""
+
     append_system_prompt: str
     """Added to what the lead is told before anything else."""
 
@@ -84,6 +87,7 @@ def options_of(given: TeamOptions) -> Options:
         trust=given.get("trust", False),
         budget=given.get("budget") or Budget(),
         append_system_prompt=given.get("append_system_prompt", ""),
+        task_list=given.get("task_list"),
         tools=tuple(given.get("tools", ())),
         on_request=given.get("on_request"),
         env=given.get("env"),

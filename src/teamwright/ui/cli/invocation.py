@@ -20,7 +20,7 @@ from teamwright.app.options import Options
 from teamwright.app.prompting import read_prompt
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import session_id
+from teamwright.protocol.ids import dir_stem, session_id
 from teamwright.ui.cli.place import Place
 
 STDIN_MOST = 10_000_000
@@ -132,6 +132,7 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         session_id=session_id(wanted) if wanted else None,
         resume=flags.get("resume") or None,
         append_system_prompt=flags.get("append_system_prompt") or "",
+        task_list=dir_stem(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,
     )
 

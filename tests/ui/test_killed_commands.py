@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def kill(process) -> None:
     process.communicate(timeout=20)
 
 
+def wait_for_output(program: Program) -> None:
+    """Until the program has taken what the job wrote. At most 30 s."""
+    deadline = time.monotonic() + 30
+    while not any(path.stat().st_size for path in program.home.glob("projects/*/*/output/b*.output")):
+        assert time.monotonic() < deadline, "nothing was written"
+        os.sched_yield()
+
+
 def alive(numbers: set[int]) -> set[int]:
     return {row.pid for row in processes() if numbers & {row.pid, row.group}}
 
@@ -47,6 +56,7 @@ def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that
         program = Program(repo, tmp_path / "home", server.url)
         process = program.start("-p", "begin", "--dangerously-skip-permissions")
         started = {int(marks[name].wait()) for name in ("job", "call", "grown")}
+        wait_for_output(program)
         kill(process)
     session = session_of(program)
     [lost] = lost_jobs(session)

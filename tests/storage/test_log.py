@@ -9,8 +9,8 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TextDelta, ToolCalled
 from teamwright.storage import log as module
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.log import EventLog
-from teamwright.storage.log_reader import read_events
+from teamwright.storage.log import SNAPSHOT_EVERY, EventLog
+from teamwright.storage.log_reader import Tail, read_events, read_recent
 
 
 def note(text):
@@ -209,3 +209,127 @@ def test_an_input_that_json_cannot_hold_does_not_lose_the_event(path):
     log.close()
     assert [json.loads(line)["n"] for line in path.read_bytes().splitlines()] == [1, 2, 3, 4]
     assert texts(path, after=3) == [(4, "last")]
+
+
+# ── snapshots ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Counting:
+    """A state that counts the events it was told of."""
+
+    def __init__(self, count=0):
+        self.count = count
+
+    def note(self, number, event):
+        self.count += 1
+
+    def as_json(self):
+        return {"count": self.count}
+
+
+def counted(path, count=0):
+    log = EventLog(path)
+    log.state = Counting(count)
+    return log
+
+
+@pytest.mark.promise("P3")
+def test_every_so_many_events_there_is_a_snapshot_that_uses_up_no_number(path):
+    log = counted(path)
+    for n in range(1, 2 * SNAPSHOT_EVERY + 8):
+        log.emit(note(str(n)))
+    recent = read_recent(path)
+    assert (recent.snapshot.n, recent.snapshot.state, recent.snapshot.closed) == (1000, {"count": 1000}, False)
+    assert [n for n, _ in recent.events] == list(range(1001, 1008)) and recent.whole
+    assert [n for n, _ in read_events(path)] == list(range(1, 1008))
+    log.close()
+    closed = read_recent(path)
+    assert (closed.snapshot.n, closed.snapshot.closed, closed.events) == (1007, True, [])
+    assert EventLog(path).last == 1007
+
+
+@pytest.mark.promise("P3", "D8")
+def test_a_log_that_goes_on_after_a_kill_begins_with_a_snapshot_so_that_reading_back_stays_bounded(path):
+    count = 0
+    for _ in range(4):  # each life is killed before its next snapshot
+        log = counted(path, count)
+        for n in range(300):
+            log.emit(note(str(n)))
+            count += 1
+    recent = read_recent(path)
+    assert recent.snapshot.n == 901 and len(recent.events) == 299
+    assert recent.snapshot.state == {"count": 901}
+
+
+def test_a_log_without_a_snapshot_is_read_whole_and_at_most_so_far(path):
+    log = EventLog(path)
+    for n in range(1, 51):
+        log.emit(note(str(n)))
+    log.close()
+    assert len(read_recent(path).events) == 50
+    some = read_recent(path, most=20)
+    assert [n for n, _ in some.events] == list(range(31, 51)) and not some.whole
+    assert read_recent(path.with_name("none")).events == []
+
+
+def test_a_damaged_snapshot_and_a_state_that_cannot_be_written_stop_nobody(path):
+    log = counted(path)
+    log.emit(note("one"))
+    log.state.as_json = lambda: 1 / 0
+    log.close()
+    with path.open("ab") as file:
+        file.write(b'{"n":1,"v":1,"type":"snapshot","at":1,"closed":true,"state":[]}\n{"n":1,"v":1,"type":"snapshot"\n')
+    recent = read_recent(path)
+    assert recent.snapshot is None and len(recent.events) == 1
+
+
+class Broken(Counting):
+    def note(self, number, event):
+        raise ZeroDivisionError
+
+
+async def test_a_state_that_fails_stops_neither_the_log_nor_its_surfaces(path):
+    log = EventLog(path)
+    log.state = Broken()
+    seen = []
+    log.subscribe(lambda n, event: seen.append(n))
+    log.emit(note("one"))
+    log.close()
+    assert seen == [1] and len(texts(path)) == 1
+
+
+# ── on from a place ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_tail_begins_at_the_end_of_the_whole_lines_and_sees_what_comes(path):
+    log = counted(path)
+    log.emit(note("x" * 200_000))
+    log.emit(note("two"))
+    with path.open("ab") as file:
+        file.write(b'{"n":3,"v":1,"ty')
+    tail = Tail.at_end(path)
+    assert tail.read() == []
+    with path.open("ab") as file:
+        file.write(b'pe":"notice","at":1.0,"member":"system","text":"three","level":"info"}\n')
+    assert [n for n, _ in tail.read()] == [3]
+    assert not tail.closed
+    log = counted(path)
+    log.close()
+    assert tail.read() == [] and tail.closed
+    log = counted(path)
+    log.emit(note("four"))
+    assert [n for n, _ in tail.read()] == [4] and not tail.closed
+
+
+def test_a_tail_waits_for_a_log_that_is_not_there_yet_and_begins_anew_with_another_file(path):
+    tail = Tail.at_end(path)
+    assert tail.read() == []
+    log = EventLog(path)
+    log.emit(note("one"))
+    assert [n for n, _ in tail.read()] == [1]
+    log.close()
+    path.rename(path.with_name("old"))
+    other = EventLog(path)
+    for text in ("other one", "other two"):
+        other.emit(note(text))
+    assert [event.text for _, event in tail.read()] == ["other two"]

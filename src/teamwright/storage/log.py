@@ -74,11 +74,12 @@ class EventLog:
         """
         if not isinstance(event, LIVE):
             self._n += 1
+            first = not self._lines
             self._lines.append(_line(self._n, event))
-            if len(self._lines) == 1:
-                self._flush_soon()
             if self.state is not None:
                 self._fold(self.state, event)
+            if first:
+                self._flush_soon()
             for subscriber in self._subscribers:
                 _show(subscriber, self._n, event)
         else:

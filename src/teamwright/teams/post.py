@@ -17,6 +17,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, key
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
+from teamwright.teams.marks import mark_of
 from teamwright.teams.lifecycle import State
 from teamwright.teams.notes import put
 from teamwright.teams.team import Team
@@ -269,7 +270,8 @@ def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
             author.notes.wrote_lead = True
         else:
             author.notes.peer_mail = f"[to {to}] {summary}"
-    team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary))
+    file = mark_of(team.home, str(team.home.inbox(team.directory, to)))
+    team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary, file=file))
     if LEAD in {sender, to} or sender == "user":
         # Somebody else acted: the two may talk again.
         for pair in [p for p in team.talk if to in p]:

@@ -29,6 +29,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.marks import mark_of
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
@@ -355,7 +356,8 @@ class Team:
             self.ring_idle()  # mail that was held may wake again
         status = "deleted" if change == "deleted" else str(task.status)
         info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)
-        self.emit(TaskChanged(member=by, task=info, change=change))
+        file = mark_of(self.home, f"{self.tasks.directory}/{task.id}.json")
+        self.emit(TaskChanged(member=by, task=info, change=change, file=file))
         member = self.find(by)
         if member is not None:
             member.last_active_ms = now_ms()

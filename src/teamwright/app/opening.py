@@ -111,9 +111,6 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     maker.watchdog = watchdog
     team = _team(ground, log, maker)
     team.standing = standing
-    if options.task_list is not None:
-        team.outside.shared_list = list_name(options.task_list)
-        share(ground.home.tasks(team.outside.shared_list))
     await stack.enter_async_context(Scribe(team, watcher))
     deadlines.team = team
     outside = Outside(team, log.emit, watcher, deadlines.ask)
@@ -177,6 +174,9 @@ def _jobs(ground: Ground, stack: AsyncExitStack) -> BackgroundJobs:
 
 def _team(ground: Ground, log: EventLog, maker: Maker) -> Team:
     made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
+    if (wanted := ground.options.task_list) is not None:
+        made.outside.shared_list = list_name(wanted)
+        share(ground.home.tasks(made.outside.shared_list))
     made.lease, made.log = str(ground.directory / LEASE), str(ground.directory / "events.jsonl")
     return made
 

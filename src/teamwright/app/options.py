@@ -16,8 +16,8 @@ from teamwright.models.model import Model
 class Options:
     """Everything a run can be told; None means "as the settings say".
 
-    `task_list` names a list that several sessions share. `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
-    a person is at a terminal.
+    `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
+    a person is at a terminal. `task_list` names a list that several sessions share.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied.
     """

@@ -19,6 +19,7 @@ from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.loop import Agent
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
@@ -93,12 +94,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     undo = stack.enter_context(ExitStack())
     if not ground.resumed:
         undo.callback(_remove, ground)
-    log = EventLog(ground.directory / "events.jsonl")
-    stack.callback(log.close)
-    standing = log.state = Standing.of(read_recent(log.path))
-    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
-    watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
-    stack.callback(watchdog.close)
+    log, standing = _log(ground, stack)
     watcher = await stack.enter_async_context(Watcher())
     numbers = CallNumbers(last_call(log.path) if ground.resumed else 0)
     models = _models(ground, numbers)
@@ -108,7 +104,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     jobs = _jobs(ground, stack)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
-    maker.watchdog = watchdog
+    maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
+    stack.callback(maker.watchdog.close)
     team = _team(ground, log, maker)
     team.standing = standing
     await stack.enter_async_context(Scribe(team, watcher))
@@ -117,10 +114,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.hang = outside.hang
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
-    team.lead_model = agent.model.card.name
-    lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
-    jobs.on_done = _job_notice(lead, team)
-    team.on_left = jobs.stop_all
+    lead = _lead(ground, agent, team, jobs)
     warnings = (*trust_warnings(ground), *ground.settings.warnings)
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, warnings)
@@ -129,6 +123,24 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     tell_lost(jobs, team, lead, notification)
     undo.pop_all()
     return session
+
+
+def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:
+    """The lead of the team; whose background commands end is told, and they end with their owner."""
+    team.lead_model = agent.model.card.name
+    lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
+    jobs.on_done = _job_notice(lead, team)
+    team.on_left = jobs.stop_all
+    return lead
+
+
+def _log(ground: Ground, stack: AsyncExitStack) -> tuple[EventLog, Standing]:
+    """The session's log, which says that this process opened it; and how everybody stood by what it holds."""
+    log = EventLog(ground.directory / "events.jsonl")
+    stack.callback(log.close)
+    standing = log.state = Standing.of(read_recent(log.path))
+    log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
+    return log, standing
 
 
 async def _take_up_team(session: Session, ground: Ground) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace as replace_fields
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -16,6 +17,8 @@ from teamwright.app.api.handles import USER, Member, Tasks
 from teamwright.app.api.options import PermissionMode, TeamOptions, options_of, require_model
 from teamwright.app.api.running import Run
 from teamwright.app.api.watching import Events, Readers
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.sessions import session_of_team
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.result import Result
@@ -46,10 +49,23 @@ class Team:
         self.name: str = team_name(name)
         self._options = options_of(options)
         self._replace = replace
+        self._resume = False
         self._stack = AsyncExitStack()
         self._session: Session | None = None
         self._readers = Readers()
         self._run: Run | None = None
+
+    @classmethod
+    def resume(cls, name: str, **options: Unpack[TeamOptions]) -> Self:
+        """A team that is on disk, to go on with: `async with Team.resume("release") as team: …`.
+
+        Entering goes on with the session that led it: the lead's conversation, the members with theirs, tasks, unread
+        mail, owed answers; budgets begin anew. Raises TeamwrightError (`unknown-team`) for a name that no team has,
+        CannotStart while another process leads it. Options as for Team; the directory is the session's.
+        """
+        team = cls(name, **options)
+        team._resume = True
+        return team
 
     def __repr__(self) -> str:
         return f"<Team {self.name!r}, {'running' if self._session is not None else 'not running'}>"
@@ -67,14 +83,22 @@ class Team:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
             never_was = stack.enter_context(ExitStack())
-            session = await stack.enter_async_context(open_session(self._options))
-            never_was.callback(session.unmake)
+            session = await stack.enter_async_context(open_session(self._opening()))
             session.requests.attended = self._readers.attended
-            await self._create(session)
+            if not self._resume:
+                never_was.callback(session.unmake)
+                await self._create(session)
             never_was.pop_all()
             self._stack = stack.pop_all()
         self._session = session
         return self
+
+    def _opening(self) -> Options:
+        """What the session is opened with: that of the team, when it is to go on."""
+        if not self._resume:
+            return self._options
+        led = session_of_team(home_at(self._options.home), self.name)
+        return replace_fields(self._options, resume=led.id)
 
     async def _create(self, session: Session) -> None:
         if self._replace:

@@ -42,9 +42,11 @@ def a_list(home):
 # ── what can be done ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def send(home, texts, sender="ann", runtime=True):
+async def send(home, texts, sender="ann", numbers=None):
     inbox = an_inbox(home)
-    return await asyncio.gather(*(inbox.send(Entry(sender, text), runtime=runtime) for text in texts))
+    extras = [{"number": n} for n in numbers] if numbers else [{}] * len(texts)
+    entries = [Entry(sender, text, extra=extra) for text, extra in zip(texts, extras, strict=True)]
+    return await asyncio.gather(*(inbox.send(entry, runtime=True) for entry in entries))
 
 
 async def unread(home):

@@ -312,3 +312,15 @@ def test_an_owner_of_a_lock_killed_before_any_step_bars_the_next_for_no_time(dea
         steps.append(answer.get("died"))
         assert "done" in mortal.life("hold", name="file", wait_s=0.5)
     assert {"mkdir", "utime", "pwrite", "rmdir"} <= set(steps)
+
+
+@pytest.mark.promise("F29")
+def test_two_owners_killed_one_after_the_other_before_any_two_steps_bar_the_next_for_no_time(mortal, tmp_path):
+    steps = range(9)
+    for first in steps:
+        for second in steps:
+            mortal.root = tmp_path / f"{first}-{second}"
+            mortal.root.mkdir()
+            for at in (first, second):
+                mortal.life("hold", at=at, name="file")
+            assert "done" in mortal.life("hold", name="file", wait_s=0.5), (first, second)

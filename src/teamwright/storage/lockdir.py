@@ -64,6 +64,8 @@ def age_s(directory: str) -> float | None:
 def make(guard: int, directory: str) -> Mark | None:
     """Make the directory and record it; None when something stands there already."""
     before = os.pread(guard, _RECORD, _RECORD)
+    if before.strip() and mark_of(directory) is not None:
+        return None  # that intent may be all that explains what stands there: it is not written over
     now = time.time_ns()
     os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
     try:

@@ -1,0 +1,89 @@
+"""Other processes: one life of each is told apart, its end is an event, and what came out of it is found."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from teamwright.storage.lives import Life, end_all
+from teamwright.storage.output import Output
+from teamwright.storage.process import Command, Process
+
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen(SLEEP, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+async def test_the_end_of_a_process_is_noticed_though_nobody_reaps_it(sleeper):
+    life = Life.of(sleeper.pid)
+    assert life.alive
+    assert not await life.gone(0)
+    os.kill(sleeper.pid, signal.SIGKILL)
+    assert await life.gone(10)
+    assert not life.alive
+    assert Life.of(sleeper.pid) is None, "what only waits to be reaped is over"
+    life.signal(signal.SIGTERM)
+    life.close()
+    life.close()
+
+
+@pytest.mark.promise("P3")
+async def test_a_later_process_of_the_same_number_is_not_meant(sleeper):
+    other = Life(sleeper.pid, "1", -1)
+    assert not other.alive
+    other.signal(signal.SIGKILL)
+    assert await other.gone(1)
+    assert sleeper.poll() is None
+    assert other.offspring() == set()
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1, 2**22 + 1])
+def test_a_number_that_no_process_of_ours_can_have_is_nobody(pid):
+    assert Life.of(pid) is None
+
+
+async def test_without_descriptors_of_processes_it_is_looked_at(sleeper, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    life = Life.of(sleeper.pid)
+    assert not await life.gone(0)
+    life.signal(signal.SIGKILL)
+    assert await life.gone(10)
+    assert not life.alive
+
+
+async def test_only_who_has_the_file_open_has_it(tmp_path, sleeper):
+    path = tmp_path / "lease"
+    path.touch()
+    theirs, ours = Life.of(sleeper.pid), Life.of(os.getpid())
+    assert theirs.has_open(path) is False
+    with path.open():
+        assert ours.has_open(path) is True
+    assert theirs.has_open(tmp_path / "none") is None
+
+
+@pytest.mark.promise("F21")
+async def test_what_came_out_of_a_process_is_found_and_ended_also_what_left_its_group_and_its_parents(tmp_path):
+    pipe = tmp_path / "pids"
+    os.mkfifo(pipe)
+    leaving = f"(setsid sh -c 'echo $$ > {pipe}; exec sleep 60' &) ; echo $$ > {pipe}; exec sleep 60"
+    life = Life.of(os.getpid())
+    process = Process.start(Command(["sh", "-c", leaving], tmp_path, dict(os.environ)), Output(1000))
+    wanted = set[int]()
+    async with asyncio.timeout(20):
+        while len(wanted) < 2:
+            wanted |= {int(pid) for pid in (await asyncio.to_thread(pipe.read_text)).split()}
+    found = {row for row in life.offspring() if row.pid in wanted}
+    assert {row.pid for row in found} == wanted
+    assert await end_all(found, 5) == set()
+    await process.end(0.1)
+    process.close()

@@ -1,0 +1,131 @@
+"""The lock against a model of it: owners that die at any step, strangers' directories, clocks that are set."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from teamwright.protocol.errors import LockLost, LockTimeout
+from teamwright.storage import lockdir
+from teamwright.storage.lock import FileLock
+from teamwright.storage.paths import Home
+from tests.storage.mortal import Mortal
+
+AGES = (-3, 0, 4, 9, 12, 4_000)
+STEPS = (-3_600, -30, 0, 30, 3_600)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mortal():
+    """Processes that are killed in the middle; what they leave without a record is not waited for here."""
+    Locks.mortal = Mortal(None)
+    before = lockdir._INTENT_STOOD_S, lockdir.time
+    lockdir._INTENT_STOOD_S = 0.0
+    yield
+    lockdir._INTENT_STOOD_S, lockdir.time = before
+    Locks.mortal.close()
+
+
+class Locks(RuleBasedStateMachine):
+    """`stands`: what bars the way: None, "dead" (one of ours was killed inside) or "strange" (another product's)."""
+
+    mortal = None
+
+    def __init__(self):
+        super().__init__()
+        self.home = Home.at(Path(tempfile.mkdtemp()))
+        self.target = self.home.shared / "file"
+        self.directory = self.home.shared / "file.lock"
+        self.runner = asyncio.Runner()
+        self.stands = None
+        self.clock_is_set(0)
+
+    def teardown(self):
+        self.runner.close()
+        shutil.rmtree(self.home.shared)
+
+    def now(self):
+        return time.time() + self.ahead
+
+    @rule(step=st.sampled_from(STEPS))
+    def clock_is_set(self, step):
+        self.ahead = step
+        lockdir.time = SimpleNamespace(time=self.now, time_ns=lambda: int(self.now() * 1e9))
+
+    @precondition(lambda self: self.stands is None)
+    @rule(age=st.sampled_from(AGES), full=st.booleans())
+    def a_stranger_takes_it(self, age, full):
+        self.directory.mkdir()
+        if full:
+            (self.directory / "theirs").write_text("")
+        then = self.now() - age
+        os.utime(self.directory, (then, then))
+        self.stands = "strange"
+
+    @precondition(lambda self: self.stands == "strange")
+    @rule()
+    def the_stranger_leaves(self):
+        shutil.rmtree(self.directory)
+        self.stands = None
+
+    @precondition(lambda self: self.stands == "strange")
+    @rule()
+    def the_stranger_touches_it(self):
+        os.utime(self.directory, (self.now(), self.now()))
+
+    @precondition(lambda self: self.stands != "strange")
+    @rule(at=st.integers(0, 8))
+    def one_of_ours_dies_at_a_step(self, at):
+        """Its clock is the true one; where its own start meets a dead one's directory it gets in first."""
+        Locks.mortal.root = self.home.shared
+        answer = Locks.mortal.life("hold", at=at, name="file")
+        assert "refused" not in answer
+        self.stands = "dead" if self.directory.exists() else None
+
+    @rule(lost=st.sampled_from(["kept", "removed", "taken"]))
+    def one_of_ours_comes(self, lost):
+        """It gets in, and out again, exactly when nobody live is inside; what it cannot have it leaves as it is."""
+        before = lockdir.mark_of(str(self.directory))
+        barred = self.stands == "strange" and self.now() - before.mtime_ns / 1e9 <= lockdir.STALE_S
+        if barred:
+            assert isinstance(self.runner.run(self.hold("kept")), LockTimeout)
+            assert lockdir.mark_of(str(self.directory)) == before
+            return
+        was, self.stands = self.stands, None
+        recovered = self.runner.run(self.hold(lost))
+        assert recovered == (was is not None)
+        assert self.directory.exists() == (lost == "taken")
+        if lost == "taken":
+            self.stands = "strange"
+
+    async def hold(self, lost):
+        """What came of one hold: the error, or whether an owner had died. Inside, the directory may be lost."""
+        try:
+            async with FileLock(self.target, self.home.shared / "guards" / "file", wait_s=0.02).hold() as held:
+                held.check()
+                self.lose(lost, held)
+                return held.recovered
+        except LockTimeout as problem:
+            assert str(self.directory) in problem.render() and "age" in dict(problem.looked_at)
+            return problem
+
+    def lose(self, lost, held):
+        if lost == "kept":
+            return
+        self.directory.rmdir()
+        if lost == "taken":
+            self.directory.mkdir()
+        with pytest.raises(LockLost):
+            held.check()
+
+
+Locks.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+TestLocks = pytest.mark.promise("F29", "F03", "P5")(Locks.TestCase)

@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, key
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
-from teamwright.teams.marks import mark_of
+from teamwright.storage.marks import mark_of
 from teamwright.teams.lifecycle import State
 from teamwright.teams.notes import put
 from teamwright.teams.team import Team

@@ -24,16 +24,16 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.task import Task
+from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import BUSY, GONE, State
-from teamwright.teams.marks import mark_of
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.standing import Standing
+from teamwright.teams.health.standing import Standing
 from teamwright.teams.team_file import LeadLease, Life, take_lead
 from teamwright.teams.teammate import Teammate
 

@@ -3,8 +3,8 @@
 import pytest
 
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.health import TABLE, WORDS, OpenTask, Seen, health, seen_of
-from teamwright.teams.standing import Asked, MemberStanding, Standing
+from teamwright.teams.health.standing import Asked, MemberStanding, Standing
+from teamwright.teams.health.table import TABLE, WORDS, OpenTask, Seen, health, seen_of
 
 CASES = [
     (Seen("failed", why="broke", alive=False), ("failed", "broke")),

@@ -22,7 +22,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
-from teamwright.teams.standing import OPEN_MOST, Standing
+from teamwright.teams.health.standing import OPEN_MOST, Standing
 
 
 def moved(name, state, *, life=1, turn=0, at=0.0, detail=""):

@@ -19,8 +19,8 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.storage.log_reader import Tail, read_recent
 from teamwright.storage.paths import Home
-from teamwright.teams.health import Health, OpenTask, health, seen_of
-from teamwright.teams.standing import MemberStanding, Standing
+from teamwright.teams.health.standing import MemberStanding, Standing
+from teamwright.teams.health.table import Health, OpenTask, health, seen_of
 
 
 @dataclass(frozen=True, slots=True)

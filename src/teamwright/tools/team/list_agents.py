@@ -10,9 +10,9 @@ from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import open_blockers
-from teamwright.teams.health import WAITS, Health, OpenTask, health, seen_of
+from teamwright.teams.health.standing import MemberStanding
+from teamwright.teams.health.table import WAITS, Health, OpenTask, health, seen_of
 from teamwright.teams.lifecycle import GONE, State
-from teamwright.teams.standing import MemberStanding
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
 from teamwright.tools.team.caller import Caller, json_result

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.lifecycle import State
-from teamwright.teams.standing import SUSPENDED, MemberStanding, Standing
+from teamwright.teams.health.standing import SUSPENDED, MemberStanding, Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,14 @@ def seconds(text: str) -> float | None:
     return float(found[1]) * _UNITS[found[2]] or None if found else None
 
 
-def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+def span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """The callback of flags that take a time span."""
     if value is None:
         return None
-    span = seconds(value)
-    if span is None:
+    length = seconds(value)
+    if length is None:
         raise click.BadParameter(f"{value!r} is not a time span; write 90, 90s, 10m or 1h.")
-    return span
+    return length
 
 
 def _dollars(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -97,7 +98,7 @@ RUN: tuple[click.Option, ...] = (
     click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),
     click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),
     click.Option(["--max-tokens"], type=click.IntRange(min=1), metavar="N", help="At most so many tokens in all."),
-    click.Option(["--timeout"], metavar="TIME", callback=_span, help="At most so long: 90, 90s, 10m, 1h."),
+    click.Option(["--timeout"], metavar="TIME", callback=span, help="At most so long: 90, 90s, 10m, 1h."),
 )
 """What a run may be told, with or without a terminal."""
 

@@ -21,6 +21,8 @@ WORK, LOOK, SET_UP = "Work", "Look", "Set up"
 COMMANDS: dict[str, Row] = {
     "demo": Row("teamwright.ui.demo.command:demo", WORK, "A team reads this repository and reports; needs no model."),
     "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a session, or with the session of a team."),
+    "send": Row("teamwright.ui.cli.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
+    "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
     "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory."),
     "status": Row("teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."),
     "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `teams show NAME` for one of them."),

@@ -1,0 +1,279 @@
+"""The lead's side: what other processes of the user ask of this session while it runs.
+
+Hangs up the bells of its members and deals with stop requests. Knows the team and its files; ending the process itself
+is the face's, through `end`; what the user wrote elsewhere is told by the scribe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.outside.request import (
+    LeadLife,
+    StopRequest,
+    answer_with,
+    open_stops,
+    take,
+)
+from teamwright.mail.requests import RequestBox
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.bell import hang
+from teamwright.storage.watch import Watcher
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.ending import kill
+from teamwright.teams.spawning import START_S
+from teamwright.teams.team import Team
+from teamwright.teams.teammate import Teammate
+
+ELSEWHERE = "user (another terminal)"
+CAUSE = "stopped by the user from another terminal"
+SLACK_S = 10.0
+"""What an answer may take beyond the time that members are granted."""
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """What the team was when the user asked it to end: told when it has."""
+
+    box: RequestBox
+    tasks: TaskList
+    names: tuple[str, ...]
+    owned: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True)
+class Outside:
+    """What comes in from other processes. `ask` asks a member to stop; `end` ends this process as SIGTERM would.
+
+    `end` is set by faces that own the process. `gentle` says that the user asked for a goodbye, not for an end at once.
+    """
+
+    team: Team
+    emit: Emit
+    watcher: Watcher
+    ask: Callable[[str, str], Awaitable[str]]
+    end: Callable[[], None] | None = None
+    gentle: bool = False
+    _hurried: asyncio.Event = field(default_factory=asyncio.Event)
+    _bells: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _dealing: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+    _telling: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    _leaving: _Leaving | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether the user asked from elsewhere that the team ends."""
+        return self._leaving is not None
+
+    # ── bells ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def hang(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
+        """Hang up the bell of a member, or of the lead; a ring calls `look`. Returns how to take it down."""
+
+        def rung() -> None:
+            if name == LEAD:
+                self._look_for_requests()
+            look()
+
+        ways = [hang(self.team.home.bell(self.team.directory, name), rung)]
+        if name == LEAD:
+            requests = self.team.home.requests(self.team.directory)
+            ways.append(self.watcher.follow(requests, self._look_for_requests))
+            self._look_for_requests()
+
+        def take_down() -> None:
+            if take_down in self._bells:
+                self._bells.remove(take_down)
+            while ways:
+                ways.pop()()
+
+        self._bells.append(take_down)
+        return take_down
+
+    # ── stop requests ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look_for_requests(self) -> None:
+        if not self.team.exists:
+            return
+        box = self.team.requests
+        with contextlib.suppress(TeamwrightError):
+            for request in open_stops(box):
+                if request.id not in self._dealing:
+                    task = self._soon(self._deal(box, request))
+                    self._dealing[request.id] = task
+
+    async def _deal(self, box: RequestBox, request: StopRequest) -> None:
+        """Do what is asked, and answer. Whoever asked is told of a failure too."""
+        try:
+            if request.lead != self._own_life():
+                _answer(box, request, answer_with(False, "the session was resumed since; ask again"))
+            elif request.whole_team:
+                await self._end_team(box, request)
+            else:
+                _answer(box, request, await self._end_member(box, request))
+        except TeamwrightError as problem:
+            _answer(box, request, answer_with(False, problem.what))
+        finally:
+            if not request.whole_team:
+                self._dealing.pop(request.id, None)
+
+    def _own_life(self) -> LeadLife:
+        return LeadLife.of(self.team.session, Path(self.team.lease))
+
+    # ── one member ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end_member(self, box: RequestBox, request: StopRequest) -> dict[str, Any]:
+        name, settings = request.target, self.team.settings
+        granted = settings.cancel_grace_s + (0.0 if request.now else settings.shutdown_objection_s) + SLACK_S
+        take(box, request.id, granted + (START_S if name in self.team.not_yet_alive else 0.0))
+        mate = await self._found(name)
+        if mate is None:
+            return answer_with(True, f"{name} is not running")
+        if request.incarnation is not None and request.incarnation < mate.incarnation:
+            return answer_with(False, f"that life of {name} is over, and another has begun; ask again")
+        owned = await _open_tasks(self.team.tasks, [mate.name])
+        tasks = self.team.tasks
+        if request.now:
+            self._say(f"{ELSEWHERE} stops {mate.name} at once")
+            await kill(self.team, mate, CAUSE)
+            await self._until_over(mate)
+        else:
+            self._say(f"{ELSEWHERE} asks {mate.name} to stop")
+            objection = await self._ask(box, mate)
+            if objection:
+                return answer_with(False, f"{mate.name} objects: {objection}")
+        return answer_with(
+            True, mate.leaving or CAUSE, ended=[mate.name], handed_back=await _no_longer(tasks, owned, [mate.name])
+        )
+
+    async def _found(self, name: str) -> Teammate | None:
+        """The member, also one whose start is under way: then once it lives."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while (mate := self.team.find(name)) is None and self._starts(name):
+                    self.team.changed.clear()
+                    await self.team.changed.wait()
+                return mate
+        return None
+
+    def _starts(self, name: str) -> bool:
+        return name.lower() in {one.lower() for one in self.team.not_yet_alive}
+
+    async def _ask(self, box: RequestBox, mate: Teammate) -> str:
+        """Ask a member to stop and see it out; its objection, or nothing. Asked already, its answer counts for both."""
+        asked = mate.asked or await self.ask(mate.name, "The user asks you to stop.")
+        while not mate.parted:
+            self.team.changed.clear()
+            answer = box.answer_of(asked)
+            if answer is not None and answer.get("approve") is not True:
+                return str(answer.get("reason") or "no reason was given")
+            if not mate.parted:
+                await self.team.changed.wait()
+        return ""
+
+    async def _until_over(self, mate: Teammate) -> None:
+        while not mate.parted:
+            self.team.changed.clear()
+            if not mate.parted:
+                await self.team.changed.wait()
+
+    # ── the whole team ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _end_team(self, box: RequestBox, request: StopRequest) -> None:
+        """End this process as SIGTERM would, with a goodbye unless it is to be at once; answered when all is over."""
+        if self.end is None:
+            raise TeamwrightError("team-refused", "a program leads this team: it ends where it runs")
+        granted = self.team.settings.cancel_grace_s + SLACK_S + (0.0 if request.now else self.team.settings.goodbye_s)
+        take(box, request.id, granted)
+        self.gentle = self.gentle or not request.now
+        if request.now:
+            self._hurried.set()
+        if self._leaving is None:
+            self._say(f"{ELSEWHERE} ends the team" + (" at once" if request.now else ""))
+            names = tuple(mate.name for mate in self.team.live)
+            self._leaving = leaving = _Leaving(box, self.team.tasks, names)
+            leaving.owned = await _open_tasks(leaving.tasks, names)
+            self.end()
+
+    async def goodbye(self) -> None:
+        """Wait until nobody is at work, at most `goodbye_s`, if the user asked for that; nobody is asked to leave."""
+        if not self.gentle:
+            return
+        quiet = asyncio.ensure_future(self._until_quiet())
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        try:
+            limit = self.team.settings.goodbye_s
+            await asyncio.wait({quiet, hurried}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            quiet.cancel()
+            hurried.cancel()
+            await asyncio.gather(quiet, hurried, return_exceptions=True)
+
+    async def _until_quiet(self) -> None:
+        while self.team.busy():
+            self.team.changed.clear()
+            if self.team.busy():
+                await self.team.changed.wait()
+
+    # ── closing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def close(self) -> None:
+        """Everybody has ended: answer what is open, and take the bells down. May be called twice."""
+        if self._leaving is not None:
+            await self._tell_of_the_end(self._leaving)
+            self._leaving = None
+        for take_down in list(self._bells):
+            take_down()
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=1.0)
+        for task in self._telling:
+            task.cancel()
+
+    async def _tell_of_the_end(self, leaving: _Leaving) -> None:
+        with contextlib.suppress(TeamwrightError):
+            handed = await _no_longer(leaving.tasks, leaving.owned, leaving.names)
+            told = answer_with(True, "the team has ended", ended=leaving.names, handed_back=handed)
+            for request in open_stops(leaving.box):
+                if request.whole_team and request.lead == self._own_life():
+                    _answer(leaving.box, request, told)
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _say(self, text: str) -> None:
+        self.emit(Notice(member="system", text=text))
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(_quietly(work))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+        return task
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """A file that cannot be read, or a team that went meanwhile: there is nobody to tell."""
+    with contextlib.suppress(TeamwrightError):
+        await work
+
+
+def _answer(box: RequestBox, request: StopRequest, body: dict[str, Any]) -> None:
+    with contextlib.suppress(TeamwrightError):  # whoever asked no longer waits
+        box.answer(request.id, body)
+
+
+async def _open_tasks(tasks: TaskList, names: Iterable[str]) -> set[str]:
+    """The numbers of the open tasks that these members own."""
+    owners = set(names)
+    return {task.id for task in await tasks.all() if task.owner in owners and task.status != "completed"}
+
+
+async def _no_longer(tasks: TaskList, owned: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of these tasks that are open and no longer theirs: free, or somebody else took them at once."""
+    mine, owners = set(owned), set(names)
+    return [t.id for t in await tasks.all() if t.id in mine and t.owner not in owners and t.status != "completed"]

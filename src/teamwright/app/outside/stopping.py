@@ -1,0 +1,245 @@
+"""The user ends a member, or a whole team, from another process: by asking its lead's process, and then by force.
+
+Force is for a lead that does not answer, and for the process that really holds the lease, never for a number. Knows
+targets and request files; what ends, and how, is decided where the team runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.app.outside.request import LeadLife, StopRequest, answer_with, taken_path, taken_until
+from teamwright.app.outside.target import Target, is_ours, strange
+from teamwright.mail.requests import RequestBox, file_stem
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.ids import LEAD, addressee
+from teamwright.storage.bell import ring
+from teamwright.storage.leftovers import end_leftovers
+from teamwright.storage.lives import Life, Row, end_all
+from teamwright.storage.watch import Watcher
+
+TAKEN_S = 10.0
+"""How long a lead's process may take to begin with a request, before it counts as hung."""
+
+TAKEN_NOW_S = 5.0
+"""The same when the team is to end at once."""
+
+TERMINATE_S = 5.0
+"""How long a lead's process may take to save and end after SIGTERM."""
+
+KILLED_S = 5.0
+"""Within what time after SIGKILL everything that came out of it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What became of it. `outcome`: `ended`, `objected` (`reason` says why), `not_running`, or `killed` (the lead's
+    process did not answer). `member` is empty for the whole team; `handed_back` are numbers of tasks."""
+
+    team: str
+    member: str
+    outcome: str
+    reason: str = ""
+    ended: tuple[str, ...] = ()
+    handed_back: tuple[str, ...] = ()
+    resume: str = ""
+    remove: str = ""
+    pid: int = 0
+
+
+async def stop_member(target: Target, name: str, *, now: bool, timeout_s: float | None = None) -> Stopped:
+    """End a member: it may object within its deadline, unless it is to end `now`.
+
+    Raises UnknownMember, TeamRefused for another program's member and for the lead, TeamwrightError (`failed`) when the
+    lead's process does not answer.
+    """
+    wanted = addressee(name)
+    if wanted == LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "the lead ends with its team",
+            do=[target.resume.replace("teamwright resume", "teamwright stop")],
+            note="nothing was done",
+        )
+    if target.has_ended(wanted):
+        return Stopped(target.name, wanted, "not_running", f"{wanted} has ended already")
+    member = target.member(wanted)
+    if target.file is None or not is_ours(member):
+        raise strange(target, member.name)
+    if not target.is_led():
+        return _nobody(target, member.name)
+    request = StopRequest.new(
+        member.name, now=now, lead=_life(target), incarnation=target.file.incarnations.get(member.name.lower())
+    )
+    lead = target.lead()
+    try:
+        answer = await _Asking(target, request, lead).answered(timeout_s, TAKEN_S)
+        pid = lead.pid if lead is not None else target.file.lead.pid
+    finally:
+        if lead is not None:
+            lead.close()
+    if answer is None:
+        if not target.is_led():
+            return _nobody(target, member.name)
+        raise TeamwrightError(
+            "failed",
+            f"process {pid}, which runs {member.name}, does not answer",
+            do=[f"{target.resume.replace('teamwright resume', 'teamwright stop')} --now"],
+            note="nothing was lost",
+        )
+    if answer["approve"] is not True:
+        return Stopped(target.name, member.name, "objected", str(answer.get("reason", "")))
+    ended = _words(answer, "ended")
+    outcome = "ended" if ended else "not_running"
+    handed = _words(answer, "handed_back")
+    return Stopped(target.name, member.name, outcome, str(answer.get("reason", "")), ended, handed)
+
+
+async def stop_team(target: Target, *, now: bool, timeout_s: float | None = None) -> Stopped:
+    """End the process that leads a team, so that the team can be resumed; by force when it does not answer.
+
+    `timeout_s` is how long it may take to end by itself. Raises TeamRefused for another program's team, and for one
+    that a program of the user leads; TeamwrightError (`failed`) when the process cannot be ended.
+    """
+    if target.file is None:
+        raise strange(target, target.name)
+    if not target.is_led():
+        return _nobody(target, "")
+    request = StopRequest.new(LEAD, now=now, lead=_life(target))
+    lead = target.lead()
+    if lead is None:
+        if not target.is_led():
+            return _nobody(target, "")
+        raise _unsure(target)
+    try:
+        answer = await _Asking(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
+        if answer is not None and answer["approve"] is not True:
+            raise _refused(target, lead.pid, str(answer.get("reason", "")))
+        ended, handed = _words(answer or {}, "ended"), _words(answer or {}, "handed_back")
+        if await lead.gone(TERMINATE_S if answer is not None else 0.0):
+            return Stopped(target.name, "", "ended", "", ended, handed, target.resume, target.remove, lead.pid)
+        outcome = "killed" if await _force(lead, Path(target.file.lead.lease).parent) else "ended"
+        return Stopped(target.name, "", outcome, "", ended, handed, target.resume, target.remove, lead.pid)
+    finally:
+        lead.close()
+
+
+def _nobody(target: Target, member: str) -> Stopped:
+    reason = f'nobody runs the team "{target.name}" now'
+    return Stopped(target.name, member, "not_running", reason, resume=target.resume, remove=target.remove)
+
+
+def _life(target: Target) -> LeadLife:
+    assert target.file is not None
+    return LeadLife.of(target.file.lead.session, Path(target.file.lead.lease))
+
+
+def _unsure(target: Target) -> TeamwrightError:
+    assert target.file is not None
+    return TeamwrightError(
+        "failed",
+        "it is not sure which process leads the team",
+        looked_at=[("lease", target.file.lead.lease or "none"), ("team.json", f"process {target.file.lead.pid}")],
+        do=["end it in the terminal where it runs"],
+        note="nothing was done",
+    )
+
+
+def _refused(target: Target, pid: int, reason: str) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        reason or "its lead refused",
+        looked_at=[("team", target.name), ("process", str(pid))],
+        note="nothing was done",
+    )
+
+
+def _words(answer: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = answer.get(key)
+    return tuple(str(one) for one in cast("list[object]", value)) if isinstance(value, list) else ()
+
+
+@dataclass(slots=True)
+class _Asking:
+    """One request, from asking to the answer."""
+
+    target: Target
+    request: StopRequest
+    lead: Life | None
+
+    async def answered(self, timeout_s: float | None, taken_s: float) -> dict[str, Any] | None:
+        """The answer; None when the lead's process ended without one, or does not answer in time.
+
+        It has `taken_s` to begin, then as long as it says itself; `timeout_s` bounds both. What nobody answered is
+        taken back, so that nobody does it later.
+        """
+        box = RequestBox(self.target.home.requests(self.target.directory))
+        self.request.open_in(box, taken_s)
+        try:
+            async with Watcher() as watcher:
+                return await self._wait(box, watcher, timeout_s, taken_s)
+        finally:
+            self._retire(box)
+
+    async def _wait(
+        self, box: RequestBox, watcher: Watcher, timeout_s: float | None, taken_s: float
+    ) -> dict[str, Any] | None:
+        news = asyncio.Event()
+        answer = box.directory / f"{file_stem(self.request.id)}.answer.json"
+        for path in (answer, taken_path(box, self.request.id)):
+            watcher.follow(path, news.set)
+        deaf = self.lead.on_end(news.set) if self.lead is not None else None
+        loop = asyncio.get_running_loop()
+        begun, patience = loop.time(), taken_s
+        ring(self.target.home.bell(self.target.directory, LEAD))
+        try:
+            while True:
+                news.clear()
+                alive = self.lead is None or self.lead.alive
+                if (found := box.answer_of(self.request.id)) is not None or not alive:
+                    return found
+                granted = taken_until(box, self.request.id)
+                if granted is not None:
+                    patience = loop.time() - begun + granted
+                left = (patience if timeout_s is None else min(patience, timeout_s)) - (loop.time() - begun)
+                async with asyncio.timeout(left):
+                    await news.wait()
+        except TimeoutError:
+            return None
+        finally:
+            if deaf is not None:
+                deaf()
+
+    def _retire(self, box: RequestBox) -> None:
+        with contextlib.suppress(TeamwrightError):
+            box.answer(self.request.id, answer_with(False, "taken back by whoever asked") | {"by": "user"})
+            box.retire(self.request.id)
+        with contextlib.suppress(OSError):
+            taken_path(box, self.request.id).unlink(missing_ok=True)
+
+
+async def _force(lead: Life, session: Path) -> bool:
+    """SIGTERM, so that it saves; then SIGKILL to it and to all that came out of it. True when it had to be killed.
+
+    `session` is the session's directory, where the processes that it started are noted.
+
+    Raises TeamwrightError (`failed`) when something would not go.
+    """
+    offspring = lead.offspring()
+    lead.signal(signal.SIGTERM)
+    lead.signal(signal.SIGCONT)  # a stopped process sees SIGTERM only when it goes on
+    killed = not await lead.gone(TERMINATE_S)
+    if killed:
+        offspring |= lead.offspring()
+        lead.signal(signal.SIGKILL)
+    left: set[Row] = await end_all(offspring, KILLED_S)
+    if (killed and not await lead.gone(KILLED_S)) or left:
+        numbers = ", ".join(str(row.pid) for row in sorted(left, key=lambda row: row.pid)) or str(lead.pid)
+        raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
+    await asyncio.to_thread(end_leftovers, session, 0.0)
+    return killed

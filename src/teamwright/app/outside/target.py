@@ -1,0 +1,151 @@
+"""Who is meant by an address of the command line: a team on disk, its lead's process, one of its members.
+
+Read without locks; nothing is made. Knows rosters, team files, leases and logs; does not know what is wanted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from teamwright.app.looking.sessions import lease_holder
+from teamwright.protocol.errors import TeamwrightError, UnknownMember
+from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest, parse_agent_id
+from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.storage.jsonl import read_backward
+from teamwright.storage.lives import Life
+from teamwright.storage.log_reader import event_of
+from teamwright.storage.paths import Home
+from teamwright.teams.catalogue import Teams
+from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
+
+MOST_LINES = 20_000
+"""Lines of a log that are read backward to know what a member does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A team as it lies on disk. `file` is None when it is another product's."""
+
+    home: Home
+    directory: str
+    config: TeamConfig
+    file: TeamFile | None
+
+    @property
+    def name(self) -> str:
+        """The team's name."""
+        return self.config.name
+
+    @property
+    def resume(self) -> str:
+        """The command that goes on with the team."""
+        return f"teamwright resume {shlex.quote(self.name)}"
+
+    @property
+    def remove(self) -> str:
+        """The command that removes it."""
+        return f"teamwright teams rm {shlex.quote(self.name)}"
+
+    def is_led(self) -> bool:
+        """Whether a process of ours leads it now."""
+        return self.file is not None and lead_lives(self.file.lead)
+
+    def lead(self) -> Life | None:
+        """The process that leads it, when it is sure which one that is; to be closed. None: none, or not sure.
+
+        Its number stands in the lease file, the lease is held, and the process has the file open (where that can be
+        seen): a process that only has the same number is not taken for it.
+        """
+        if self.file is None or not self.file.lead.lease:
+            return None
+        lease = Path(self.file.lead.lease)
+        life = Life.of(lease_holder(lease))
+        if life is None:
+            return None
+        if lease_holder(lease) != life.pid or life.has_open(lease) is False:
+            life.close()
+            return None
+        return life
+
+    def member(self, name: str) -> Member:
+        """The member of that name, `lead` for the lead. Raises UnknownMember, also for one that has ended."""
+        wanted = addressee(name)
+        member = self.config.find(wanted)
+        if member is not None:
+            return member
+        if self.has_ended(wanted):
+            raise UnknownMember(
+                "unknown-member",
+                f"{wanted} has ended",
+                looked_at=[("members", self._names())],
+                do=["write to somebody who is there: the lead can start another one"],
+                note="nothing was done",
+            )
+        names = [LEAD_ALIAS if one.is_lead else one.name for one in self.config.members]
+        close = nearest(wanted, names)
+        raise UnknownMember(
+            "unknown-member",
+            f'"{wanted}" is not in team {self.name}',
+            looked_at=[("members", self._names())],
+            do=[f"did you mean {close}?"] if close else [],
+            note="nothing was done",
+        )
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a member of that name was in the team and is no more."""
+        known = self.file is not None and name.lower() in self.file.incarnations
+        return known and self.config.find(name) is None
+
+    def state(self, name: str) -> str:
+        """What the member does, as the log tells it: a state of the lifecycle, or empty where it does not tell."""
+        if self.file is None or not self.file.log:
+            return ""
+        mark = f'"member":"{name}"'.encode()
+        for line in islice(read_backward(Path(self.file.log)), MOST_LINES):
+            if b'"member_changed"' in line[:80] and mark in line[:200]:
+                event = event_of(line)
+                if isinstance(event, MemberChanged) and event.member == name:
+                    return event.state
+        return ""
+
+    def _names(self) -> str:
+        return ", ".join(LEAD_ALIAS if one.is_lead else one.name for one in self.config.members)
+
+
+async def find_target(home: Home, team: str) -> Target:
+    """The team of that name. Raises TeamwrightError (`unknown-team`), StorageError."""
+    found = await Teams(home).find(team)
+    return Target(home, found.directory, found.config, read_team_file(home.team_file(found.directory)))
+
+
+async def find_address(home: Home, address: str) -> tuple[Target, str]:
+    """The team, and the member's name in `NAME@TEAM`; an empty name when the address is that of a team alone.
+
+    A team's name may hold an `@`: the whole address is tried as a team first. Raises TeamwrightError (`unknown-team`).
+    """
+    name, team = parse_agent_id(address)
+    if name and team:
+        exact = [one for one in await Teams(home).list() if one.config.name == address]
+        if not exact:
+            return await find_target(home, team), name
+    return await find_target(home, address), ""
+
+
+def is_ours(member: Member) -> bool:
+    """Whether the member is driven by its lead's process (the lead is, as far as the team is ours)."""
+    return member.name == LEAD or member.backend_type == "in-process"
+
+
+def strange(target: Target, what: str) -> TeamwrightError:
+    """The error for a team, or a member, that another product runs."""
+    return TeamwrightError(
+        "team-refused",
+        f"{what} is run by another program",
+        looked_at=[("team", str(target.home.team(target.directory)))],
+        do=["end it where it runs"],
+        note="nothing was done",
+    )

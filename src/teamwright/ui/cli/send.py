@@ -1,0 +1,118 @@
+"""`teamwright send NAME@TEAM TEXT`: the user writes to a member, from any terminal, while the team runs or not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import asdict
+
+import click
+
+from teamwright.app.inspect import home_at
+from teamwright.app.outside.sending import EVERYBODY, Delivery, listening, send, send_to_all
+from teamwright.app.outside.target import Target, find_address
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.ui.cli.flags import span
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import clean, note, one_line, say, say_json
+from teamwright.ui.cli.place import place_of
+
+LONGEST_INPUT = 1_000_000
+"""Bytes of stdin that are read at most: no message may be that long."""
+
+_TOLD = {
+    "woke": "{to} reads it now",
+    "queued_next_round": "{to} is at work and reads it before its next step",
+    "accepted": "in the inbox of {to}, whom another program runs",
+    "no_consumer": "stored; nobody runs the team now, it is seen after: {resume}",
+}
+
+
+@click.command(name="send")
+@click.argument("address", metavar="NAME@TEAM")
+@click.argument("text", nargs=-1, metavar="[TEXT]")
+@click.option("--wait", is_flag=True, help="Wait until it is answered; print the final text of that turn.")
+@click.option("--timeout", metavar="TIME", callback=span, help="With --wait, at most so long: 90, 90s, 10m, 1h.")
+@json_flag
+@click.pass_context
+def send_command(
+    ctx: click.Context,
+    /,
+    address: str,
+    text: tuple[str, ...],
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Write to a member: `lead@TEAM` is the lead, `*@TEAM` everybody. TEXT `-`, or none, is read from stdin."""
+    if timeout is not None and not wait:
+        raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
+    place = place_of(ctx)
+    return asyncio.run(_send(place.home, address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
+
+
+async def _send(
+    root: str | None, address: str, text: str, *, wait: bool, timeout_s: float | None, as_json: bool
+) -> int:
+    target, name = await find_address(home_at(root), address)
+    if not name:
+        raise UsageError(
+            "usage", f"{address!r} names nobody", do=[f"teamwright send lead@{target.name} …"], note="nothing was sent"
+        )
+    if name == EVERYBODY:
+        if wait:
+            raise UsageError("usage", "--wait is for one member", note="nothing was sent")
+        _show(await send_to_all(target, text), as_json=as_json, alone=False)
+        return 0
+    if wait:
+        return await _send_and_wait(target, name, text, timeout_s, as_json=as_json)
+    _show([await send(target, name, text)], as_json=as_json, alone=True)
+    return 0
+
+
+async def _send_and_wait(target: Target, name: str, text: str, timeout_s: float | None, *, as_json: bool) -> int:
+    async with listening(target, name) as answer:
+        delivery = await send(target, name, text)
+        if not as_json:
+            note(f"teamwright: {_line(delivery)}")
+        if answer is None:
+            raise TeamwrightError(
+                "failed", f'nobody runs the team "{target.name}" now', do=[target.resume], note="the message is stored"
+            )
+        said = await answer.to(delivery, timeout_s)
+    if as_json:
+        say_json(asdict(delivery) | {"text": said})
+    else:
+        say(clean(said))
+    return 0
+
+
+def _show(deliveries: list[Delivery], *, as_json: bool, alone: bool) -> None:
+    if as_json:
+        say_json(deliveries[0] if alone else deliveries)
+        return
+    for delivery in deliveries:
+        say(_line(delivery))
+
+
+def _line(delivery: Delivery) -> str:
+    return one_line(_TOLD[delivery.outcome].format(to=delivery.to, resume=delivery.resume))
+
+
+def _words(text: tuple[str, ...]) -> str:
+    """The message: the argument, or what stdin brings. Raises UsageError for several arguments, and for no text."""
+    if len(text) > 1:
+        raise UsageError(
+            "usage", "the message is one argument: put it in quotes", do=['send NAME@TEAM "…"'], note="nothing was sent"
+        )
+    if text and text[0] != "-":
+        return text[0]
+    if sys.stdin.isatty():
+        raise UsageError(
+            "usage",
+            "there is no message",
+            do=['teamwright send NAME@TEAM "…"', "echo … | teamwright send NAME@TEAM"],
+            note="nothing was sent",
+        )
+    raw = sys.stdin.buffer.read(LONGEST_INPUT)
+    return raw.decode("utf-8", "replace").removeprefix("\ufeff").strip("\n")

@@ -29,11 +29,11 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.desk import Desk
+from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.health.standing import Standing
 from teamwright.teams.team_file import LeadLease, Life, take_lead
 from teamwright.teams.teammate import Teammate
 

@@ -1,4 +1,4 @@
-"""The inbox against a model in memory: any order of sends, reads, flags, strangers and restarts."""
+"""The inbox against a model in memory: any order of sends, reads, flags, strangers, damage, kills and restarts."""
 
 import asyncio
 import json
@@ -13,29 +13,49 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from teamwright.mail.inbox import Inbox, counts
 from teamwright.protocol.mail import Entry
+from teamwright.storage import lockdir
+from teamwright.storage.paths import Home
+from tests.storage.mortal import Mortal
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["x" * 900, "y" * 3_000, "z" * 9_000])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def mortal():
+    """Processes that are killed in the middle; what they leave without a record is not waited for here."""
+    Mailbox.mortal = Mortal(None)
+    lockdir._INTENT_STOOD_S, before = 0.0, lockdir._INTENT_STOOD_S
+    yield
+    lockdir._INTENT_STOOD_S = before
+    Mailbox.mortal.close()
+
+
 class Mailbox(RuleBasedStateMachine):
-    """`unread`: numbers of what waits, in order; `consumed`: of what was flagged and not removed by a stranger."""
+    """`unread`: numbers of what waits, in order; `consumed`: of what was flagged and not removed by a stranger.
+
+    `ids` are those of what was sent and is neither torn nor taken by a stranger; `damaged` what was set aside.
+    """
+
+    mortal = None
 
     def __init__(self):
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        self.home = Home.at(self.directory)
+        self.path = self.home.inbox("demo", "bob")
+        self.archive = self.home.inbox_archive("demo", "bob")
+        self.path.parent.mkdir(parents=True)
         self.runner = asyncio.Runner()
         self.unread = []
         self.consumed = set()
+        self.ids = {}
+        self.damaged = []
         self.count = 0
         self.restart()
 
     def teardown(self):
         self.runner.close()
         shutil.rmtree(self.directory)
-
-    @property
-    def path(self):
-        return self.directory / "bob.json"
 
     def entry(self, text):
         self.count += 1
@@ -44,25 +64,55 @@ class Mailbox(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.inbox = Inbox(self.path, self.directory / "guard", self.directory / "archive.jsonl")
-        self.other = Inbox(self.path, self.directory / "guard", self.directory / "archive.jsonl")
+        self.inbox, self.other = (Inbox(self.path, self.home.guard(self.path), self.archive) for _ in range(2))
 
     @rule(text=TEXTS)
     def send(self, text):
-        self.runner.run(self.inbox.send(self.entry(text)))
+        msg_id = self.runner.run(self.inbox.send(self.entry(text)))
+        self.ids[msg_id] = self.count
 
     @rule(text=TEXTS)
     def send_from_elsewhere(self, text):
-        self.runner.run(self.other.send(self.entry(text)))
+        msg_id = self.runner.run(self.other.send(self.entry(text)))
+        self.ids[msg_id] = self.count
+
+    @rule(texts=st.lists(TEXTS, min_size=1, max_size=3), at=st.integers(0, 14), torn=st.booleans())
+    def a_sender_in_another_process_is_killed_or_not(self, texts, at, torn):
+        """What it sent is there whole, the first ones first, or not there; if it lived, all is there."""
+        numbers = [self.count + n for n in range(1, len(texts) + 1)]
+        self.count += len(texts)
+        answer = self.life("send", at, torn, texts=texts, numbers=numbers)
+        there = [e["number"] for e in self.elements() if e.get("number") in numbers]
+        assert there == numbers[: len(there)]
+        assert "died" in answer or there == numbers
+        self.unread += there
+
+    @rule(part=st.floats(0.1, 1), at=st.integers(0, 20), torn=st.booleans())
+    def the_owner_is_killed_while_it_flags(self, part, at, torn):
+        """Of what it wanted to flag some is flagged, the rest waits; nothing else changed."""
+        entries = self.runner.run(self.inbox.unread())
+        chosen = entries[: int(len(entries) * part)]
+        answer = self.life("mark_read", at, torn, ids=[entry.msg_id for entry in chosen])
+        waiting = {e["number"] for e in self.elements() if not e.get("read")}
+        done = {entry.extra["number"] for entry in chosen} - waiting
+        assert "died" in answer or len(done) == len(chosen)
+        self.consumed |= done
+        self.unread = [number for number in self.unread if number not in done]
+
+    def life(self, do, at, torn, **args):
+        """A process of its own does this and may be killed; whatever comes next is not held up by what it left."""
+        Mailbox.mortal.root = self.home.shared
+        return Mailbox.mortal.life(do, at=at, torn=torn, **args)
 
     @rule(count=st.integers(2, 40))
     def send_together(self, count):
         entries = [self.entry(f"{n}") for n in range(count)]
 
         async def together():
-            await asyncio.gather(*(self.inbox.send(entry) for entry in entries))
+            return await asyncio.gather(*(self.inbox.send(entry) for entry in entries))
 
-        self.runner.run(together())
+        sent = self.runner.run(together())
+        self.ids |= dict(zip(sent, (entry.extra["number"] for entry in entries), strict=True))
 
     @rule()
     def read(self):
@@ -94,35 +144,60 @@ class Mailbox(RuleBasedStateMachine):
     @rule()
     def stranger_removes_what_is_consumed(self):
         elements = self.elements()
-        self.consumed -= {e["number"] for e in elements if e.get("read")}
+        self.gone({e["number"] for e in elements if e.get("read")} - self.archived())
         beside = self.path.with_name("theirs")
         beside.write_text(json.dumps([e for e in elements if not e.get("read")]))
         beside.rename(self.path)
 
-    @rule()
-    def owner_dies_between_archive_and_rename(self):
-        archive = self.directory / "archive.jsonl"
-        consumed = [e for e in self.elements() if e.get("read")]
-        if len(consumed) > 60 and not archive.exists():
-            archive.write_bytes(
-                b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in consumed[:5]) + b'{"torn'
-            )
+    def gone(self, numbers):
+        """A stranger took these away."""
+        self.consumed -= numbers
+        self.ids = {msg_id: number for msg_id, number in self.ids.items() if number not in numbers}
+
+    def archived(self):
+        lines = self.archive.read_bytes().split(b"\n")[:-1] if self.archive.exists() else []
+        assert all(json.loads(line)["read"] for line in lines)
+        return {json.loads(line)["number"] for line in lines}
+
+    @precondition(lambda self: self.path.exists() and self.elements())
+    @rule(pick=st.integers(0, 200), depth=st.floats(0, 1), indent=st.sampled_from([None, 2]), by_sender=st.booleans())
+    def stranger_dies_writing_and_the_next_of_ours_repairs(self, pick, depth, indent, by_sender):
+        """It is cut inside one entry: those before it are saved, a copy is kept, those after it are what it tore."""
+        elements = self.elements()
+        keep = pick % len(elements)
+        before = json.dumps(elements[: keep + 1], indent=indent)
+        shorter = json.dumps(elements[:keep], indent=indent)
+        inside = len(before) - len(shorter) - 10
+        torn = before[: len(before) - 4 - int(inside * depth)].encode()
+        self.path.write_bytes(torn)
+        self.damaged.append(torn)
+        lost = {e["number"] for e in elements[keep:]}
+        self.gone(lost - self.archived())
+        self.unread = [number for number in self.unread if number not in lost]
+        if by_sender:
+            self.send("after the damage")
+        else:
+            self.read()
+
+    @rule(pick=st.integers(0, 1_000))
+    def what_was_sent_is_known_by_its_id(self, pick):
+        if self.ids:
+            assert self.runner.run(self.inbox.has(list(self.ids)[pick % len(self.ids)]))
+        assert not self.runner.run(self.inbox.has("never-sent"))
 
     @invariant()
     def nothing_is_lost_hidden_or_torn(self):
         elements = self.elements()
-        archive = self.directory / "archive.jsonl"
-        lines = archive.read_bytes().split(b"\n")[:-1] if archive.exists() else []
+        archived = self.archived()
         assert [e["number"] for e in elements if not e.get("read")] == self.unread
-        kept = {json.loads(line)["number"] for line in lines} | {e["number"] for e in elements if e.get("read")}
-        assert kept >= self.consumed
-        assert all(json.loads(line)["read"] for line in lines)
+        assert archived | {e["number"] for e in elements if e.get("read")} >= self.consumed
+        assert not archived & set(self.unread)
         assert counts(self.path) == (len(self.unread), len(elements))
-        assert not list(self.directory.glob("*.tmp.*"))
-        assert not list(self.directory.glob("*.lock"))
+        aside = sorted(self.path.parent.glob("*.bad.*"), key=lambda copy: int(copy.suffix[1:]))
+        assert [copy.read_bytes() for copy in aside] == self.damaged
 
 
-Mailbox.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Mailbox.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.promise("P1", "C3", "F04", "F05", "F10")

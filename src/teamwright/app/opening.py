@@ -51,7 +51,7 @@ from teamwright.teams.archive import prune_archive
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
-from teamwright.teams.scribe import Scribe
+from teamwright.teams.scribe.scribe import Scribe
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tools
 from teamwright.tools.team.caller import Caller

@@ -16,9 +16,9 @@ from teamwright.protocol.events import Notice
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.files import number_of
 from teamwright.teams.outside import OUTSIDE
-from teamwright.teams.scribe_mail import MailScribe
-from teamwright.teams.scribe_roster import RosterScribe
-from teamwright.teams.scribe_tasks import TaskScribe
+from teamwright.teams.scribe.mail import MailScribe
+from teamwright.teams.scribe.roster import RosterScribe
+from teamwright.teams.scribe.tasks import TaskScribe
 from teamwright.teams.team import Team
 
 

@@ -1,0 +1,1 @@
+"""The scribe and its three parts: tasks, roster, mail."""

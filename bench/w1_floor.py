@@ -71,11 +71,11 @@ def past(spec: dict[str, Any], root: Path) -> dict[str, float]:
     cpu = wall = look = 0.0
     for _ in range(SENDS // BATCH):
         Path(path).write_bytes(content)
-        before, start = time.process_time(), time.perf_counter()
         for number in range(BATCH):
+            before, start = time.process_time(), time.perf_counter()
             append(path, lock, number)
-        wall += time.perf_counter() - start
-        cpu += time.process_time() - before
+            wall += time.perf_counter() - start
+            cpu += time.process_time() - before
     for number in range(RECEIVES):
         append(path, lock, number)
         before = time.process_time()

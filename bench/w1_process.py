@@ -37,12 +37,17 @@ async def past(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 
 
 async def _sends(sender: Inbox, reader: Inbox) -> dict[str, float]:
+    """Each send begins in a tick of the loop of its own, as those of a member do."""
     cpu = wall = 0.0
     for _ in range(SENDS // BATCH):
-        before, start = time.process_time(), time.perf_counter()
-        ids = [await sender.send(letter(number)) for number in range(BATCH)]
-        wall += time.perf_counter() - start
-        cpu += time.process_time() - before
+        ids: list[str] = []
+        for number in range(BATCH):
+            await asyncio.sleep(0)
+            entry = letter(number)
+            before, start = time.process_time(), time.perf_counter()
+            ids.append(await sender.send(entry))
+            wall += time.perf_counter() - start
+            cpu += time.process_time() - before
         await reader.mark_read(ids)
     return {"send_us": cpu * 1e6 / SENDS, "send_wall_us": wall * 1e6 / SENDS}
 
@@ -54,10 +59,10 @@ async def _receives(sender: Inbox, reader: Inbox) -> dict[str, float]:
         before, start = time.process_time(), time.perf_counter()
         found = await reader.unread()
         look_wall += time.perf_counter() - start
-        middle = time.process_time()
-        look += middle - before
+        look += time.process_time() - before
         if found[-1].msg_id != id:
             raise RuntimeError("what was sent is not what was received")
+        middle = time.process_time()
         await reader.mark_read([id])
         flag += time.process_time() - middle
     scale = 1e6 / RECEIVES

@@ -13,6 +13,7 @@ import fcntl
 import os
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -93,6 +94,11 @@ _LOCKS: PerLoop[FileLock] = PerLoop(_KEPT_LOCKS)
 def lock_for(target: Path, guard: Path) -> FileLock:
     """The one lock of this file in the running loop. Raises RuntimeError when no loop runs."""
     return _LOCKS.get(str(target), lambda: FileLock(target, guard))
+
+
+def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
+    """`lock_for` for who has the path as text; its guard is asked for only when the lock is made."""
+    return _LOCKS.get(target, lambda: FileLock(Path(target), guard_of(Path(target))))
 
 
 class Held:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task, parse_task
-from teamwright.storage.atomic import storage_error
+from teamwright.storage.atomic import storage_error, write_new
 
 LOCK = ".lock"
 WATERMARK = ".highwatermark"
@@ -43,6 +44,7 @@ class Found:
     task: Task
     signature: Signature
     lasting: bool
+    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,11 @@ def signature(path: str) -> Signature | None:
     return Signature(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def read_task(path: str, id: str, *, patient: bool = True) -> Reading:
+def read_task(path: str, id: str, last: Found | None = None, *, patient: bool = True) -> Reading:
     """Read a task file; one that is empty or cut is tried again 3 times, 2 ms apart. Raises StorageError.
 
-    Without `patient` it is tried once: for who is told again when the writer is done.
+    Without `patient` it is tried once: for who is told again when the writer is done. Bytes that are those of the
+    `last` reading are not parsed again.
     """
     patience = _RETRIES if patient else 0
     while True:
@@ -78,9 +81,9 @@ def read_task(path: str, id: str, *, patient: bool = True) -> Reading:
         if read is None:
             return None
         raw, mark = read
-        task = parse_task(raw, id)
+        task = last.task if last is not None and last.raw == raw else parse_task(raw, id)
         if task is not None:
-            return Found(task, mark, lasting=time.time_ns() - mark.mtime_ns > _RACY_NS)
+            return Found(task, mark, time.time_ns() - mark.mtime_ns > _RACY_NS, raw)
         if _whole_json(raw):
             return None
         if not patience:
@@ -104,6 +107,17 @@ def number_of(name: str) -> int | None:
     """The number of a task file's name; None for any other file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def set_aside(path: Path) -> None:
+    """Keep a copy of damaged bytes as `<file>.bad.<ms since 1970>`. Raises StorageError."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    moment = now_ms()
+    while not write_new(path.with_name(f"{path.name}.bad.{moment}"), content):
+        moment += 1
 
 
 def numbers_in(directory: Path) -> set[int]:

@@ -84,7 +84,7 @@ class Index:
             hurt = self._damaged.get(number)
             if hurt and hurt.signature == mark and _settled(hurt.signature):
                 return last.task if last else None
-        read = read_task(self.path(number), str(number), patient=patient)
+        read = read_task(self.path(number), str(number), last, patient=patient)
         if isinstance(read, Damaged):
             self._note_damaged(number, read)
             return last.task if last else None
@@ -109,10 +109,12 @@ class Index:
         found = self._found.get(number)
         return found.task.status is not TaskStatus.COMPLETED if found else number in self._damaged
 
-    def written(self, task: Task) -> None:
-        """This process just wrote the task, and still holds its lock."""
-        mark = signature(self.path(task.number))
-        self._note(task.number, Found(task, mark or Signature(0, 0, 0), lasting=False))
+    def written(self, task: Task, raw: bytes) -> None:
+        """This process just wrote the task with these bytes, and still holds its lock."""
+        number = task.number
+        mark = signature(self.path(number))
+        self._damaged.pop(number, None)
+        self._note(number, Found(task, mark or Signature(0, 0, 0), False, raw))
 
     def forget(self, number: int) -> None:
         """The file is gone."""

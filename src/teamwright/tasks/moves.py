@@ -63,10 +63,11 @@ async def take_over(store: TaskStore, source: TaskStore) -> list[Task]:
             )
             one.check()
             two.check()
-            if write_new(store.path(task.id), here.encode()):
+            raw = here.encode()
+            if write_new(store.path(task.id), raw):
                 source.raise_watermark(source.index.highest)
                 source.unlink(task.id)
-                store.index.written(here)
+                store.index.written(here, raw)
                 moved.append(here)
         store.raise_watermark(max(source.watermark(), source.index.highest))
     return moved

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from teamwright.protocol.task import Task
 from teamwright.storage.atomic import storage_error, write_atomic, write_new
-from teamwright.storage.lock import FileLock, Held, lock_for
+from teamwright.storage.lock import FileLock, Held, lock_at
 from teamwright.storage.paths import make_private
-from teamwright.tasks.files import LOCK, WATERMARK, damaged, read_watermark
+from teamwright.tasks.files import LOCK, WATERMARK, damaged, read_watermark, set_aside
 from teamwright.tasks.graph import in_order
 from teamwright.tasks.index import Index
 from teamwright.tasks.rules import not_found
@@ -34,11 +34,11 @@ class TaskStore:
 
     def list_lock(self) -> FileLock:
         """The lock of creation, deletion and edges."""
-        return self._lock(self.directory / LOCK)
+        return lock_at(str(self.directory / LOCK), self._guard_of)
 
     def task_lock(self, id: str) -> FileLock:
         """The lock of one task's file."""
-        return self._lock(self.path(id))
+        return lock_at(self.index.path(int(id)), self._guard_of)
 
     def is_locked(self, id: str) -> bool:
         """Whether somebody is changing the task at this moment."""
@@ -84,19 +84,37 @@ class TaskStore:
         `change` is plain code and may refuse by raising; then nothing is written. Raises TaskRefused
         (`task_not_found`), LockTimeout, LockLost, StorageError.
         """
-        path = self.path(id)
-        if not os.path.exists(path):
+        if not os.path.exists(self.index.path(int(id))):
             raise not_found(id)
-        async with self._lock(path).hold() as held:
-            before = self.read(id)
+        lock = self.task_lock(id)
+        async with lock.hold() as held:
+            before = self._whole(id, held)
             if before is None:
                 raise not_found(id)
             after = change(before)
             if after != before:
                 held.check()
-                write_atomic(path, after.encode(), fsync=self._fsync)
-                self.index.written(after)
+                raw = after.encode()
+                write_atomic(lock.target, raw, fsync=self._fsync)
+                self.index.written(after, raw)
         return before, after
+
+    def _whole(self, id: str, held: Held) -> Task | None:
+        """The task, read with its lock held. What a stranger left torn is set aside, and the last whole state put back.
+
+        Raises StorageError (`damaged-file`) when this process never saw it whole.
+        """
+        task, path = self.index.look(int(id), fresh=True), self.path(id)
+        if not self.index.is_damaged(int(id)):
+            return task
+        if task is None:
+            raise damaged(str(path))
+        held.check()
+        set_aside(path)
+        raw = task.encode()
+        write_atomic(path, raw, fsync=self._fsync)
+        self.index.written(task, raw)
+        return task
 
     def make(self, task_of: Callable[[str], Task], held: Held) -> Task:
         """Write a new task under the next free number; called with the list's lock held.
@@ -106,9 +124,10 @@ class TaskStore:
         number = max(self.watermark(), self.index.top()) + 1
         while True:
             task = task_of(str(number))
+            raw = task.encode()
             held.check()
-            if write_new(self.path(task.id), task.encode()):
-                self.index.written(task)
+            if write_new(self.path(task.id), raw):
+                self.index.written(task, raw)
                 return task
             self.index.list_all()
             number = max(self.watermark(), self.index.highest, number) + 1
@@ -146,6 +165,3 @@ class TaskStore:
         except OSError as problem:
             raise storage_error(problem, self.path(id)) from problem
         self.index.forget(int(id))
-
-    def _lock(self, target: Path) -> FileLock:
-        return lock_for(target, self._guard_of(target))

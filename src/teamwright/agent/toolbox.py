@@ -31,10 +31,21 @@ OUTPUT_IN_LOG = 4_000
 
 @dataclass(slots=True)
 class CallNumbers:
-    """`cN` for the N-th tool call of a run, and which call of a model it was; shared by all agents of a run."""
+    """`cN` for the N-th tool call of a run, and which call of a model it was; shared by all agents of a run.
+
+    `earlier` finds the number of a call of an earlier life of the session, empty when there is none.
+    """
 
     count: int = 0
     by_use: dict[str, str] = field(default_factory=dict[str, str])
+    earlier: Callable[[str], str] | None = None
+
+    def of(self, tool_use_id: str) -> str:
+        """The number that a call had; empty when it has none."""
+        found = self.by_use.get(tool_use_id, "")
+        if not found and self.earlier is not None:
+            found = self.by_use[tool_use_id] = self.earlier(tool_use_id)
+        return found
 
     def number(self, tool_use_id: str) -> str:
         """The next number, remembered for this call."""
@@ -251,6 +262,7 @@ class Toolbox:
                 seconds=round(seconds, 4),
                 input=call.input,
                 output=content[:OUTPUT_IN_LOG],
+                use=call.id,
                 facts=result.facts,
             )
         )

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from teamwright.agent.activity import Watchdog
@@ -43,7 +44,7 @@ from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
-from teamwright.storage.log_reader import last_call, read_recent
+from teamwright.storage.log_reader import call_of, last_call, read_recent
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.shared import list_name, share
@@ -96,7 +97,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
         undo.callback(_remove, ground)
     log, standing = _log(ground, stack)
     watcher = await stack.enter_async_context(Watcher())
-    numbers = CallNumbers(last_call(log.path) if ground.resumed else 0)
+    numbers = _numbers(ground, log)
     models = _models(ground, numbers)
     stack.push_async_callback(models.aclose)
     requests = Requests(log.emit, lambda: options.interactive, _ask_timeout(ground), options.on_request)
@@ -123,6 +124,13 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     tell_lost(jobs, team, lead, notification)
     undo.pop_all()
     return session
+
+
+def _numbers(ground: Ground, log: EventLog) -> CallNumbers:
+    """The numbers of tool calls: a session that goes on counts on, and knows those of its earlier lives."""
+    if not ground.resumed:
+        return CallNumbers()
+    return CallNumbers(last_call(log.path), earlier=partial(call_of, log.path))
 
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:
@@ -224,7 +232,7 @@ def _ask_timeout(ground: Ground) -> float | None:
 def _models(ground: Ground, numbers: CallNumbers) -> Models:
     options = ground.options
     model = options.model if options.model is not None else model_of_resumed(ground)
-    play = Play(options.given, lambda use: numbers.by_use.get(use, ""), options.pace_s)
+    play = Play(options.given, numbers.of, options.pace_s)
     return models_for(model, model_settings(ground.settings), ground.env, play)
 
 

@@ -72,8 +72,9 @@ class Spoken(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalled(_Event):
-    """A tool call ended. `call` is `cN`, the N-th call of the run; `outcome` is done, failed or denied.
+    """A tool call ended. `call` is `cN`, the N-th call of the run; `use` the model's own id of it.
 
+    `outcome` is done, failed or denied. A call that a kill cut off and that was run again has a later number too.
     `output` is cut to 4,000 characters; the transcript has the whole. `facts` are what the tool told programs (a
     changed file's `diff`, `added`, `removed`): for attached surfaces only, the log leaves them out.
     """
@@ -86,6 +87,7 @@ class ToolCalled(_Event):
     seconds: float
     input: Mapping[str, Any]
     output: str = ""
+    use: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
 

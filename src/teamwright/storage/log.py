@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import SCHEMA, to_json
-from teamwright.protocol.events import LIVE, Notice, TeamEvent
+from teamwright.protocol.events import LIVE, Notice, TeamEvent, ToolCalled
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.log_reader import Tail, last_number
 
@@ -78,7 +78,9 @@ class EventLog:
             self._lines.append(_line(self._n, event))
             if self.state is not None:
                 self._fold(self.state, event)
-            if first:
+            if isinstance(event, ToolCalled):
+                self.flush()  # before the conversation has the result: every result there has its number here
+            elif first:
                 self._flush_soon()
             for subscriber in self._subscribers:
                 _show(subscriber, self._n, event)

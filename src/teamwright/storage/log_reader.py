@@ -77,6 +77,14 @@ def last_number(path: Path) -> int:
     return next((n for line in read_backward(path) if (n := number_of(line))), 0) if os.path.exists(path) else 0
 
 
+def call_of(path: Path, use: str) -> str:
+    """The number (`c7`) of the call that a model gave this id, the newest of several; empty when the log has none."""
+    wanted = b'"use":%s' % json.dumps(use).encode()
+    lines = (line for line in read_backward(path) if wanted in line and b'"tool_called"' in line[:80])
+    events = (event for line in lines if isinstance(event := event_of(line), ToolCalled) and event.use == use)
+    return next((event.call for event in events), "")
+
+
 def last_call(path: Path) -> int:
     """The highest N among the tool calls `cN` of the log, 0 when there is none: a session that goes on counts on.
 

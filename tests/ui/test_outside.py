@@ -195,6 +195,16 @@ def test_a_team_is_ended_like_by_sigterm_and_can_be_resumed(tmp_path, repo, home
         assert left == [], "requests that are over lie aside"
 
 
+@pytest.mark.promise("D4")
+def test_two_terminals_that_stop_one_team_at_once_are_both_answered(tmp_path, repo):
+    with team_at_work(tmp_path, repo) as team:
+        both = [team.program.start("stop", TEAM, "--json", *flags) for flags in ([], ["--now"])]
+        results = [(*one.communicate(timeout=60), one.returncode) for one in both]
+        assert [code for *_, code in results] == [0, 0], results
+        assert {json.loads(out)["outcome"] for out, *_ in results} <= {"ended", "not_running"}
+        assert team.ended()[0] == 143
+
+
 @pytest.mark.promise("D4", "P3")
 def test_a_lead_that_was_stopped_is_ended_by_force_and_nothing_of_it_is_left(tmp_path, repo):
     with team_at_work(tmp_path, repo, silent=("ada",)) as team:

@@ -1,0 +1,128 @@
+"""What another process of the user asks, heard by a team in this one: starts that cross, programs, bells."""
+
+import asyncio
+import os
+
+import pytest
+
+from teamwright.app.outside.request import LeadLife, StopRequest, open_stops
+from teamwright.app.outside.sending import send
+from teamwright.app.outside.stopping import stop_member, stop_team
+from teamwright.app.outside.target import find_address, find_target
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import MessageSeen
+from teamwright.storage.bell import ring
+from teamwright.storage.watch import Watcher
+from teamwright.teams.lifecycle import State
+from teamwright.testing import ScriptedModel
+from tests.teams.crew import Holding, a_team, until, within
+
+
+async def target_of(team):
+    return await find_target(team.session.team.home, "crew")
+
+
+@pytest.mark.promise("D4")
+async def test_a_member_whose_start_is_under_way_is_ended_once_it_lives(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        maker, begun, go = team.session.team.builder, asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            wire_model = staticmethod(maker.wire_model)
+
+            async def teammate(self, *given):
+                begun.set()
+                await go.wait()
+                return await maker.teammate(*given)
+
+        team.session.team.builder = Slow()
+        starting = asyncio.create_task(team.spawn("ada", "Wait."))
+        await within(10, begun.wait())
+        stopping = asyncio.create_task(stop_member(await target_of(team), "ada", now=True))
+        box = team.session.team.requests
+        await within(10, until_there(box.directory, lambda: open_stops(box)))
+        go.set()
+        stopped = await asyncio.wait_for(stopping, 20)
+        assert stopped.ended == ("ada",)
+        await asyncio.wait([starting], timeout=10)
+        assert starting.done()
+        assert not team.members
+        assert "ada" not in [member.name for member in (await target_of(team)).config.members]
+
+
+async def until_there(directory, condition) -> None:
+    async with Watcher() as watcher:
+        changed = asyncio.Event()
+        watcher.follow(directory, changed.set)
+        while not condition():
+            changed.clear()
+            if not condition():
+                await changed.wait()
+
+
+@pytest.mark.promise("P7")
+async def test_the_program_that_leads_a_team_is_not_ended_from_another_terminal(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        await team.spawn("ada", "Wait.")
+        with pytest.raises(TeamRefused, match="a program leads this team"):
+            await stop_team(await target_of(team), now=True)
+        assert [member.name for member in team.members] == ["ada"]
+
+
+@pytest.mark.promise("C2", "P1")
+async def test_a_ring_wakes_an_idle_member_and_its_bell_goes_with_it(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        ada = await team.spawn("ada", "Wait.")
+        mate = team.session.team.find("ada")
+        await until(team, lambda: mate.state is State.IDLE and mate.resting)
+        seen = []
+        team.session.log.subscribe(lambda _n, event: seen.append(event), live=False)
+        delivery = await send(await target_of(team), "ada", "Hello.")
+        assert delivery.outcome == "woke"
+        await until(
+            team, lambda: any(isinstance(e, MessageSeen) and delivery.message_id in e.message_ids for e in seen)
+        )
+        bell = team.session.team.home.bell("crew", "ada")
+        assert ring(bell)
+        await ada.stop()
+        assert not ring(bell)
+        leads = team.session.team.home.bell("crew", "team-lead")
+        assert ring(leads)
+    assert not ring(leads)
+
+
+@pytest.mark.promise("P4")
+async def test_an_end_at_once_does_not_wait_for_who_thinks(tmp_path, own_home):
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Think.")
+        await within(10, model.thinking.wait())
+        both = [stop_member(await target_of(team), "ada", now=now) for now in (False, True)]
+        answers = await asyncio.wait_for(asyncio.gather(*both), 30)
+        assert {one.outcome for one in answers} <= {"ended", "not_running"}
+        assert not team.members
+        assert not open_stops(team.session.team.requests)
+
+
+async def test_a_name_with_an_at_sign_is_a_team_before_it_is_a_member(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        home = team.session.team.home
+        target, name = await find_address(home, "ada@crew")
+        assert (target.name, name) == ("crew", "ada")
+        target, name = await find_address(home, "crew")
+        assert (target.name, name) == ("crew", "")
+
+
+@pytest.mark.promise("P3", "P4")
+async def test_a_request_is_bound_to_one_life_of_the_lead(tmp_path, own_home):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        await team.spawn("ada", "Wait.")
+        box, own = team.session.team.requests, LeadLife(str(team.session.id), os.getpid(), "an earlier day")
+        StopRequest.new("ada", now=True, lead=own).open_in(box, 5)
+        [request] = open_stops(box)
+        ring(team.session.team.home.bell("crew", "team-lead"))
+        await within(10, until_there(box.directory, lambda: box.answer_of(request.id)))
+        answer = box.answer_of(request.id)
+        assert answer["approve"] is False
+        assert "resumed" in answer["reason"]
+        assert [member.name for member in team.members] == ["ada"]

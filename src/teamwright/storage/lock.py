@@ -98,7 +98,12 @@ def lock_for(target: Path, guard: Path) -> FileLock:
 
 def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
     """`lock_for` for who has the path as text; its guard is asked for only when the lock is made."""
-    return _LOCKS.get(target, lambda: FileLock(Path(target), guard_of(Path(target))))
+
+    def made() -> FileLock:
+        path = Path(target)
+        return FileLock(path, guard_of(path))
+
+    return _LOCKS.get(target, made)
 
 
 class Held:

@@ -37,11 +37,14 @@ class _Shelf(Generic[T]):
         self._recent: OrderedDict[str, T] = OrderedDict()
 
     def get(self, key: str, make: Callable[[], T], keep: int) -> T:
+        found = self._recent.get(key)
+        if found is not None:
+            self._recent.move_to_end(key)
+            return found
         found = self._living.get(key)
         if found is None:
             found = self._living[key] = make()
         self._recent[key] = found
-        self._recent.move_to_end(key)
         if len(self._recent) > keep:
             self._recent.popitem(last=False)
         return found

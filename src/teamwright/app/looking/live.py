@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.app.looking.sessions import LEASE, lease_holder
 from teamwright.app.looking.status import StatusReader, StatusView
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import RunEnded, TeamEvent
+from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.storage.exits import on_exit
 from teamwright.storage.log_reader import Tail, last_number
@@ -42,10 +42,13 @@ class Wake:
             self._files[path] = self.watcher.follow(path, self._changed.set)
         return bool(new)
 
-    def process(self, pid: int) -> None:
-        """Wake when this process has ended, and follow no other; 0 is none."""
+    def process(self, pid: int) -> bool:
+        """Wake when this process has ended, and follow no other; 0 is none.
+
+        Whether it is a new one: then ask once more whether it is there, it may have ended before it was followed.
+        """
         if pid in self._exits or not pid:
-            return
+            return False
         self.close()
 
         def gone() -> None:
@@ -53,6 +56,7 @@ class Wake:
             self._changed.set()
 
         self._exits[pid] = on_exit(pid, gone)
+        return True
 
     async def wait(self) -> None:
         """Until something changed; a burst of changes wakes once."""
@@ -96,9 +100,8 @@ async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[Watched, 
             if not home.config(view.directory).exists() or _uuid(home, view.directory) != uuid:
                 yield Watched(None, f'the team "{view.name}" was deleted')
                 return
-            if wake.files(_files_of(home, now)):
+            if wake.files(_files_of(home, now)) | wake.process(now.lead_pid):
                 now = reader.read()
-            wake.process(now.lead_pid)
             over = "" if now.live else _why_over(now)
             yield Watched(now, over)
             if over:
@@ -151,16 +154,17 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
     async with _waking() as wake:
         wake.files([path, lease])
         while True:
-            pid = lease_holder(lease)
             for item in _read_on(tail):
                 ended = item[1].stop if isinstance(item[1], RunEnded) else ended
+                driven = driven or isinstance(item[1], SessionOpened)
                 yield item
+            pid = lease_holder(lease)
             if driven and not pid:
                 why = "the session was left" if tail.closed else "its process is gone and said no goodbye"
                 yield Quiet(f"{why}; the last run ended: {ended}" if ended else why)
             driven = bool(pid)
-            wake.process(pid)
-            await wake.wait()
+            if not wake.process(pid):
+                await wake.wait()
 
 
 def _read_on(tail: Tail) -> Iterator[tuple[int, TeamEvent]]:

@@ -1,5 +1,6 @@
 """What another process does to inboxes: mail that it brings is told, mail of ours that it destroys is told too."""
 
+import asyncio
 import json
 
 import pytest
@@ -100,4 +101,22 @@ async def test_mail_that_was_seen_may_go_without_a_word(tmp_path):
         await stranger.remove(inbox_of(team, "ann"))
         await stranger.letter(inbox_of(team, "ann"), **{"from": "bob", "text": "two"})
         await heard.one(MessageSent, member="bob")
+        assert not heard.of(Notice, level="warning")
+
+
+@pytest.mark.promise("C3", "P3")
+async def test_many_letters_of_our_own_are_each_told_once_whoever_reads_meanwhile(tmp_path):
+    model = ScriptedModel(lambda _request: "ok")
+    async with a_team(tmp_path, model) as team, a_stranger() as stranger:
+        heard = Told(team)
+        for name in ("ann", "ben"):
+            await team.spawn(name, "Work.")
+        sends = [send_text(team.session.team, "ann", "ben", f"letter {n}") for n in range(15)]
+        sends += [team.send("ann", f"word {n}") for n in range(30)]
+        await asyncio.gather(*sends)
+        await until(team, lambda: team.session.team.quiet())
+        await stranger.letter(inbox_of(team, "ben"), **{"from": "bob", "text": "the last"})
+        await heard.one(MessageSent, member="bob")
+        ids = [e.message_id for e in heard.of(MessageSent)]
+        assert len(ids) == len(set(ids))
         assert not heard.of(Notice, level="warning")

@@ -169,3 +169,24 @@ async def test_a_list_that_a_stranger_removes_is_told_and_goes_on_being_watched(
         await heard.until(lambda: len(heard.of(TaskChanged, change="deleted")) == 2)
         await stranger.task(tasks.directory, 7)
         await heard.until(lambda: ("7", "created", "outside") in changes(heard))
+
+
+@pytest.mark.promise("P3", "B1")
+async def test_whatever_our_own_members_do_at_once_is_never_taken_for_a_strangers(tmp_path):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        heard = Told(team)
+        tasks = team.session.team.tasks
+        for n in range(40):
+            await team.tasks.add(f"task {n}")
+        await tasks.update("40", by="team-lead", lead=True, add_blocked_by=["1", "2"])
+
+        async def work(name: str) -> None:
+            while (task := await tasks.claim_next(name, frozenset())) is not None:
+                await tasks.update(task.id, by=name, status="completed", metadata={"n": [1, {"by": name}]})
+
+        await asyncio.gather(*(work(f"m{n}") for n in range(4)))
+        await tasks.update("7", by="team-lead", lead=True, status="deleted")
+        await stranger.task(tasks.directory, 41)
+        await heard.until(lambda: ("41", "created", "outside") in changes(heard))
+        assert [c for c in changes(heard) if c[2] == "outside"] == [("41", "created", "outside")]
+        assert len(heard.of(TaskChanged, change="completed")) == 40

@@ -10,6 +10,7 @@ from teamwright.protocol.envelope import render_entry
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
+from teamwright.storage.marks import mark_of
 from teamwright.teams.team import Team
 
 
@@ -22,7 +23,8 @@ async def leave_note(team: Team, sender: str, to: str, text: str, summary: str) 
         return
     id = message_id()
     if await put(team, to, Entry(sender=sender, text=text, summary=summary, timestamp=iso(), msg_id=id)):
-        team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary))
+        file = mark_of(team.home, str(team.home.inbox(team.directory, to)))
+        team.emit(MessageSent(member=sender, to=to, message_id=id, summary=summary, file=file))
         team.ring(to)
 
 

@@ -12,6 +12,7 @@ from teamwright.mail.traffic import Lost
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.team import Team
@@ -65,6 +66,7 @@ class MailScribe:
 
     def _arrived(self, name: str, entries: Sequence[Entry]) -> None:
         """Others put these into the inbox."""
+        file = mark_of(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
         for entry in entries:
             if entry.sender == "user":
                 text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
@@ -76,6 +78,7 @@ class MailScribe:
                     message_id=entry.msg_id or "",
                     summary=_summary(entry),
                     wire=message.TYPE if (message := parse_protocol(entry.text)) is not None else "",
+                    file=file,
                 )
             )
         self._team.changed.set()

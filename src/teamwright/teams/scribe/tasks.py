@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from teamwright.protocol.events import Notice, TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.storage.marks import mark_of
 from teamwright.tasks.outside import STEP, Outside
 from teamwright.tasks.rules import kind_of_change, same
 from teamwright.teams.notes import leave_note
@@ -110,7 +111,8 @@ class TaskScribe:
             status = str(after.status)
         doer = (after and after.owner) or (before and before.owner) or ""
         info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)
-        self._team.emit(TaskChanged(member=doer if "@" in doer else OUTSIDE, task=info, change=change))
+        file = mark_of(self._team.home, f"{self._team.tasks.directory}/{task.id}.json")
+        self._team.emit(TaskChanged(member=doer if "@" in doer else OUTSIDE, task=info, change=change, file=file))
 
     async def _give_way(self, before: Task, after: Task | None) -> None:
         """Another program took a task away from one of ours that has it in progress: both it and the lead are told."""

@@ -1,0 +1,32 @@
+"""`--task-list NAME`: the next session goes on with the list of the last, and whoever looks finds it by its name."""
+
+import json
+
+import pytest
+
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
+from tests.ui.program import Program, error_of, told_results
+
+
+@pytest.mark.promise("B9")
+def test_a_run_finds_the_tasks_that_another_run_left_in_the_list_of_that_name(tmp_path, repo):
+    adds = Answer(tools=[("TaskCreate", {"subject": "left for others", "description": "d"})])
+    looks = Answer(tools=[("TaskList", {})])
+    with LoopbackModel.in_thread([adds, "Added.", looks, "Seen."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        assert program.run("-p", "add one", "--task-list", "common").returncode == 0
+        assert program.run("-p", "look", "--taskList", "common").returncode == 0
+        assert "left for others" in json.dumps(told_results(server.bodies[-1]))
+    shown = program.run("tasks", "common")
+    assert shown.returncode == 0 and "left for others" in shown.stdout
+    assert (tmp_path / "home" / "tasks" / "common" / ".shared").exists()
+
+
+@pytest.mark.promise("B9", "F64")
+@pytest.mark.parametrize("name", ["../x", "a/b", ""])
+def test_a_list_whose_name_could_leave_its_directory_is_refused_before_anything_is_made(tmp_path, repo, name):
+    program = Program(repo, tmp_path / "home", "http://127.0.0.1:9")
+    done = program.run("-p", "hi", "--task-list", name)
+    assert (done.returncode, error_of(done)[0]) == (2, "bad-name")
+    assert not (tmp_path / "home" / "projects").exists()

@@ -6,7 +6,7 @@ import json
 import anyio
 import pytest
 
-from teamwright.protocol.errors import LockTimeout, TaskRefused
+from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.lock import lock_for
 
@@ -170,6 +170,23 @@ async def test_a_file_that_stays_cut_shows_as_it_was_and_holds_back_what_waits_f
         await newcomer.claim("2", "bob")
     assert await newcomer.claim_next("bob") is None
     assert (await newcomer.create("c", "", by="bob")).id == "3"
+
+
+@pytest.mark.promise("F18", "P5")
+@pytest.mark.parametrize("torn", [b"", b'{"id": "1", "subj'])
+async def test_a_torn_file_is_set_aside_and_put_back_as_it_was_last_seen_by_whoever_changes_the_task(tasks, view, torn):
+    await tasks.create("a", "all of it", by="ann", metadata={"k": 1})
+    file = tasks.directory / "1.json"
+    file.write_bytes(torn)
+    stranger_to_it = view()
+    with pytest.raises(StorageError) as caught:
+        await stranger_to_it.update("1", by="bob", status="in_progress")
+    assert caught.value.slug == "damaged-file" and file.read_bytes() == torn
+    assert (await tasks.claim("1", "ann")).description == "all of it"
+    whole = json.loads(file.read_bytes())
+    assert (whole["owner"], whole["status"], whole["metadata"]) == ("ann", "in_progress", {"k": 1})
+    assert [copy.read_bytes() for copy in tasks.directory.glob("1.json.bad.*")] == [torn]
+    assert (await stranger_to_it.get("1")).owner == "ann" and [t.id for t in await view().all()] == ["1"]
 
 
 async def test_refreshing_tells_what_others_changed(tasks):

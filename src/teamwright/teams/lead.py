@@ -77,9 +77,9 @@ class Lead:
         self._prompts.append((f"notice:{key or message_id()}", (text_block(text),)))
         self.team.changed.set()
 
-    def aside(self, text: str) -> None:
-        """A note that wakes nobody: it goes along with the next words or mail."""
-        self._asides.append((f"notice:{message_id()}", text_block(reminder(text))))
+    def aside(self, text: str, key: str = "") -> None:
+        """A note that wakes nobody: it goes along with the next words or mail. The key is as in `notice`."""
+        self._asides.append((f"notice:{key or message_id()}", text_block(reminder(text))))
 
     async def turn(self) -> TurnEnd | None:
         """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is.
@@ -88,6 +88,9 @@ class Lead:
         """
         async with self._one:
             mail = await self._mail()
+            if (self._prompts or mail) and self.agent.conversation.unanswered():
+                await settle(self.agent)  # the results take along what waits
+                mail = await self._mail()
             if self._prompts or mail:
                 return await self._run(self._with_prompts(mail), mail, len(self._prompts))
             return await self._run(None, ()) if self.owing else None
@@ -179,7 +182,6 @@ class Lead:
         begun = len(self.agent.conversation.items)
         try:
             if told is not None:
-                await settle(self.agent)
                 tell(self.agent, told)
                 self._told(prompts)
                 if mail and self.team.lead_desk is not None:

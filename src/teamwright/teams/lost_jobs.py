@@ -7,7 +7,7 @@ the lead, the members and what is noted of jobs; does not know how a job is told
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.job_journal import Job
@@ -15,6 +15,9 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
+
+Telling: TypeAlias = Callable[[str, str], None]
+"""Takes the text and the key under which the transcript will hold it."""
 
 
 class Lost(Protocol):
@@ -45,7 +48,7 @@ def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], s
         if found is None:
             jobs.settle(job.id for job in its)
             continue
-        conversation, notice = found
+        conversation, notice, aside = found
         # A member of the same name whose life began after the job's was not the one who waits.
         born = str(conversation.header.get("at", ""))
         own = {job.id: job for job in its if iso(job.started_ms) >= born}
@@ -53,13 +56,15 @@ def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], s
         owed = [job for job in own.values() if f"notice:{job.key}" not in held]
         jobs.settle({job.id for job in its} - {job.id for job in owed})
         for job in owed:
-            notice(text(job), job.key)
+            # One that the session itself ended, when somebody left it, is no reason to speak up at the next start.
+            (aside if job.state == "stopped" else notice)(text(job), job.key)
         told += owed
     return told
 
 
-def _listener(owner: str, team: Team, lead: Lead | None) -> tuple[Conversation, Callable[[str, str], None]] | None:
+def _listener(owner: str, team: Team, lead: Lead | None) -> tuple[Conversation, Telling, Telling] | None:
+    """Who is told: its conversation, what wakes it, and what waits until something else does (a lead has that)."""
     if owner == LEAD:
-        return (lead.agent.conversation, lead.notice) if lead is not None else None
+        return (lead.agent.conversation, lead.notice, lead.aside) if lead is not None else None
     mate = team.find(owner)
-    return (mate.agent.conversation, mate.desk.notice) if mate is not None else None
+    return (mate.agent.conversation, mate.desk.notice, mate.desk.notice) if mate is not None else None

@@ -190,3 +190,12 @@ async def test_whatever_our_own_members_do_at_once_is_never_taken_for_a_stranger
         await heard.until(lambda: ("41", "created", "outside") in changes(heard))
         assert [c for c in changes(heard) if c[2] == "outside"] == [("41", "created", "outside")]
         assert len(heard.of(TaskChanged, change="completed")) == 40
+
+
+@pytest.mark.promise("B1", "P3")
+async def test_a_task_that_is_made_and_done_before_anybody_looked_is_two_events(tmp_path):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        heard = Told(team)
+        await stranger.task(team.session.team.tasks.directory, 1, owner="bob", status="completed")
+        await heard.one(TaskChanged, change="completed")
+        assert changes(heard) == [("1", "created", "outside"), ("1", "completed", "outside")]

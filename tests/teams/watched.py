@@ -56,7 +56,7 @@ class Told:
         return [e for e in self.events if type(e) is kind and all(getattr(e, k) == v for k, v in fields.items())]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while not condition():
                 self._more.clear()
                 await self._more.wait()

@@ -5,6 +5,7 @@ Knows inboxes and the team. Refuses to know what a message means: only its type 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from teamwright.mail.inbox import Inbox
@@ -16,6 +17,9 @@ from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.team import Team
+
+PATIENCE_S = 0.5
+"""Mail that goes may be the first of a team that is being removed: only after so long its sender is told."""
 
 _NOBODY = frozenset({"system", "user", "task-list", OUTSIDE})
 """Senders without an inbox: for them a warning must do."""
@@ -30,6 +34,7 @@ class MailScribe:
         self._inboxes: dict[str, Inbox] = {}
         self._changed: set[str] = set()
         self._lost: list[tuple[str, Lost]] = []
+        self._due: asyncio.TimerHandle | None = None
 
     def open(self, name: str) -> None:
         """Follow the inbox of this member from now on; what is in it is known."""
@@ -49,6 +54,9 @@ class MailScribe:
             self.close(name)
         self._changed.clear()
         self._lost.clear()
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
     def noticed(self, name: str) -> None:
         """The file of this inbox changed."""
@@ -61,7 +69,7 @@ class MailScribe:
             inbox = self._inboxes.get(self._changed.pop())
             if inbox is not None:
                 await inbox.unread()
-        if self._lost:
+        if self._lost and self._due is None:
             await self._tell_lost()
 
     def _arrived(self, name: str, entries: Sequence[Entry]) -> None:
@@ -85,6 +93,11 @@ class MailScribe:
 
     def _gone(self, name: str, lost: Sequence[Lost]) -> None:
         self._lost += [(name, one) for one in lost]
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(PATIENCE_S, self._tell)
+
+    def _tell(self) -> None:
+        self._due = None
         self._wake()
 
     async def _tell_lost(self) -> None:

@@ -88,6 +88,8 @@ class TaskScribe:
             before, after = self._changes.pop(0)
             freed = _frees(after) or freed
             self._emit(before, after)
+            if before is None and after is not None and after.status is TaskStatus.COMPLETED:
+                self._emit(after.with_(status=TaskStatus.IN_PROGRESS), after)  # done before we looked: two events
             if before is not None and _taken_away(before, after):
                 await self._give_way(before, after)
             if (count := count + 1) % STEP == 0:

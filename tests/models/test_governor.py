@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamwright.models import messages_api
 from teamwright.models.governor import Governor, governor_for
-from teamwright.models.model import Failure, Reply, Retrying
+from teamwright.models.model import Alive, Failure, Reply, Retrying
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 
@@ -196,3 +197,24 @@ async def test_a_refusal_of_one_makes_the_others_wait(client, quick):
         assert a.governor.paused_s > 0.1
         assert isinstance((await a.ask()).last, Reply)
         assert a.governor.paused_s == 0
+
+
+@pytest.mark.promise("D7")
+async def test_who_waits_for_a_rate_limit_says_so_and_when_it_goes_on(client):
+    async with (
+        asyncio.timeout(20),
+        LoopbackModel([Status(429, retry_after=0.05), Answer("x")]) as server,
+        client(server.url) as one,
+    ):
+        asked = await one.ask()
+    assert isinstance(asked.last, Reply)
+    assert [part.waits_for for part in asked.of(Alive)] == ["the rate limit", ""]
+    assert one.governor.waits_for == ""
+
+
+async def test_an_answer_that_grows_where_nothing_can_be_shown_gives_signs_of_life(client, monkeypatch):
+    monkeypatch.setattr(messages_api, "ALIVE_EVERY_S", 0.0)
+    call = Answer(tools=[("Write", {"path": "x", "content": "y" * 500})])
+    async with asyncio.timeout(20), LoopbackModel([call]) as server, client(server.url) as one:
+        asked = await one.ask()
+    assert asked.of(Alive) and asked.last.content[0]["name"] == "Write"

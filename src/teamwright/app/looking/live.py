@@ -155,7 +155,7 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
         wake.files([path, lease])
         while True:
             for item in _read_on(tail):
-                ended = item[1].stop if isinstance(item[1], RunEnded) else ended
+                ended = _ended(item[1], ended)
                 driven = driven or isinstance(item[1], SessionOpened)
                 yield item
             pid = lease_holder(lease)
@@ -170,3 +170,10 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
 def _read_on(tail: Tail) -> Iterator[tuple[int, TeamEvent]]:
     while batch := tail.read():
         yield from batch
+
+
+def _ended(event: TeamEvent, known: str) -> str:
+    """How the newest run ended; empty while one may go on."""
+    if isinstance(event, RunEnded):
+        return event.stop
+    return "" if isinstance(event, SessionOpened) else known

@@ -217,9 +217,12 @@ class Standing:
             member = self.members[event.member] = MemberStanding(event.member, usage=usage, rounds=rounds)
         if event.turn > member.turn:
             member.wrote_to = ()
-        if event.state != member.state or member.lost:
+        state = event.state
+        if event.member == LEAD and self.opened and not event.turn:
+            state = str(State.IDLE)  # it leads a team, and has had no turn in this process yet
+        if state != member.state or member.lost:
             member.since = event.at
-        member.state, member.detail = event.state, event.detail
+        member.state, member.detail = state, event.detail
         member.life, member.turn, member.lost = event.life, event.turn, False
         member.active = max(member.active, event.at)
         member.model = event.model or member.model

@@ -41,7 +41,7 @@ class ListAgents(Tool[NoInput]):
             if mate.state in GONE and mate.state is not State.FAILED:
                 continue
             one = {**_line(team, mate, tasks), "you": mate.name == self._caller.name}
-            members.append({key: value for key, value in one.items() if value not in (None, "", [], False)})
+            members.append({key: value for key, value in one.items() if value or (value == 0 and value is not False)})
         return json_result({"team_name": team.name, "members": members}, f"{len(members)} members")
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -28,15 +29,16 @@ def send(directory, name, times):
     asyncio.run(work())
 
 
-def send_for_ever(directory, seed):
-    """Messages of 1 B to 20 kB; says each id once the send returned."""
+def send_until_killed(directory, seed, most):
+    """Messages of 1 B to 200 kB, at most so many; says each id once the send returned, then waits for its end."""
     chance = random.Random(int(seed))
 
     async def work():
         inbox = box(directory)
-        while True:
-            size = chance.choice([1, 50, 300, 300, 2_000, 20_000])
+        for _ in range(int(most)):
+            size = chance.choice([1, 50, 300, 300, 2_000, 2_000, 20_000, 20_000, 200_000])
             print(await inbox.send(Entry(f"writer{seed}", "x" * size), runtime=True), flush=True)
+        signal.pause()
 
     asyncio.run(work())
 

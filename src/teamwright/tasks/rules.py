@@ -128,7 +128,7 @@ def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
         raise blocked(task, ids)
     if owner is None and "owner" in wish and "status" not in wish and status is TaskStatus.IN_PROGRESS:
         status = TaskStatus.PENDING  # nobody works on what nobody has
-    return _texts(task, wish).with_(owner=owner, status=status)
+    return task.with_(owner=owner, status=status, **_texts(task, wish))
 
 
 def may_delete(task: Task, actor: Actor) -> None:
@@ -246,11 +246,15 @@ def _refuse_unfit(task: Task, actor: Actor) -> None:
     raise TaskRefused("reserved", f"#{task.id} {what}", do=["take another task"])
 
 
-def _texts(task: Task, wish: Wish) -> Task:
-    more = wish.get("metadata")
-    return task.with_(
-        subject=one_line(wish["subject"]) if "subject" in wish else task.subject,
-        description=wish.get("description", task.description),
-        active_form=wish.get("active_form", task.active_form),
-        metadata=merged(task.metadata, more) if more else task.metadata,
-    )
+def _texts(task: Task, wish: Wish) -> dict[str, Any]:
+    """What the wish says of texts and metadata, as fields of the task."""
+    said: dict[str, Any] = {}
+    if "subject" in wish:
+        said["subject"] = one_line(wish["subject"])
+    if "description" in wish:
+        said["description"] = wish["description"]
+    if "active_form" in wish:
+        said["active_form"] = wish["active_form"]
+    if more := wish.get("metadata"):
+        said["metadata"] = merged(task.metadata, more)
+    return said

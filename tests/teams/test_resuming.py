@@ -200,6 +200,6 @@ async def test_resuming_a_team_that_nobody_has_names_the_nearest(tmp_path):
 @pytest.mark.promise("F25", "D8")
 async def test_a_team_that_is_led_cannot_be_resumed_by_a_second_lead(tmp_path):
     async with a_team(tmp_path, ScriptedModel("ok")):
-        with pytest.raises(TeamwrightError, match="drives this session already"):
+        with pytest.raises(TeamwrightError, match="leads the team"):
             async with resumed(tmp_path, ScriptedModel("ok")):
                 pass

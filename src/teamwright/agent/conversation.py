@@ -181,6 +181,14 @@ def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
     return found
 
 
+def calls_without_result(transcript: Path) -> int:
+    """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
+    last = next(read_backward(transcript), b"")
+    at = last.find(_MESSAGE)
+    item = last[at + len(_MESSAGE) : -1] if at > 0 else _USER
+    return 0 if item.startswith(_USER) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))
+
+
 def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
     """The first line of a transcript. Raises StorageError for a file that is none, or from a newer version."""
     try:

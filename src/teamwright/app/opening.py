@@ -26,6 +26,8 @@ from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
 from teamwright.app.budget import Purse
 from teamwright.app.builder import Maker
+from teamwright.app.ended.naming import named_team, require_adoptable
+from teamwright.app.ended.retention import prune
 from teamwright.app.ground import Ground, ground_of, model_of_resumed, surroundings, teams_on, trust_warnings
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE
@@ -48,10 +50,10 @@ from teamwright.storage.log_reader import call_of, last_call, read_recent
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.shared import list_name, share
-from teamwright.teams.archive import prune_archive
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
+from teamwright.teams.resuming import Resumed
 from teamwright.teams.scribe.scribe import Scribe
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tools
@@ -89,7 +91,8 @@ async def _close(session: Session) -> None:
 async def _open(options: Options, stack: AsyncExitStack) -> Session:
     ground = ground_of(options)
     make_private(ground.directory)
-    stack.callback(prune_archive, ground.home, days=ground.settings.retention_days)
+    pruning = asyncio.create_task(prune(ground.home, ground.settings.retention_days, keep=ground.id), name="retention")
+    stack.push_async_callback(asyncio.wait, {pruning})
     lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
     stack.callback(lease.release)
     undo = stack.enter_context(ExitStack())
@@ -153,14 +156,15 @@ def _log(ground: Ground, stack: AsyncExitStack) -> tuple[EventLog, Standing]:
 
 async def _take_up_team(session: Session, ground: Ground) -> None:
     """The team that this session led when it ended, or the one that it is to adopt, with its members."""
-    teams = session.team.teams
     if ground.options.adopt is not None:
-        found = await teams.find(ground.options.adopt)
-        why = (
-            f'You lead the team "{found.config.name}" now; its former lead is gone. Its members go on with their work.'
-        )
-        await session.take_up(found.directory, why)
-    elif ground.resumed and (found := await teams.led_by(session.id)) is not None:
+        team = require_adoptable(named_team(ground.home, ground.options.adopt))
+        why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'
+        await session.take_up(team.directory, why)
+    elif not ground.resumed:
+        return
+    elif (found := await session.team.teams.led_by(session.id)) is None:
+        session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
+    else:
         await session.take_up(
             found.directory, f"Your session was interrupted, and goes on now ({iso()}) with its team."
         )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from shlex import quote
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.loop import TurnEnd
@@ -32,6 +33,7 @@ from teamwright.storage.log import EventLog
 from teamwright.teams.desk import wakes
 from teamwright.teams.ending import leave_all, suspend_all
 from teamwright.teams.lead import GO_ON, Lead
+from teamwright.teams.lifecycle import GONE, State
 from teamwright.teams.resuming import Resumed, resume_members
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.teams.team import Team
@@ -83,7 +85,8 @@ class Session:
 
         Cancelling is the caller's: `cancelled` makes the result of it.
         """
-        self.lead.last = TurnEnd("done")  # what an earlier prompt was answered is no answer to this one
+        # What an earlier prompt was answered is no answer to this one; without a prompt it is what there is to say.
+        self.lead.last = TurnEnd("done", "" if prompt else self.lead.agent.conversation.said_since(0))
         if prompt:
             self.lead.prompt(prompt)
         minutes = self.maker.purse.budget.minutes
@@ -171,7 +174,9 @@ class Session:
         Raises TeamRefused while somebody leads it, StorageError, LockTimeout.
         """
         await self.team.attach(directory)
-        self.resumed = await resume_members(self.team, self.deadlines.timers)
+        repaired = len(self.lead.agent.conversation.unanswered())
+        back = await resume_members(self.team, self.deadlines.timers)
+        self.resumed = replace(back, repaired=back.repaired + repaired)
         gone = ", ".join(self.resumed.gone)
         lines = [why, *([f"Gone meanwhile: {gone}."] if gone else []), *await self.lead.standing(), GO_ON]
         self.lead.aside("\n".join(lines))
@@ -259,8 +264,11 @@ class Session:
 
     @property
     def resume_command(self) -> str:
-        """What to type to go on with this session."""
-        return f"teamwright resume {self.id[:8]}"
+        """What to type to go on with this session: by the name of its team, where members keep their places."""
+        team = self.team
+        kept = any(mate.state not in GONE or mate.state is State.SUSPENDED for mate in team.members.values())
+        by_name = kept and not team.implicit and not team.name.startswith("-")
+        return f"teamwright resume {quote(team.name) if by_name else self.id[:8]}"
 
     def warn(self, text: str) -> None:
         """Tell surfaces something that no member did."""

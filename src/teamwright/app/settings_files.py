@@ -85,7 +85,7 @@ KEYS: dict[str, Key] = {
     "context_tokens": Key("count", "The model's window, where you know it better."),
     "max_output_tokens": Key("count", "The longest answer."),
     "stalled_after_s": Key("seconds", "How long nothing may come of a member at work before it shows as stalled."),
-    "retention_days": Key("count", "How long archived teams are kept."),
+    "retention_days": Key("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
     "providers": Key("map", "Your own model services, by name.", user_only=True),
     "prices": Key("map", "Prices by provider/model, in USD per million tokens.", user_only=True),
     "compat.claude": Key("bool", "Whether files of the other product are read.", user_only=True),

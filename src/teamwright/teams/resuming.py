@@ -7,11 +7,11 @@ request is sent and has its deadline again. Knows the team and how a member is s
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from teamwright.agent.conversation import read_header
+from teamwright.agent.conversation import calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
@@ -26,10 +26,28 @@ from teamwright.teams.teammate import Teammate
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Who is back, and who was on the way out and is gone now (with those that could not come back)."""
+    """Who is back, and who was on the way out and is gone now (with those that could not come back).
+
+    `tasks` were open and `unread` messages waited when it began; `repaired` calls had been cut off without a result.
+    """
 
     members: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    tasks: int = 0
+    unread: int = 0
+    repaired: int = 0
+
+    def __str__(self) -> str:
+        """One line for people; empty when there was nothing but the conversation."""
+        counts = (
+            (len(self.members), "member", ""),
+            (self.tasks, "open task", ""),
+            (self.unread, "unread message", ""),
+            (self.repaired, "call", " repaired"),
+        )
+        parts = [f"{number} {what}{'' if number == 1 else 's'}{rest}" for number, what, rest in counts if number]
+        gone = f"gone: {', '.join(self.gone)}" if self.gone else ""
+        return "; ".join(part for part in (", ".join(parts), gone) if part)
 
 
 async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resumed:
@@ -41,6 +59,8 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
     file = read_team_file(team.home.team_file(team.directory))
     if file is None:
         return Resumed()
+    left = await team.teams.leftovers(team.directory)
+    repaired = sum(_cut_off(life) for life in file.lives.values())
     await _see_partings(team, file)
     here = [m for m in (await team.roster.read()).teammates if m.backend_type == "in-process"]
     back: list[str] = []
@@ -60,7 +80,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
             gone.append(member.name)
     await _forget_lives_of_nobody(team, file, [m.name.lower() for m in here])
-    return Resumed(tuple(back), tuple(gone))
+    return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)
 
 
 async def _see_partings(team: Team, file: TeamFile) -> None:
@@ -120,6 +140,13 @@ async def _started(team: Team, member: Member, life: Life) -> Teammate:
         team.emit(Notice(member=member.name, text=text, level="warning"))
         return await _started(team, member, replace(life, model=None))
     return mate
+
+
+def _cut_off(life: Life) -> int:
+    """How many calls of the member have no result."""
+    with suppress(OSError, ValueError, KeyError, TypeError):  # then the member says what is wrong with its transcript
+        return calls_without_result(Path(life.transcript))
+    return 0
 
 
 def _begun(life: Life) -> bool:

@@ -17,8 +17,8 @@ from teamwright.app.api.handles import USER, Member, Tasks
 from teamwright.app.api.options import PermissionMode, TeamOptions, options_of, require_model
 from teamwright.app.api.running import Run
 from teamwright.app.api.watching import Events, Readers
+from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.sessions import session_of_team
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.result import Result
@@ -49,7 +49,7 @@ class Team:
         self.name: str = team_name(name)
         self._options = options_of(options)
         self._replace = replace
-        self._resume = False
+        self._goes_on = ""
         self._stack = AsyncExitStack()
         self._session: Session | None = None
         self._readers = Readers()
@@ -61,10 +61,22 @@ class Team:
 
         Entering goes on with the session that led it: the lead's conversation, the members with theirs, tasks, unread
         mail, owed answers; budgets begin anew. Raises TeamwrightError (`unknown-team`) for a name that no team has,
-        CannotStart while another process leads it. Options as for Team; the directory is the session's.
+        `unknown-session` when its lead's conversation is gone), CannotStart while another process leads it, TeamRefused
+        for another product's. Options as for Team; the directory is the session's.
         """
         team = cls(name, **options)
-        team._resume = True
+        team._goes_on = "resume"
+        return team
+
+    @classmethod
+    def adopt(cls, name: str, **options: Unpack[TeamOptions]) -> Self:
+        """A team whose lead is gone, with a new lead: `async with Team.adopt("release") as team: …`.
+
+        Entering begins a session in `cwd` that leads it from now on; the members come back with their conversations.
+        Raises as `resume`, but needs nothing of the former lead.
+        """
+        team = cls(name, **options)
+        team._goes_on = "adopt"
         return team
 
     def __repr__(self) -> str:
@@ -85,7 +97,7 @@ class Team:
             never_was = stack.enter_context(ExitStack())
             session = await stack.enter_async_context(open_session(self._opening()))
             session.requests.attended = self._readers.attended
-            if not self._resume:
+            if not self._goes_on:
                 never_was.callback(session.unmake)
                 await self._create(session)
             never_was.pop_all()
@@ -94,11 +106,14 @@ class Team:
         return self
 
     def _opening(self) -> Options:
-        """What the session is opened with: that of the team, when it is to go on."""
-        if not self._resume:
-            return self._options
-        led = session_of_team(home_at(self._options.home), self.name)
-        return replace_fields(self._options, resume=led.id)
+        """What the session is opened with: for a team that is on disk, its session, or a new one that takes it over."""
+        home = home_at(self._options.home)
+        if self._goes_on == "resume":
+            return replace_fields(self._options, resume=session_of_team(home, self.name).id)
+        if self._goes_on == "adopt":
+            require_adoptable(named_team(home, self.name))
+            return replace_fields(self._options, adopt=self.name)
+        return self._options
 
     async def _create(self, session: Session) -> None:
         if self._replace:

@@ -10,11 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from shlex import quote
 from typing import Any, cast
 
 from teamwright.agent.conversation import parse_header
-from teamwright.app.inspect import find_team
 from teamwright.protocol.blocks import text_of
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.jsonl import read_lines
@@ -100,23 +98,6 @@ def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
         looked_at=[("looked in", str(home.ours / "projects"))],
         do=["teamwright sessions --all"],
     )
-
-
-def session_of_team(home: Home, name: str) -> SessionView:
-    """The session that leads the team of that name, or led it when it ended.
-
-    Raises TeamwrightError (`unknown-team`) naming the nearest, and `unknown-session` when its conversation is gone.
-    """
-    team = find_team(home, name)
-    found = [view for view in session_views(home) if view.id == team.session]
-    if not found:
-        raise TeamwrightError(
-            "unknown-session",
-            f'the session that led the team "{team.name}" is gone',
-            looked_at=[("session", team.session), ("looked in", str(home.ours / "projects"))],
-            do=[f"let another session lead it: teamwright teams adopt {quote(team.name)}"],
-        )
-    return found[0]
 
 
 def lease_holder(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Which session is meant: the newest here, one by its id, or one that the user picks from a list.
+"""Which session is meant: the newest here, one by its team or its id, or one that the user picks from a list.
 
 Knows sessions through `app`; asks on a terminal, else the error lists what there is.
 """
@@ -12,8 +12,9 @@ from pathlib import Path
 import click
 
 from teamwright.app.cost_line import duration
+from teamwright.app.ended.naming import session_meant, teams_by_session
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.sessions import SessionView, find_session, latest_session, session_views
+from teamwright.app.looking.sessions import SessionView, latest_session, session_views
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.ui.cli.output import one_line, say, say_table
 from teamwright.ui.cli.place import Place
@@ -48,9 +49,13 @@ def latest(place: Place) -> Chosen:
     return _chosen(latest_session(home_at(place.home), place.cwd), place)
 
 
-def named(place: Place, beginning: str) -> Chosen:
-    """The session whose id begins so. Raises TeamwrightError (`unknown-session`)."""
-    return _chosen(find_session(home_at(place.home), place.cwd, beginning), place)
+def named(place: Place, word: str) -> Chosen:
+    """The session that led the team of that name, else the one whose id begins so.
+
+    Raises TeamwrightError (`unknown-session`, `session-busy` for a team that is led now, `team-refused` for another
+    product's).
+    """
+    return _chosen(session_meant(home_at(place.home), place.cwd, word), place)
 
 
 def choose(place: Place, *, ask: bool) -> Chosen:
@@ -63,10 +68,12 @@ def choose(place: Place, *, ask: bool) -> Chosen:
             "usage",
             "which session? Nobody is here to choose",
             looked_at=[(view.id[:8], one_line(view.prompt, 56)) for view in views[:7]],
-            do=[f"teamwright -r {views[0].id[:8]}", "teamwright -c takes the newest"],
+            do=[f"teamwright resume {views[0].id[:8]}", "teamwright -c takes the newest"],
             note="nothing was started",
         )
-    say_table(("", "id", "last", "prompt"), [(str(n), *row) for n, row in enumerate(map(session_row, views), 1)])
+    teams = teams_by_session(home_at(place.home))
+    rows = [(str(n), *_with_team(session_row(view), teams.get(view.id, ""))) for n, view in enumerate(views, 1)]
+    say_table(("", "id", "last", "team", "prompt"), rows)
     say()
     number: int = click.prompt("Which one", type=click.IntRange(1, len(views)), default=1)
     return _chosen(views[number - 1], place)
@@ -76,6 +83,10 @@ def session_row(view: SessionView) -> tuple[str, str, str]:
     """A session in three cells: the short id, how long ago, the prompt that began it."""
     state = f"runs, pid {view.pid}" if view.pid else f"{duration(max(time.time() - view.changed_at, 0))} ago"
     return view.id[:8], state, f"damaged: {view.damaged}" if view.damaged else view.prompt or "(no prompt)"
+
+
+def _with_team(row: tuple[str, str, str], team: str) -> tuple[str, str, str, str]:
+    return row[0], row[1], one_line(team, 20), row[2]
 
 
 def _chosen(view: SessionView, place: Place) -> Chosen:

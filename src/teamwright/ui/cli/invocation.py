@@ -59,7 +59,7 @@ class Invocation:
     def with_blocks(self) -> Invocation:
         """The same call with its prompt read; waits for stdin. Raises UsageError, StorageError."""
         piped = self._stdin() if self.piped else ""
-        if self.options.resume and not ((self.prompt or "") + piped).strip():
+        if (self.options.resume or self.options.adopt) and not ((self.prompt or "") + piped).strip():
             return replace(self, blocks=())
         return replace(self, blocks=tuple(read_prompt(self.prompt, piped, self.options.cwd)))
 
@@ -131,6 +131,7 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         ),
         session_id=session_id(wanted) if wanted else None,
         resume=flags.get("resume") or None,
+        adopt=flags.get("adopt"),
         append_system_prompt=flags.get("append_system_prompt") or "",
         task_list=dir_stem(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,

@@ -20,12 +20,12 @@ WORK, LOOK, SET_UP = "Work", "Look", "Set up"
 
 COMMANDS: dict[str, Row] = {
     "demo": Row("teamwright.ui.demo.command:demo", WORK, "A team reads this repository and reports; needs no model."),
-    "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a session, or with the session of a team."),
+    "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a team and its members, or with a session."),
     "send": Row("teamwright.ui.cli.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
     "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
     "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory."),
     "status": Row("teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."),
-    "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `teams show NAME` for one of them."),
+    "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."),
     "tasks": Row("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
     "inbox": Row("teamwright.ui.cli.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
     "log": Row("teamwright.ui.cli.log:log", LOOK, "What happened in a team or a session."),

@@ -1,14 +1,24 @@
-"""`teamwright teams`: teams on disk, and one of them in full."""
+"""`teamwright teams`: teams on disk, one of them in full; one is taken over, or put into the archive."""
 
 from __future__ import annotations
 
+import asyncio
+from shlex import quote
+from typing import Any
+
 import click
 
+from teamwright.app.ended.naming import named_team, require_adoptable
+from teamwright.app.ended.removing import Removed, remove_team
 from teamwright.app.inspect import TeamView, archived_teams, find_team, home_at, team_views
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.ui.cli.flags import HEADLESS, RUN
 from teamwright.ui.cli.looking import ago, json_flag, moment
-from teamwright.ui.cli.output import facts, say, say_json, say_table
+from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
 from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.start import face_of, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
+from teamwright.ui.cli.usage import too_many_words
 
 
 @click.group(invoke_without_command=True)
@@ -60,6 +70,59 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
         say()
         say_table(("task", "status", "owner", "subject"), task_rows(view.tasks))
     return 0
+
+
+@teams.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also with open tasks or unread mail, or when files are damaged.")
+@json_flag
+@click.pass_context
+def rm(ctx: click.Context, /, name: str, force: bool, as_json: bool) -> int:
+    """Put a team whose lead is gone into the archive: requests, mail and tasks."""
+    removed = asyncio.run(remove_team(home_at(place_of(ctx).home), name, force=force))
+    if as_json:
+        say_json(removed)
+        return 1 if removed.stayed else 0
+    say(one_line(f'team "{removed.team}" is in the archive: {removed.archived}'))
+    left = _left(removed)
+    if left:
+        say(f"with it     {left}")
+    if removed.ended:
+        say(f"ended       processes that it had left running: {', '.join(map(str, removed.ended))}")
+    say(f"look at it  teamwright teams show {quote(removed.archived.name)}")
+    if removed.stayed:
+        raise TeamwrightError(
+            "failed", f"some processes of the team would not end: {', '.join(map(str, removed.stayed))}"
+        )
+    return 0
+
+
+@teams.command(params=[*RUN, *HEADLESS])
+@click.argument("name")
+@click.argument("prompt", nargs=-1, metavar="[PROMPT]")
+@click.pass_context
+def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: Any) -> int:
+    """Lead a team whose lead is gone: a new session here, the members as they were.
+
+    With -p, PROMPT or stdin says what to do; without either it goes on with what is open.
+    """
+    place = place_of(ctx)
+    if len(prompt) > 1:
+        raise too_many_words(prompt)
+    headless = face_of(flags, prompt, resumes=True)
+    refuse_headless_flags(flags, headless=headless)
+    require_adoptable(named_team(home_at(place.home), name))
+    return run(place, {**flags, "adopt": name}, prompt[0] if prompt else None, headless=headless)
+
+
+def _left(removed: Removed) -> str:
+    """What was open in it, in words."""
+    counts = (
+        (len(removed.members), "member", "members"),
+        (len(removed.open_tasks), "open task", "open tasks"),
+        (removed.unread, "unread message", "unread messages"),
+    )
+    return ", ".join(f"{number} {one if number == 1 else many}" for number, one, many in counts if number)
 
 
 def _row(view: TeamView) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> 
 def _nothing_owed(session: Session) -> UsageError:
     return UsageError(
         "usage",
-        f"session {session.id[:8]} has answered everything that it was asked",
+        f"session {session.id[:8]} has answered everything that it was asked, and nobody has work to go on with",
         do=[f'{session.resume_command} -p "…"'],
         note="nothing was sent",
     )
@@ -156,6 +156,8 @@ def _content_of(line: bytes) -> list[Block]:
 def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> None:
     for warning in session.warnings:
         outlet.note(f"teamwright: {warning}")
+    if back := str(session.resumed):
+        outlet.note(f"teamwright: resumed: {back}")
     budget = invocation.options.budget
     if os.environ.get("CI") and budget.usd is None and budget.tokens is None and budget.minutes is None:
         outlet.note("teamwright: no cap is set; --max-budget-usd, --max-tokens or --timeout would set one")

@@ -92,6 +92,8 @@ def _greeting(session: Session) -> list[str]:
     conversation = session.lead.agent.conversation
     if conversation.items:
         lines.append(f"  session {session.id[:8]} goes on; it holds {len(conversation.items)} messages")
+    if back := str(session.resumed):
+        lines.append(f"  resumed: {clean(back)}")
     if conversation.owes_round:
         lines.append("  its last turn was cut off: your next line goes on from there")
     return lines

@@ -1,0 +1,1 @@
+"""Teams and sessions that nobody drives now: who goes on with one, what is removed, and what is too old to keep."""

@@ -1,0 +1,145 @@
+"""Removing a team from outside: requests, mail and tasks go to the archive; nothing is ever destroyed here.
+
+Only for a team whose lead is gone, whose session's lease is held meanwhile, so that nobody goes on with it at that
+moment. Knows teams on disk and what a dead session left running; does not know who asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from teamwright.app.ended.naming import NamedTeam, named_team
+from teamwright.app.inspect import TeamView, team_view
+from teamwright.protocol.errors import CannotStart, TeamRefused
+from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.storage.lease import Lease
+from teamwright.storage.leftovers import end_leftovers
+from teamwright.storage.paths import Home
+from teamwright.tasks.shared import is_shared
+from teamwright.teams.archive import archive_team
+
+SHOWN = 6
+"""How many open tasks a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What was put away: `archived` is the entry; `members` had a place, `open_tasks` and `unread` were open.
+
+    `ended` are numbers of processes that the team had left running, `stayed` of those that would not end.
+    """
+
+    team: str
+    directory: str
+    archived: Path
+    members: tuple[str, ...] = ()
+    open_tasks: tuple[str, ...] = ()
+    unread: int = 0
+    ended: tuple[int, ...] = ()
+    stayed: tuple[int, ...] = ()
+
+
+async def remove_team(home: Home, word: str, *, force: bool) -> Removed:
+    """Put the team of that name into the archive.
+
+    Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
+    `force` while a task is open, a message is unread or a file cannot be read; StorageError, LockTimeout.
+    """
+    team = named_team(home, word)
+    _refuse_foreign(team, force=force)
+    with _held(team):
+        view = team_view(home, team.directory)
+        tasks = () if _shares(team) else tuple(task.id for task in view.tasks if task.open)
+        if not force:
+            _refuse_open(team, view, tasks)
+        ended, stayed = await _end_processes(team)
+        entry = await archive_team(home, team.directory)
+    members = tuple(member.name for member in view.members if member.name != LEAD_ALIAS)
+    return Removed(team.name, team.directory, entry, members, tasks, view.unread, ended, stayed)
+
+
+@contextmanager
+def _held(team: NamedTeam) -> Generator[None]:
+    """Hold the lease of the session that led the team. Raises TeamRefused while somebody else does."""
+    if (pid := team.lead_pid()) is not None:
+        raise _at_work(team, pid)
+    lease = team.lease
+    if lease is None or not lease.parent.is_dir():
+        yield
+        return
+    try:
+        taken = Lease.take(lease, f"putting the team {team.name} into the archive")
+    except CannotStart:
+        raise _at_work(team, 0) from None
+    try:
+        yield
+    finally:
+        taken.release()
+
+
+async def _end_processes(team: NamedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the session's commands left running is ended, before its files are put away."""
+    if team.lease is None:
+        return (), ()
+    found = await asyncio.to_thread(end_leftovers, team.lease.parent)
+    ended = tuple(left.pid for left in found if not left.alive)
+    return ended, tuple(left.pid for left in found if left.alive)
+
+
+def _shares(team: NamedTeam) -> bool:
+    """Whether its tasks are on a list that others use: they stay there."""
+    return bool(team.file and team.file.task_list) or is_shared(team.home.tasks(team.directory))
+
+
+def _refuse_foreign(team: NamedTeam, *, force: bool) -> None:
+    """Another product's team is its own. In a home of ours a team may be half made or damaged: that takes force."""
+    if team.file is not None or (force and not team.home.foreign):
+        return
+    if team.home.foreign:
+        team.refuse_foreign()
+    raise TeamRefused(
+        "team-refused",
+        f'nobody can tell whether the team "{team.name}" is at work: {team.damaged or "team.json is missing"}',
+        looked_at=[("team", str(team.place))],
+        do=[f"if nobody uses it: teamwright teams rm {quote(team.name)} --force"],
+        note="nothing was removed",
+    )
+
+
+def _refuse_open(team: NamedTeam, view: TeamView, tasks: tuple[str, ...]) -> None:
+    waiting = [f"{member.name} {member.unread}" for member in view.members if member.unread > 0]
+    torn = [f"the inbox of {member.name}" for member in view.members if member.unread < 0]
+    damaged = "; ".join([*([team.damaged] if team.damaged else []), *torn])
+    if not (tasks or waiting or damaged):
+        return
+    named = [f"#{task.id} {task.subject or task.damaged}" for task in view.tasks if task.id in tasks]
+    more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+    raise TeamRefused(
+        "team-refused",
+        f'the team "{team.name}" has something open',
+        looked_at=[
+            *([("open", "; ".join([*named[:SHOWN], *more]))] if named else []),
+            *([("unread", ", ".join(waiting))] if waiting else []),
+            *([("damaged", damaged)] if damaged else []),
+        ],
+        do=[
+            f"go on with it: teamwright resume {quote(team.name)}",
+            f"put it into the archive: teamwright teams rm {quote(team.name)} --force",
+        ],
+        note="nothing was removed",
+    )
+
+
+def _at_work(team: NamedTeam, pid: int) -> TeamRefused:
+    return TeamRefused(
+        "team-refused",
+        f'the team "{team.name}" is at work',
+        looked_at=[("process", str(pid) if pid else "unknown"), ("team", str(team.place))],
+        do=[f"end it first: teamwright stop {quote(team.name)}"],
+        note="nothing was removed",
+    )

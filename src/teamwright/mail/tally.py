@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from teamwright.mail.layout import READ, split
 from teamwright.protocol.errors import InboxFull
-from teamwright.storage.array import TAIL, ArrayFile, NotAnArray, Stamp
+from teamwright.storage.array import TAIL, ArrayFile, Stamp
 
 MOST_UNREAD = 1_000
 MOST_BYTES = 1_000_000
@@ -95,15 +95,11 @@ def _grown(file: ArrayFile, known: Tally) -> Tally | None:
     added = grown[len(last) :]
     if added == b"\n]":
         return made
-    if not added.startswith(b",\n"):
+    found = _most_unread(b"[" + added[1:]) if added.startswith(b",\n") else None
+    if found is None:
         return None
-    try:
-        items = split(b"[" + added[1:])
-    except NotAnArray:
-        return None
-    unread = [item for item in items if item.unread]
-    made.unread += len(unread)
-    made.size += sum(len(item.raw) for item in unread)
+    made.unread += found[0]
+    made.size += found[1]
     return made
 
 
@@ -112,14 +108,19 @@ def _unflagged(end: bytes) -> bytes:
 
 
 def _estimated(file: ArrayFile, content: bytes) -> Tally | None:
-    """At most so much: all lines but those that end as consumed ones do. None when the layout is not ours."""
+    """At most so much lies unread in the file. None when its layout is not ours."""
+    found = _most_unread(content)
+    return found and Tally(file.path.stem, file.stamp, content[-TAIL:], *found, exact=False)
+
+
+def _most_unread(content: bytes) -> tuple[int, int] | None:
+    """How many elements, of how many bytes, may be unread: all lines but those that end as consumed ones do."""
     lines = content.count(b"\n") - 1
     ours = content[:4] == b'[\n{"' and content[-3:] == b"}\n]"
     if not ours or content.count(b'\n{"') != lines or content.count(b"},\n") != lines - 1:
         return None
     consumed = sum(content.count(end + b",\n") + content.endswith(end + b"\n]") for end in READ)
-    size = len(content) if consumed < lines else 0
-    return Tally(file.path.stem, file.stamp, content[-TAIL:], lines - consumed, size, exact=False)
+    return lines - consumed, len(content) if consumed < lines else 0
 
 
 def _counted(file: ArrayFile, content: bytes) -> Tally:

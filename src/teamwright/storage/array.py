@@ -187,6 +187,9 @@ class ArrayFile:
 
 def _spliced(content: bytes, elements: Sequence[bytes]) -> bytes:
     """The array with elements behind its last, whatever its layout; its own bytes are kept."""
+    addition = b",\n" + b",\n".join(elements) + b"\n]"
+    if content.startswith(b"[") and content.endswith(_END):
+        return b"".join((memoryview(content)[:-2], addition))
     body = content.rstrip()
     if not body.startswith(b"[") or not body.endswith(b"]"):
         raise NotAnArray
@@ -195,7 +198,7 @@ def _spliced(content: bytes, elements: Sequence[bytes]) -> bytes:
         return joined(elements)
     if not body.endswith((b"}", b"]", b'"')) and not body[-1:].isalnum():
         raise NotAnArray
-    return body + b",\n" + b",\n".join(elements) + b"\n]"
+    return body + addition
 
 
 def _read(fd: int, size: int, start: int = 0) -> bytes:

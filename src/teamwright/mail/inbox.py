@@ -77,9 +77,10 @@ class Inbox:
                 do=["write it to a file and send the file's path"],
                 note="nothing was sent",
             )
-        msg_id = entry.msg_id or message_id()
-        time_ = entry.timestamp or iso()
-        whole = Entry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
+        msg_id, whole = entry.msg_id or message_id(), entry
+        if not entry.msg_id or not entry.timestamp or entry.read:
+            time_ = entry.timestamp or iso()
+            whole = Entry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
         letter = Letter(whole, whole.encode(), runtime=runtime)
         if (traffic := self._traffic) is None:
             await self._post.send(letter)
@@ -135,7 +136,7 @@ class Inbox:
 
     def _remember(self, stamp: Stamp | None, items: Sequence[Item]) -> None:
         self._stamp = stamp
-        self._unread = [parse_entry(item.fields) for item in items if item.unread]
+        self._unread = [item.entry for item in items if item.unread]
         if self._traffic is not None:
             self._traffic.look(self._unread, items)
 
@@ -169,7 +170,7 @@ def peek(path: Path) -> list[Entry]:
 
     Raises StorageError (`damaged-file`) when what is there is no array, also 6 ms later.
     """
-    return _look(path, lambda items: [parse_entry(item.fields) for item in items])
+    return _look(path, lambda items: [item.entry for item in items])
 
 
 def counts(path: Path) -> tuple[int, int]:

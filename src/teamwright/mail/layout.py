@@ -10,6 +10,7 @@ import json
 from functools import lru_cache
 from typing import Any, cast
 
+from teamwright.protocol.mail import Entry, parse_entry
 from teamwright.storage.array import NotAnArray
 
 READ = (b'"read":true }', b'"read":true}')
@@ -55,6 +56,12 @@ class Item:
             except ValueError:
                 raise NotAnArray from None
         return cast("dict[str, Any]", self.value)
+
+    @property
+    def entry(self) -> Entry:
+        """The element as an entry. Raises NotAnArray for a consumed one that is none."""
+        raw = self._raw
+        return _entry(raw) if self.unread and raw and len(raw) <= _SHORT else parse_entry(self.fields)
 
     @property
     def msg_id(self) -> str | None:
@@ -137,3 +144,8 @@ def _split_lines(content: bytes) -> list[Item] | None:
 def _parsed(raw: bytes) -> object:
     """The line's value. An unread entry is read again with each one that arrives behind it."""
     return json.loads(raw)
+
+
+@lru_cache(_REMEMBERED)
+def _entry(raw: bytes) -> Entry:
+    return parse_entry(cast("dict[str, Any]", _parsed(raw)))

@@ -14,7 +14,7 @@ from teamwright.protocol.task import parse_task
 from teamwright.storage.paths import Home
 from teamwright.tasks.graph import path
 from teamwright.teams.roster import Roster
-from tests.storage.mortal import Mortal
+from tests.storage.mortal import PAGE, Mortal
 
 MOST_STEPS = 200
 CHANGING_TASKS = {"create", "claim", "claim_next", "release", "update"}
@@ -122,6 +122,27 @@ def test_an_owner_killed_while_it_flags_has_flagged_whole_entries_and_can_flag_a
         assert {e["msg_id"] for e in found if e["read"]} <= set(known[1:4])
         assert "done" in mortal.life("mark_read", ids=known[1:4])
         assert [e["read"] for e in entries(home)] == [False, True, True, True, False, False]
+
+
+@pytest.mark.promise("P1", "F04")
+@pytest.mark.parametrize("inside", range(1, 5))
+def test_a_flag_that_lies_on_two_pages_is_never_half_set(deaths, mortal, tmp_path, inside):
+    def before(mortal, home):
+        mortal.root = tmp_path / "probe"
+        mortal.root.mkdir()
+        mortal.life("send", texts=["x"])
+        probe = Home.at(mortal.root).inbox("demo", "bob").read_bytes()
+        mortal.root = home.shared
+        more = PAGE - inside - (probe.index(b'"read":') + len('"read":'))
+        known = mortal.life("send", texts=["x" * (1 + more)])["done"]
+        flag = home.inbox("demo", "bob").read_bytes().index(b"false}")
+        assert flag // PAGE != (flag + 4) // PAGE
+        return known
+
+    for home, _, known in deaths(before, "mark_read", ids=lambda known: known):
+        assert [e["msg_id"] for e in entries(home)] == known
+        assert "done" in mortal.life("mark_read", ids=known)
+        assert [e["read"] for e in entries(home)] == [True]
 
 
 @pytest.mark.promise("P1", "F10", "F29", "C9")

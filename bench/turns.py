@@ -64,6 +64,11 @@ class InstantModel:
         self._made: dict[str, int] = {}
         self._usage = Usage(120, 40, 2_000, 100, 1, 0.001)
 
+    def begin(self, turns: int) -> None:
+        """From now on everybody makes that many calls, whatever it made before."""
+        self.turns = turns
+        self._made.clear()
+
     async def aclose(self) -> None:
         """Nothing is open."""
 

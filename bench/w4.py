@@ -19,6 +19,7 @@ QUICK = ((10, 10), (100, 10), (10, 200))
 RULES = ((1, 10), (10, 10), (100, 10), (10, 200))
 FLOOR_MS = 0.03
 """CPU of the floor on the machine that the goals were set on."""
+TEAM = ((200, 10),)
 LONG = 50_000
 """Tool turns in all beyond which a variant is measured once."""
 
@@ -34,10 +35,13 @@ def run(rounds: int, *, quick: bool) -> Report:
     for members, turns in QUICK[:1] if quick else RULES:
         with model_server(str(turns)) as url:
             report.rows.append(_measured("http", members, turns, rounds, url))
+    for members, turns in TEAM:
+        report.rows.append(_measured("team", members, turns, 1 if quick else rounds))
     report.goals = _goals(report.rows)
     report.notes = [
         "layers: transcript, permissions, events and mail look-up on, instant model. rules: the same with 20 rules (no",
-        "hooks yet). http: through the adapter. Floor: the lines encoded and appended; for http also a bare socket.",
+        "hooks yet). http: through the adapter. team: spawned whole, woken by a letter each, their idle notices sent.",
+        "Floor: the lines encoded and appended; for http also a bare socket.",
         "kb: memory of a member after its turns; fresh_kb: before them. files: open in the whole process.",
     ]
     return report

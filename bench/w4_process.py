@@ -1,7 +1,8 @@
 """One process of W4: `python -m bench.w4_process SPEC` prints its figures as JSON.
 
-SPEC: `kind` (layers, rules, http), `members`, `turns`, and `url` for http. Members are made as a session makes
-its teammates: transcript on disk, permissions, events to the log, ten tools, mail looked for between rounds.
+SPEC: `kind` (layers, rules, http, team), `members`, `turns`, and `url` for http. Members are made as a session makes
+its teammates: transcript on disk, permissions, events to the log, ten tools, mail looked for between rounds. Those of
+`team` are spawned whole: roster, inbox, a life of their own; each gets a letter, and all take their turns together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, InstantModel
+from bench.w2_process import LIMITS, rest
 from teamwright.agent.conversation import Told
 from teamwright.agent.loop import Agent, run_turn
 from teamwright.app.opening import open_session
@@ -24,6 +26,8 @@ from teamwright.app.options import Options
 from teamwright.app.session import Session
 from teamwright.protocol.blocks import text_block
 from teamwright.teams.desk import Desk
+from teamwright.teams.post import send_text
+from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 
 PROMPT = "Look up the lines that matter and say what is in them."
@@ -60,6 +64,8 @@ def options(spec: dict[str, Any], root: Path, model: InstantModel) -> Options:
     rules = spec["kind"] == "rules"
     env = {"ANTHROPIC_BASE_URL": spec.get("url", ""), "ANTHROPIC_API_KEY": "sk-bench-not-a-key"} if http else {}
     (root / "work").mkdir()
+    settings = root / "settings.json"
+    settings.write_text(json.dumps(LIMITS))
     return Options(
         cwd=root / "work",
         home=str(root / "state"),
@@ -68,6 +74,7 @@ def options(spec: dict[str, Any], root: Path, model: InstantModel) -> Options:
         disallowed_tools=(*HIDDEN, *(RULES_DENY if rules else ())),
         tools=FUNCTIONS,
         env=env,
+        settings_file=settings,
     )
 
 
@@ -108,11 +115,50 @@ async def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
+async def together(spec: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The figures of a whole team: everybody is idle, gets a letter, and takes a turn of `turns` calls."""
+    count, turns = spec["members"], spec["turns"]
+    model = InstantModel(0)
+    async with open_session(options(spec, root, model)) as session:
+        await session.team.create("bench", None, None)
+        await spawn(session.team, SpawnSpec("Wait for mail.", name="warm"))
+        await rest(session)
+        gc.collect()
+        before, cpu = resident_kb(), time.process_time()
+        for number in range(count):
+            await spawn(session.team, SpawnSpec("Wait for mail.", name=f"m{number}"))
+        await rest(session)
+        spawned = time.process_time() - cpu
+        gc.collect()
+        idle = resident_kb()
+        model.begin(turns)
+        cpu, wall = time.process_time(), time.perf_counter()
+        for number in range(count):
+            await send_text(session.team, "team-lead", f"m{number}", PROMPT)
+        await rest(session)
+        session.log.flush()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        gc.collect()
+        after = resident_kb()
+        turned = sum(len(mate.agent.conversation.items) for mate in session.team.live if mate.name != "warm")
+        if turned < count * (2 * turns + 4):
+            raise RuntimeError(f"{turned} messages in {count} conversations: not everybody took the turn")
+    per_turn = 1_000 / (count * turns)
+    return {
+        "cpu_ms": cpu * per_turn,
+        "wall_ms": wall * per_turn,
+        "spawn_ms": spawned * 1_000 / count,
+        "fresh_kb": (idle - before) / count,
+        "kb": (after - before) / count,
+        "files": None,
+    }
+
+
 def main() -> None:
     """Measure what the argument says."""
     spec = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory(prefix="teamwright-bench-") as root:
-        print(json.dumps(asyncio.run(measure(spec, Path(root)))))
+        print(json.dumps(asyncio.run((together if spec["kind"] == "team" else measure)(spec, Path(root)))))
 
 
 if __name__ == "__main__":

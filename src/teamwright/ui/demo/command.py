@@ -21,6 +21,7 @@ from teamwright.ui.cli.place import place_of
 @click.option("--report", default=None, metavar="FILE", help="Write the report as Markdown, receipts included.")
 @click.option("--model", default=None, metavar="NAME", help="A real model instead of the script, capped at 1.00 USD.")
 @click.option("--yes", is_flag=True, help="Do not ask before a real model is used.")
+@click.option("--kill", is_flag=True, help="SIGKILL the whole program three times, resume it, and audit the files.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="json: the result alone.")
 @click.pass_context
 def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: Any) -> int:

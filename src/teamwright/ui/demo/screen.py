@@ -49,6 +49,11 @@ class Screen:
         elif self.panel:
             self._redraw([])
 
+    def mark(self, sign: str, text: str) -> None:
+        """A line of its own for what happened to the whole program."""
+        at = time.monotonic() - self.started
+        self.line(laid_out(f"{at:5.1f}  {sign} ", text))
+
     def line(self, text: str) -> None:
         """One line above the panel."""
         self._redraw([text])

@@ -19,6 +19,9 @@ from teamwright.ui.terminal.text import clean, cut, one_line
 CAP_USD = 1.00
 """What a demo with a real model may cost at most."""
 
+KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
+"""What --kill does."""
+
 _SHOWN = 5
 """Paths that are named when a tree is not what it was."""
 
@@ -34,6 +37,7 @@ class Wish:
     yes: bool = False
     output_format: str = "text"
     home: str | None = None
+    kill: bool = False
 
 
 def head_lines(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> list[str]:
@@ -63,8 +67,12 @@ def tail_lines(result: Result, calls: Calls, changed: list[str] | None) -> list[
         counted(len(calls.calls), "tool call"),
         f"{result.duration_ms / 1000:.1f} s",
     )
-    lines = ["", *clean(result.text).splitlines(), "", " · ".join(numbers), _tree(changed)]
-    return lines + [f"  {cut(one_line(path), WIDTH - 2)}" for path in (changed or [])[:_SHOWN]]
+    return ["", *clean(result.text).splitlines(), "", " · ".join(numbers), *tree_lines(changed)]
+
+
+def tree_lines(changed: list[str] | None) -> list[str]:
+    """What became of the tree, with the first paths that are not what they were."""
+    return [_tree(changed), *(f"  {cut(one_line(path), WIDTH - 2)}" for path in (changed or [])[:_SHOWN])]
 
 
 def next_lines(wish: Wish, team: str, result: Result, calls: Calls) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from teamwright.protocol.errors import StorageError
 from teamwright.storage import bell as module
-from teamwright.storage.bell import Bell, hang, ring
+from teamwright.storage.bell import Bell, hang, ring, sweep
 
 
 @pytest.fixture(params=["short", "long", "long without descriptors"])
@@ -162,3 +162,15 @@ asyncio.run(work())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
+
+
+@pytest.mark.promise("P3")
+def test_bells_of_the_dead_are_taken_down_and_those_of_the_living_stay(tmp_path):
+    living = Bell.bind(tmp_path / "bells" / "ada")
+    dead = Bell.bind(tmp_path / "bells" / "bob")
+    dead._socket.close()  # as a kill leaves it: the socket's file stays
+    (tmp_path / "bells" / ".half").write_bytes(b"")
+    sweep(tmp_path / "bells")
+    assert [path.name for path in (tmp_path / "bells").iterdir()] == ["ada"]
+    living.close()
+    sweep(tmp_path / "none")

@@ -156,6 +156,16 @@ def ring(path: Path) -> bool:
     return True
 
 
+def sweep(directory: Path) -> None:
+    """Take down the bells in a directory at which nobody listens: their owners died. Raises StorageError."""
+    try:
+        for bell in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if not ring(bell):
+                bell.unlink(missing_ok=True)
+    except OSError as problem:
+        raise storage_error(problem, directory) from problem
+
+
 def _hang(listening: socket.socket, path: Path) -> Path | None:
     """Bind under a name beside and rename, so that a ring always meets the old bell or the new.
 

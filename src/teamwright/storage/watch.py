@@ -188,12 +188,14 @@ class Watcher:
             self._rewatch()
 
     def _wanted(self) -> dict[str, int]:
-        """The directories to watch, with their inodes; in the place of one that is not there its parent."""
+        """The directories to watch, with their inodes; in the place of one that is not there what is there above it."""
         wanted = {os.path.dirname(name) for name in self._files} | self._places.keys()
         found = {directory: _inode(directory) for directory in wanted}
-        self._awaited = {directory for directory, inode in found.items() if inode is None}
-        for parent in {os.path.dirname(directory) for directory in self._awaited}:
-            found.setdefault(parent, _inode(parent))
+        self._awaited = set()
+        for directory in [directory for directory, inode in found.items() if inode is None]:
+            while found.setdefault(directory, _inode(directory)) is None and directory not in self._awaited:
+                self._awaited.add(directory)
+                directory = os.path.dirname(directory)
         return {directory: inode for directory, inode in found.items() if inode is not None}
 
     def _rewatch(self) -> None:

@@ -24,6 +24,7 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.task import Task
+from teamwright.storage.bell import sweep
 from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
@@ -277,6 +278,7 @@ class Team:
             if not implicit and not self.outside.shared_list:
                 own = TaskList(self.home.tasks(self.session_list), self.home.guard)
                 await TaskList(self.home.tasks(directory), self.home.guard).take_over(own)
+            sweep(self.home.bell(directory, LEAD).parent)
             self._adopt(config.name, directory, implicit=implicit, what="led by this session now")
             return config
 

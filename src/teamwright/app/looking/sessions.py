@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from teamwright.agent.conversation import parse_header
 from teamwright.protocol.blocks import text_of
+from teamwright.protocol.envelope import PEER_NOTE
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import lease_held
@@ -23,6 +24,9 @@ LEASE = "lease"
 """Name of the lease file in a session's directory."""
 
 _FIRST_LINES = 12
+
+_NOT_SAID = ("<system-reminder>", "<teammate-message", PEER_NOTE, "<task-notification>")
+"""How texts begin that no user typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,12 @@ def first_prompt(lines: Iterable[bytes]) -> str:
             continue
         try:
             message = cast("dict[str, Any]", json.loads(line))["message"]
-            text = text_of(message["content"]).strip()
+            texts = [text_of([block]).strip() for block in message["content"]]
         except (ValueError, KeyError, TypeError):
             continue
-        if text and not text.startswith("<system-reminder>"):
-            return text
+        for text in texts:
+            if text and not text.startswith(_NOT_SAID):
+                return text
     return ""
 
 

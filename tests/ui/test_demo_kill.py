@@ -26,7 +26,8 @@ def test_three_kills_lose_nothing_and_leave_the_same_numbers(stage, place):
     done = stage.run("demo", "--kill", "--pace", "20", cwd=place, timeout=3 * WAIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert 1 <= sum("SIGKILL  the whole process" in line for line in lines) <= 3  # on a busy machine it may be done first
+    # On a busy machine it may be done before the third.
+    assert 1 <= sum("SIGKILL  the whole process" in line for line in lines) <= 3
     assert any("✓ resumed: " in line and "member" in line for line in lines)
     audit = lines[lines.index("audit, from the files alone") :]
     assert "  0 lost  0 doubled" in audit[1] and "6 done  0 twice  0 orphaned" in audit[2]

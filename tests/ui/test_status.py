@@ -143,7 +143,11 @@ def program(tmp_path: Path, repo: Path, crew: Crew):
 def starts(program: Program, crew: Crew) -> subprocess.Popen:
     """The program at work; ada runs her command."""
     process = program.start("-p", "Go.", "--dangerously-skip-permissions")
-    assert crew.runs.wait() == "on"
+    try:
+        assert crew.runs.wait() == "on"
+    except AssertionError:
+        process.kill()
+        raise AssertionError(f"ada never ran her command: {process.communicate()}") from None
     return process
 
 

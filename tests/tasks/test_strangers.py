@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import anyio
 import pytest
@@ -123,6 +124,23 @@ async def test_an_owner_notices_that_an_unlocked_stranger_took_its_task(tasks):
         await tasks.update("1", by="ann", status="completed")
     (tasks.directory / "1.json").unlink()
     assert not await tasks.still_mine("1", "ann")
+
+
+@pytest.mark.promise("F14", "B5", "P2")
+async def test_a_new_owner_is_noticed_under_the_lock_even_where_the_file_looks_the_same_from_outside(tasks):
+    """Same size, same inode, and written within one tick of the file clock."""
+    await tasks.create("a", "", by="ann")
+    await tasks.claim("1", "ann")
+    file = tasks.directory / "1.json"
+    before = file.stat()
+    await tasks.all()
+    with file.open("r+b") as same:
+        content = same.read().replace(b'"ann"', b'"zed"')
+        same.seek(0)
+        same.write(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(TaskRefused, match="belongs to zed"):
+        await tasks.update("1", by="ann", status="completed")
 
 
 @pytest.mark.promise("F18")

@@ -1,0 +1,72 @@
+"""Going on with a team from Python: by its own session, or as a new lead."""
+
+import pytest
+
+from teamwright import CannotStart, Team, TeamRefused, TeamwrightError
+from teamwright.app.looking.sessions import session_views
+from teamwright.storage.paths import home_of
+from teamwright.teams.team_file import read_team_file
+from teamwright.testing import ScriptedModel
+from tests.teams.crew import a_team, until
+
+
+async def leave_a_team(cwd, **options) -> str:
+    """A team with ada and an open task; the id of its session."""
+    async with a_team(cwd, ScriptedModel({"lead": ["ok"] * 5, "ada": ["Read it."] * 5})) as team:
+        await team.tasks.add("wait for the boat", metadata={"for": ["nobody"]})
+        ada = await team.spawn("ada", "Read the map.")
+        await until(team, lambda: ada.state == "idle" and team.session.team.quiet())
+        return team.session.id
+
+
+def again(how, cwd, name: str = "crew") -> Team:
+    model = ScriptedModel({"lead": ["ok"] * 5, "ada": ["Again."] * 5})
+    return how(name, model=model, cwd=cwd, permission_mode="bypassPermissions")
+
+
+@pytest.mark.promise("D8", "F55", "F56")
+async def test_resume_goes_on_with_the_same_session_and_says_what_came_back(tmp_path):
+    own = await leave_a_team(tmp_path)
+    async with again(Team.resume, tmp_path) as team:
+        assert (team.session.id, [m.name for m in team.members]) == (own, ["ada"])
+        back = team.session.resumed
+        assert (back.members, back.tasks, back.repaired) == (("ada",), 1, 0)
+        assert str(back).startswith("1 member, 1 open task")
+        result = await team.run("Go on.")
+    assert result.ok
+
+
+@pytest.mark.promise("F25", "D8")
+async def test_adopt_leads_the_team_from_a_new_session_and_its_members_are_who_they_were(tmp_path):
+    own = await leave_a_team(tmp_path)
+    before = read_team_file(home_of().team_file("crew"))
+    async with again(Team.adopt, tmp_path) as team:
+        assert team.session.id != own
+        after = read_team_file(home_of().team_file("crew"))
+        assert (after.uuid, after.lead.session) == (before.uuid, team.session.id)
+        assert after.lives["ada"].transcript == before.lives["ada"].transcript
+        ada = team.session.team.members["ada"]
+        assert any(b"Read the map." in item for item in ada.agent.conversation.items)
+        assert [t.subject for t in await team.tasks.all()] == ["wait for the boat"]
+    async with again(Team.resume, tmp_path) as team:
+        assert team.session.id == after.lead.session, "the new lead's session is the team's from now on"
+
+
+@pytest.mark.promise("F25")
+@pytest.mark.parametrize("how", [Team.resume, Team.adopt])
+async def test_a_team_that_is_led_or_unknown_or_anothers_is_refused_and_nothing_is_left(tmp_path, how):
+    home = home_of()
+    with pytest.raises(TeamwrightError, match="there is no team"):
+        async with again(how, tmp_path):
+            pass
+    async with again(Team, tmp_path):
+        with pytest.raises(CannotStart, match="leads the team") as caught:
+            async with again(how, tmp_path):
+                pass
+        assert "teamwright stop crew" in caught.value.do[-1]
+    home.team_file("crew").unlink()
+    sessions = len(session_views(home))
+    with pytest.raises(TeamRefused, match="another product's"):
+        async with again(how, tmp_path):
+            pass
+    assert len(session_views(home)) == sessions

@@ -1,0 +1,161 @@
+"""What is too old goes when a session begins, and nothing else does."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from teamwright.agent.conversation import Conversation, Told
+from teamwright.app.ended.retention import MOST, prune
+from teamwright.app.opening import open_session
+from teamwright.app.options import Options
+from teamwright.models.model import Prefix
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.lease import Lease
+from teamwright.storage.paths import Home, home_of
+from teamwright.tasks.task_list import TaskList
+from teamwright.teams.catalogue import NewTeam, Teams
+from teamwright.teams.team_file import LeadLease, Life, change_team_file
+from teamwright.testing import ScriptedModel
+
+CWD = Path("/repo")
+DAY_S = 86_400
+
+
+@pytest.fixture
+def home(own_home: Path) -> Home:
+    made = home_of()
+    made.prepare()
+    return made
+
+
+def id_of(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000001"
+
+
+def a_session(home: Home, number: int = 1, days: float = 31, cwd: Path = CWD) -> Path:
+    """A session with a log and a member's transcript, all of it that old."""
+    id = id_of(number)
+    prefix = Prefix.build({"model": "m", "system": []})
+    talk = Conversation.start(home.transcript(cwd, id), prefix, {"session": id, "member": LEAD, "cwd": str(cwd)})
+    talk.tell(Told((text_block("hi"),), ()))
+    talk.close()
+    directory = home.session(cwd, id)
+    for name in ("events.jsonl", "lease", "agents/ada.jsonl", "output/c1.txt"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("")
+    aged(talk.path, days)
+    return directory
+
+
+def aged(transcript: Path, days: float) -> None:
+    then = time.time() - days * DAY_S
+    for path in (*transcript.with_suffix("").rglob("*"), transcript.with_suffix(""), transcript):
+        os.utime(path, (then, then))
+
+
+async def a_team_of(home: Home, number: int, name: str = "crew") -> str:
+    lead = LeadLease(id_of(number), 2_000_000_000, str(home.session(CWD, id_of(number)) / "lease"))
+    return (await Teams(home).create(NewTeam(name, lead, str(CWD), "m", 1))).directory
+
+
+@pytest.mark.promise("F55")
+async def test_only_a_session_in_which_nothing_changed_for_so_long_goes_with_all_of_it(home):
+    old, young, touched = a_session(home, 1), a_session(home, 2, days=29), a_session(home, 3)
+    (touched / "output/c1.txt").write_text("more")
+    assert await prune(home, 30) == [id_of(1)]
+    assert not old.exists() and not old.with_suffix(".jsonl").exists()
+    assert young.exists() and touched.exists() and young.with_suffix(".jsonl").exists()
+    assert await prune(home, 30) == []
+    assert await prune(home, 0) == [], "0 keeps everything"
+    assert await prune(home, 1) == [id_of(2)]
+
+
+@pytest.mark.promise("F55", "D8")
+async def test_a_session_stays_while_its_team_is_on_disk_whoever_leads_it_now(home):
+    for number in (1, 2, 3):
+        a_session(home, number)
+    directory = await a_team_of(home, 1)
+    life = Life(1, str(home.agent_transcript(CWD, id_of(2), "ada")), "m-1")
+    await change_team_file(home, directory, lambda file: file.begun("ada", life))
+    assert await prune(home, 30) == [id_of(3)], "one led it, in the other one lies the transcript of a member"
+    await Teams(home).delete(directory)
+    assert sorted(await prune(home, 30)) == [id_of(1), id_of(2)]
+
+
+@pytest.mark.promise("F18", "F55")
+async def test_a_session_stays_while_its_own_list_has_an_open_task_and_then_the_list_is_archived(home):
+    a_session(home)
+    tasks = TaskList(home.tasks("session-00000001"), home.guard)
+    task = await tasks.create("count", "lines", by=LEAD)
+    assert await prune(home, 30) == []
+    await tasks.update(task.id, by=LEAD, status="completed")
+    assert await prune(home, 30) == [id_of(1)]
+    assert not tasks.directory.exists()
+    [entry] = home.archive.iterdir()
+    assert (entry / "tasks/1.json").exists()
+
+
+@pytest.mark.promise("F55", "P3")
+async def test_a_session_that_somebody_drives_stays_and_so_does_the_one_that_is_resumed(home):
+    directory = a_session(home)
+    assert await prune(home, 30, keep=id_of(1)) == []
+    lease = Lease.take(directory / "lease", "a session")
+    aged(directory.with_suffix(".jsonl"), 31)
+    try:
+        assert await prune(home, 30) == []
+    finally:
+        lease.release()
+    aged(directory.with_suffix(".jsonl"), 31)
+    assert await prune(home, 30) == [id_of(1)]
+
+
+@pytest.mark.promise("F55")
+@pytest.mark.parametrize("damage", [lambda path: path.write_text("{torn"), lambda path: path.chmod(0)])
+async def test_while_a_team_cannot_be_read_no_session_goes(home, damage: Callable[[Path], object]):
+    a_session(home)
+    directory = await a_team_of(home, 2)
+    if damage(home.team_file(directory)) is None and os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    assert await prune(home, 30) == []
+    (home.shared / "teams" / "empty").mkdir()
+    home.team_file(directory).chmod(0o600)
+    await Teams(home).delete(directory)
+    assert await prune(home, 30) == [id_of(1)], "a directory without any file is no team"
+
+
+async def test_one_start_removes_so_many_the_oldest_first_and_the_next_goes_on(home):
+    for number in range(1, MOST + 3):
+        a_session(home, number, days=100 - number)
+    first = await prune(home, 30)
+    assert first == [id_of(number) for number in range(1, MOST + 1)]
+    assert len(await prune(home, 30)) == 2
+
+
+async def test_what_a_kill_in_the_middle_left_goes_the_next_time_and_what_is_no_session_stays(home):
+    directory = a_session(home)
+    directory.with_suffix(".jsonl").unlink()
+    notes = directory.parent / "notes.txt"
+    notes.write_text("mine")
+    os.utime(notes, (1, 1))
+    begins = home.session(CWD, id_of(2))
+    begins.mkdir()
+    assert await prune(home, 30) == [id_of(1)]
+    assert notes.exists() and begins.exists(), "a session that begins at this moment has no file yet"
+
+
+@pytest.mark.promise("F55")
+async def test_a_session_that_begins_prunes_by_the_setting_and_one_that_is_resumed_keeps_itself(home, tmp_path):
+    old = a_session(home, 1, cwd=tmp_path)
+    other = a_session(home, 2, cwd=tmp_path)
+    async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))) as session:
+        assert session.id not in (id_of(1), id_of(2))
+        (home.ours / "settings.json").write_text('{"retention_days": 0}')
+    assert not old.exists() and not other.exists()
+    old = a_session(home, 1, cwd=tmp_path)
+    async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))):
+        pass
+    assert old.exists()

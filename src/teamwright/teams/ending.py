@@ -20,7 +20,7 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.post import send_protocol
-from teamwright.teams.returning import return_mail
+from teamwright.teams.returning import return_late_mail, return_mail
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Parting, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
@@ -192,6 +192,7 @@ async def leave_all(team: Team, cause: str) -> list[str]:
     if together:
         await asyncio.gather(*together)
     await _until_parted(team)
+    await _return_late(team)
     return cut
 
 
@@ -209,7 +210,14 @@ async def suspend_all(team: Team, cause: str) -> list[str]:
         mate.ending = asyncio.create_task(_let_go(team, mate), name=f"end of {mate.name}")
     await asyncio.gather(*(asyncio.shield(mate.ending) for mate in live if mate.ending is not None))
     await _until_parted(team)
+    await _return_late(team)
     return cut
+
+
+async def _return_late(team: Team) -> None:
+    if team.exists and not team.outside.removed:
+        late = return_late_mail(team)
+        await _tried(team, LEAD, "mail to members that had ended could not be returned", late, None)
 
 
 async def _let_go(team: Team, mate: Teammate) -> None:
@@ -238,6 +246,7 @@ async def delete_team(team: Team) -> None:
             await _until_parted(team)
         _refuse_alive(team)
         await _refuse_open(team)
+        await _return_late(team)
         unseen = await team.lead_desk.unread() if team.lead_desk is not None else []
         name = team.name
         if not team.outside.removed:  # by another program: then nothing is left to keep

@@ -17,6 +17,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import Member
 from teamwright.teams.ending import bound, see_off, tell_of
+from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
 from teamwright.teams.stopping import arm, send_request
 from teamwright.teams.team import Team
@@ -80,6 +81,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
             gone.append(member.name)
     await _forget_lives_of_nobody(team, file, [m.name.lower() for m in here])
+    await return_late_mail(team)
     return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)
 
 

@@ -17,6 +17,7 @@ from teamwright.protocol.mail import Entry, parse_protocol
 from teamwright.teams.desk import RUNTIME_SENDERS
 from teamwright.teams.post import summary_of
 from teamwright.teams.team import Team
+from teamwright.teams.team_file import read_team_file
 
 
 def returned_id(msg_id: str) -> str:
@@ -33,6 +34,22 @@ async def return_mail(team: Team, name: str, transcript: Path | None) -> None:
         mate = team.find(entry.sender)
         await _tell(team, name, entry, mate.name if mate is not None else LEAD)
     await inbox.mark_read([entry.msg_id for entry in unread if entry.msg_id])
+
+
+async def return_late_mail(team: Team) -> None:
+    """The same for what came after its reader had ended: the sender had looked just before.
+
+    Raises StorageError, LockTimeout.
+    """
+    file = read_team_file(team.home.team_file(team.directory))
+    if file is None:
+        return
+    there = {member.name.lower() for member in (await team.roster.read()).members}
+    there |= {name.lower() for name in team.starting}
+    there |= {mate.name.lower() for mate in team.members.values() if not mate.parted}  # its own end returns it
+    for path in sorted(team.home.inbox(team.directory, LEAD).parent.glob("*.json")):
+        if path.stem.lower() not in there and path.stem.lower() in file.incarnations:
+            await return_mail(team, path.stem, None)
 
 
 def _letters(unread: Sequence[Entry], held: set[str]) -> list[Entry]:

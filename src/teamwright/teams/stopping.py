@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.ids import LEAD, shutdown_id
+from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
 from teamwright.protocol.mail import ShutdownRejected, ShutdownRequest
 from teamwright.teams.ending import bound, kill, verdict
 from teamwright.teams.lifecycle import GONE
@@ -27,6 +28,8 @@ async def ask_to_stop(team: Team, to: str, reason: str, deadlines: set[asyncio.T
     `call` names the call that asks: made again after a kill, it gives the request that is there. Raises UnknownMember,
     and TeamRefused when it was asked already.
     """
+    if call and (before := _asked_by(team, call)):
+        return before
     member = await recipient(team, to)
     if member.name == LEAD:
         raise TeamRefused(
@@ -43,8 +46,6 @@ async def ask_to_stop(team: Team, to: str, reason: str, deadlines: set[asyncio.T
             do=["It is ended where it runs: leave it alone."],
             note="nothing was sent",
         )
-    if mate.asked and call and (team.requests.get(mate.asked) or {}).get("call") == call:
-        return mate.asked
     if mate.asked:
         raise TeamRefused(
             "team-refused", f"{mate.name} was asked to stop already ({mate.asked})", note="nothing was sent"
@@ -72,6 +73,12 @@ async def ask_to_stop(team: Team, to: str, reason: str, deadlines: set[asyncio.T
     return request_id
 
 
+def _asked_by(team: Team, call: str) -> str:
+    """The request that this call made before a kill, whatever became of it since; empty when it made none."""
+    made = [*team.requests.open_requests(), *(request for request, _ in team.requests.answered())]
+    return next((str(request["id"]) for request in made if request.get("call") == call), "")
+
+
 async def send_request(team: Team, mate: Teammate, body: Mapping[str, Any], *, again: bool = False) -> None:
     """The notice of a shutdown request, in the member's inbox under an id of its own."""
     id = str(body["id"])
@@ -89,13 +96,28 @@ def arm(team: Team, mate: Teammate, request_id: str, deadlines: set[asyncio.Task
     timer.add_done_callback(deadlines.discard)
 
 
-async def answer_stop(team: Team, name: str, request_id: str, approve: bool, reason: str) -> bool:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a member answers to a request to stop. `again`: a kill cut the answering off before."""
+
+    approve: bool
+    reason: str = ""
+    again: bool = False
+
+
+async def answer_stop(team: Team, name: str, request_id: str, given: Answer) -> bool:
     """A member's answer to its own open request: True when it leaves.
 
     Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
     """
     mate = team.find(name)
-    if mate is None or not stop_is_open(team, name, request_id) or team.requests.answer_of(request_id) is not None:
+    before = team.requests.answer_of(request_id)
+    if before is not None and given.again and before.get("by") == name:
+        given = replace(given, approve=before.get("approve") is True, reason=str(before.get("reason", "")))
+    elif before is not None:
+        mate = None
+    approve, reason = given.approve, given.reason
+    if mate is None or not stop_is_open(team, name, request_id):
         raise TeamRefused(
             "team-refused",
             f"{request_id!r} is not an open shutdown request to {name}",
@@ -104,14 +126,16 @@ async def answer_stop(team: Team, name: str, request_id: str, approve: bool, rea
         )
     if not approve and not reason.strip():
         raise UsageError("usage", "an objection needs a reason", note="nothing was answered")
-    if not team.requests.answer(request_id, verdict(approve, reason, name)):
+    if before is None and not team.requests.answer(request_id, verdict(approve, reason, name)):
         raise TeamRefused("team-refused", f"{request_id} was answered already", note="nothing was answered")
     if approve:
         mate.leaving = "shut down on request"
         return True
     mate.objected()
-    told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso())
-    await send_protocol(team, name, LEAD, told)
+    id = keyed_id("objected", request_id)
+    if not (given.again and await team.inbox(LEAD).has(id)):
+        told = ShutdownRejected(request_id=request_id, sender=name, reason=reason, timestamp=iso())
+        await send_protocol(team, name, LEAD, told, id=id)
     mate.notes.wrote_lead = True
     return False
 

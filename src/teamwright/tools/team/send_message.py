@@ -10,7 +10,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
-from teamwright.teams.stopping import answer_stop
+from teamwright.teams.stopping import Answer, answer_stop
 from teamwright.tools.team.caller import Caller, json_result
 from teamwright.tools.team.stopping import Stopping
 
@@ -80,8 +80,8 @@ class SendMessage(Tool[SendMessageInput]):
         self._stopping = stopping
 
     def repeats(self, call: SendMessageInput) -> bool:
-        """What a call sends or asks is sent once."""
-        return not isinstance(call.message, Structured) or call.message.type == "shutdown_request"
+        """What a call sends, asks or answers is sent, asked and answered once."""
+        return True
 
     def summary(self, call: SendMessageInput) -> str:
         """To whom, and what about."""
@@ -94,7 +94,7 @@ class SendMessage(Tool[SendMessageInput]):
         if not call.to.strip():
             raise UsageError("usage", "a message needs a recipient", do=[WHO], note="nothing was sent")
         if isinstance(call.message, Structured):
-            return await self._structured(call.to, call.message, ctx.key)
+            return await self._structured(call.to, call.message, ctx)
         if call.to.strip() == "*":
             return await self._broadcast(call.message, call.summary or "", Call(ctx.key, ctx.again))
         me, about = self._caller, call.summary or ""
@@ -118,10 +118,10 @@ class SendMessage(Tool[SendMessageInput]):
         }
         return json_result(body, f"sent to {', '.join(names)}")
 
-    async def _structured(self, to: str, message: Structured, key: str) -> ToolResult:
+    async def _structured(self, to: str, message: Structured, ctx: ToolContext) -> ToolResult:
         if message.type == "shutdown_request":
-            return await self._ask_to_stop(to, message, key)
-        return await self._answer_stop(message)
+            return await self._ask_to_stop(to, message, ctx.key)
+        return await self._answer_stop(message, again=ctx.again)
 
     async def _ask_to_stop(self, to: str, message: Structured, key: str) -> ToolResult:
         if to.strip() == "*":
@@ -144,7 +144,7 @@ class SendMessage(Tool[SendMessageInput]):
             {"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}"
         )
 
-    async def _answer_stop(self, message: Structured) -> ToolResult:
+    async def _answer_stop(self, message: Structured, *, again: bool) -> ToolResult:
         if self._caller.is_lead:
             raise TeamRefused(
                 "team-refused",
@@ -160,7 +160,8 @@ class SendMessage(Tool[SendMessageInput]):
                 note="nothing was answered",
             )
         reason = message.reason or ""
-        leaves = await answer_stop(self._caller.team, self._caller.name, message.request_id, message.approve, reason)
+        given = Answer(message.approve, reason, again)
+        leaves = await answer_stop(self._caller.team, self._caller.name, message.request_id, given)
         if leaves:
             made = json_result(
                 {"success": True, "message": "You agreed; you end now.", "request_id": message.request_id},

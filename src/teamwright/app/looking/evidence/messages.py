@@ -16,6 +16,7 @@ from teamwright.app.looking.evidence.place import Place, moment_ms
 from teamwright.app.looking.evidence.transcripts import Ledger, Told
 from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.mail import IdleNotification
+from teamwright.teams.returning import returned_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class _Evidence:
     idle_since: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     births: dict[str, float] = field(default_factory=dict[str, float])
     failed: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
+    known: set[str] = field(default_factory=set[str])
+    """Ids of all that is in an inbox or was told."""
 
     def __post_init__(self) -> None:
         for ledger in self.ledgers:
@@ -70,6 +73,7 @@ class _Evidence:
         for one in self.logs.sent.values():
             if one.wire == _IDLE:
                 self.last_idle[inbox_stem(one.sender).lower(), one.to] = one.number
+        self.known = {*self.told, *(id for _, id in self.mail.letters)}
         for (reader, _), letter in self.mail.letters.items():
             if letter.idle:
                 pair = (inbox_stem(letter.sender).lower(), reader)
@@ -89,6 +93,8 @@ class _Evidence:
         if told:
             return STRAYED
         letter = self.mail.letters.get(key)
+        if self._was_returned(id):
+            return TOLD_INSTEAD
         return self._vanished(key) if letter is None else self._unseen(key, letter)
 
     def _vanished(self, key: Key) -> str:
@@ -129,6 +135,10 @@ class _Evidence:
             return not letter.idle and not self.place.stays(reader)
         written = moment_ms(letter.timestamp)
         return reader != LEAD and written is not None and written <= self.births.get(reader, 0.0)
+
+    def _was_returned(self, id: str) -> bool:
+        """Somebody was told that its reader ended and had not read it."""
+        return returned_id(id) in self.known
 
     def _sender_knows(self, reader: str, letter: Letter) -> bool:
         sender = inbox_stem(letter.sender).lower()

@@ -47,8 +47,8 @@ class LeftProcess:
 class Remains:
     """What is left. `locks` are ours and nobody is inside; `strange` may be another program's, or be in use now.
 
-    `bells` are doorbells of a team that nobody leads. `debris` hurts nobody: drafts of writes that were cut, copies of
-    damaged inboxes, locks that were put aside.
+    `bells` are doorbells of a team that nobody leads. `debris` hurts nobody: drafts of writes that were cut, bells that
+    were never hung, copies of damaged inboxes, locks that were put aside.
     """
 
     locks: tuple[Lock, ...] = ()
@@ -70,13 +70,13 @@ def find_remains(place: Place, drivers: Collection[int], running: Collection[int
     left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
     known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
     left += [one for one in _commands(known) if one.pid not in running]
-    bells = () if held or place.archived else tuple(entries(place.home.bell(place.directory, "any").parent))
+    hung = () if held or place.archived else tuple(entries(place.home.bell(place.directory, "any").parent))
     return Remains(
         locks=tuple(lock for lock, ours in locks if ours),
         strange=tuple(lock for lock, ours in locks if not ours),
         processes=tuple(left),
-        bells=bells,
-        debris=tuple(_debris(place)),
+        bells=tuple(path for path in hung if not path.name.startswith(".")),
+        debris=(*_debris(place), *(path for path in hung if path.name.startswith("."))),
     )
 
 

@@ -1,0 +1,87 @@
+"""Edges of going on with a team, each found by killing it at random: what a kill parts is told once, and by somebody."""
+
+import json
+
+import pytest
+
+from teamwright.protocol.ids import LEAD, keyed_id, message_id
+from teamwright.protocol.mail import Entry
+from teamwright.storage.paths import Home, home_of
+from teamwright.teams.returning import return_late_mail
+from teamwright.teams.spawning import spawn
+from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
+from tests.teams.crew import Holding, a_team
+
+
+@pytest.fixture
+def home(own_home) -> Home:
+    return home_of()
+
+
+def texts_for_lead(home: Home) -> list[str]:
+    return [entry["text"] for entry in json.loads(home.inbox("crew", LEAD).read_bytes())]
+
+
+def a_model(*held: str) -> Holding:
+    return Holding({"lead": ["ok"] * 9, "ada": ["ok"] * 9, "bob": ["ok"] * 9}, *held)
+
+
+@pytest.mark.promise("P4", "P1", "D3")
+@pytest.mark.parametrize("told", [False, True])
+async def test_an_objection_that_a_kill_cut_off_reaches_the_lead_once(tmp_path, home, told):
+    model = a_model("ada")  # it thinks, and does not look by itself
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Wait.")
+        inner = team.session.team
+        id = await ask_to_stop(inner, "ada", "enough", team.session.deadlines.timers)
+        if told:
+            await answer_stop(inner, "ada", id, Answer(False, "not yet"))
+        else:
+            inner.requests.answer(id, {"approve": False, "reason": "not yet", "by": "ada"})
+        assert not await answer_stop(inner, "ada", id, Answer(False, "not yet", again=True))
+        objections = [text for text in texts_for_lead(home) if "shutdown_rejected" in text]
+        assert len(objections) == 1 and id in objections[0]
+        assert await inner.inbox(LEAD).has(keyed_id("objected", id))
+        model.go.set()
+
+
+@pytest.mark.promise("P4", "D3")
+async def test_a_call_that_asked_to_stop_does_not_ask_again_though_it_was_answered_meanwhile(tmp_path, home):
+    model = a_model("ada")
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Wait.")
+        inner, timers = team.session.team, team.session.deadlines.timers
+        id = await ask_to_stop(inner, "ada", "enough", timers, call="a call")
+        await answer_stop(inner, "ada", id, Answer(False, "not yet"))
+        assert await ask_to_stop(inner, "ada", "enough", timers, call="a call") == id
+        assert await ask_to_stop(inner, "ada", "enough", timers, call="another") != id
+        model.go.set()
+
+
+@pytest.mark.promise("D8", "C9")
+async def test_a_call_that_started_a_member_does_not_start_it_again_though_it_has_ended_since(tmp_path, home):
+    async with a_team(tmp_path, a_model()) as team:
+        inner, spec = team.session.team, SpawnSpec(prompt="Wait.", name="ada", call="a call")
+        mate = await spawn(inner, spec)
+        await team.stop("ada")
+        assert await spawn(inner, spec) is mate
+        assert not team.members
+
+
+@pytest.mark.promise("P1", "F11")
+async def test_mail_that_came_after_its_reader_had_ended_goes_back_once(tmp_path, home):
+    """Whoever wrote had looked at the roster just before."""
+    async with a_team(tmp_path, a_model()) as team:
+        for name in ("ada", "bob"):
+            await team.spawn(name, "Wait.")
+        await team.stop("ada")
+        inner = team.session.team
+        await inner.inbox("ada").send(Entry("user", "the door is open", msg_id=message_id()))
+        await inner.inbox("bob").send(Entry("user", "for bob", msg_id=message_id()))
+        for _ in range(2):
+            await return_late_mail(inner)
+        assert sum("ada has ended" in text and "the door is open" in text for text in texts_for_lead(home)) == 1
+        assert not any("for bob" in text for text in texts_for_lead(home))
+        await inner.inbox("ada").send(Entry("user", "and the window", msg_id=message_id()))
+    assert sum("and the window" in text for text in texts_for_lead(home)) == 1

@@ -1,4 +1,4 @@
-"""Edges of going on with a team, each found by killing it at random: what a kill parts is told once, and by somebody."""
+"""Edges of going on with a team, found by killing it at random: what a kill parts is told once, and by somebody."""
 
 import json
 

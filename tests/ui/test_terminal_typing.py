@@ -63,7 +63,9 @@ def test_the_leading_word_is_what_stands_behind_the_sign():
 
 
 def test_commands_are_offered_at_the_beginning(tmp_path):
-    assert [c.text for c in candidates("/", [], tmp_path)] == ["/help", "/members", "/tasks", "/cost", "/stop", "/quit"]
+    names = ["/help", "/members", "/tasks", "/cost", "/interrupt", "/stop", "/quit"]
+    assert [c.text for c in candidates("/", [], tmp_path)] == names
+    assert [c.text for c in candidates("/interrupt a", ["ada", "bob"], tmp_path)] == ["ada"]
     assert [c.text for c in candidates("/m", [], tmp_path)] == ["/members"]
     assert candidates("see /m", [], tmp_path) == []
 

@@ -24,6 +24,7 @@ SCHEMA = 1
 
 _MESSAGE = b',"message":'
 _USER = b'{"role":"user"'
+_INTERRUPT = b'{"type":"interrupt"'
 INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
 
 
@@ -40,7 +41,8 @@ class Conversation:
     """The history of one agent. Make one with `start` or `load`.
 
     `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
-    the last thing told, or asked of a tool, has no complete answer behind it. `lines` counts those of the file.
+    the last thing told, or asked of a tool, has no complete answer behind it, unless a person `interrupted` it: then it
+    goes along with what is told next. `lines` counts those of the file.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class Conversation:
     header: Mapping[str, Any]
     items: list[bytes] = field(default_factory=list[bytes])
     owes_round: bool = False
+    interrupted: bool = False
     lines: int = 0
     _journal: Journal | None = None
     _unanswered: bool = False
@@ -74,18 +77,29 @@ class Conversation:
         journal = Journal.open(path)
         header: Mapping[str, Any] = {}
         items: list[bytes] = []
-        number = -1
+        number, interrupted = -1, False
         for number, line in enumerate(read_lines(path)):
             if number == 0:
                 header = parse_header(line, path)
                 continue
             at = line.find(_MESSAGE)
+            interrupted = at < 0 and line.startswith(_INTERRUPT)
             if at > 0:
                 items.append(line[at + len(_MESSAGE) : -1])
         made = cls(path, prefix, header, items, lines=number + 1, _journal=journal)
         made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
-        made.owes_round = bool(items) and (items[-1].startswith(_USER) or made._unanswered)
+        made.owes_round = bool(items) and not interrupted and (items[-1].startswith(_USER) or made._unanswered)
+        made.interrupted = interrupted
         return made
+
+    def interrupt(self) -> None:
+        """A person cut the turn short: nothing is owed until something is told, also after a kill.
+
+        Raises StorageError.
+        """
+        if self.owes_round:
+            self._append(encode({"type": "interrupt", "at": iso()}))
+            self.owes_round, self.interrupted = False, True
 
     def unanswered(self) -> list[ToolCall]:
         """The calls of the newest answer, when none of them has a result yet."""
@@ -109,7 +123,7 @@ class Conversation:
         ids = b',"injected":' + encode(told.ids) if told.ids else b""
         self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + _MESSAGE + item + b"}")
         self.items.append(item)
-        self.owes_round = True
+        self.owes_round, self.interrupted = True, False
         self._unanswered = False
 
     def reply(self, reply: Reply) -> None:

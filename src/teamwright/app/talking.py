@@ -101,6 +101,19 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskLine]]
     return mate.name, [TaskLine(task.id, task.subject, str(task.status)) for task in free]
 
 
+def interrupt_member(session: Session, name: str) -> bool:
+    """Cut a member's turn short; False when it is not in one.
+
+    Raises UnknownMember, InvalidName, and TeamRefused for the lead.
+    """
+    return _mate(session, name).interrupt()
+
+
+def lead_was_interrupted(session: Session) -> None:
+    """The person ended the lead's turn: it owes no answer until the next words. Raises StorageError."""
+    session.lead.interrupted()
+
+
 def _mate(session: Session, name: str) -> Teammate:
     wanted = addressee(name)
     if wanted == LEAD:

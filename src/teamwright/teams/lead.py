@@ -77,6 +77,10 @@ class Lead:
         self._prompts.append((f"notice:{key or message_id()}", (text_block(text),)))
         self.team.changed.set()
 
+    def interrupted(self) -> None:
+        """A person cut the turn short: what it was at goes along with the next words, also after a kill."""
+        self.agent.conversation.interrupt()
+
     def aside(self, text: str, key: str = "") -> None:
         """A note that wakes nobody: it goes along with the next words or mail. The key is as in `notice`."""
         self._asides.append((f"notice:{key or message_id()}", text_block(reminder(text))))

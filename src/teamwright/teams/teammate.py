@@ -51,6 +51,11 @@ class Office(Protocol):
         ...
 
 
+INTERRUPTED = "interrupted"
+"""How a turn ends that a person cut short."""
+
+_REASONS = {"done": "available", INTERRUPTED: "interrupted"}
+
 IDLE = "idle"
 """Names the idle notice of a turn, with the place of the conversation where the turn ended."""
 
@@ -69,8 +74,9 @@ class Teammate:
     """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it.
 
     `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `paused`
-    says that its last turn failed: then only mail wakes it, and it takes no task by itself. `resumed`: a process
-    before this one began this life, and may have been killed anywhere. `call` names the call that started it.
+    says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
+    `resumed`: a process before this one began this life, and may have been killed anywhere. `call` names the call that
+    started it.
     """
 
     agent: Agent
@@ -94,6 +100,8 @@ class Teammate:
     leaving: str = ""
     resting: bool = False
     paused: bool = False
+    turning: bool = False
+    interrupting: bool = False
     waits: list[str] = field(default_factory=list[str])
     parted: bool = False
     resumed: bool = False
@@ -144,8 +152,8 @@ class Teammate:
             await self._over(Event.LEFT, self.leaving)
 
     async def _work(self) -> None:
-        owed = self.agent.conversation.owes_round
-        if self.resumed and not owed:
+        owed, self.paused = self.agent.conversation.owes_round, self.agent.conversation.interrupted
+        if self.resumed and not (owed or self.paused):
             await self._tell_again()
         while not self.leaving:
             told, entries = (None, ()) if owed else await self._next_work()
@@ -206,8 +214,8 @@ class Teammate:
         self.turns += 1
         if self.state is State.IDLE:
             self.move(Event.WOKEN)
-        self.notes = TurnNotes()
-        end = await self._run(told, entries)
+        self.notes = TurnNotes(wrote_lead=told is None and wrote_lead(self.agent.conversation))
+        end = await self._run_through(told, entries)
         self.usage += end.usage
         self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
@@ -221,8 +229,33 @@ class Teammate:
             # Work is waiting already: it was never idle, and there is nothing to tell.
             self.desk.ring()
             return
-        self.move(Event.REST)
+        self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else "")
         await self.office.tell_lead(self.name, notice, self.agent.conversation.key(IDLE))
+
+    def interrupt(self) -> bool:
+        """Cut the turn that runs short: the member stays, and what it was at goes along with its next words.
+
+        False when no turn runs that could be cut.
+        """
+        if self.task is None or not self.turning or self.interrupting or self.leaving or self.state in GONE:
+            return False
+        self.interrupting = True
+        self.task.cancel()
+        return True
+
+    async def _run_through(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
+        """The turn to its end, or until it is interrupted; whoever ends the member meanwhile goes first."""
+        self.turning = True
+        begun = len(self.agent.conversation.items)
+        try:
+            return await self._run(told, entries)
+        except asyncio.CancelledError:
+            if not self.interrupting or self.task is None or self.task.uncancel():
+                raise
+            self.agent.conversation.interrupt()
+            return TurnEnd(INTERRUPTED, self.agent.conversation.said_since(begun))
+        finally:
+            self.turning = self.interrupting = False
 
     async def _run(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
         conversation = self.agent.conversation
@@ -277,7 +310,7 @@ class Teammate:
         return IdleNotification(
             sender=self.name,
             timestamp=iso(),
-            idle_reason="available" if end.stop == "done" else "failed",
+            idle_reason=_REASONS.get(end.stop, "failed"),
             summary=notes.peer_mail or None,
             completed_task_id=notes.completed or None,
             completed_status="resolved" if notes.completed else None,

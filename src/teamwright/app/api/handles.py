@@ -52,6 +52,14 @@ class Member:
         """Write to it as the user. Raises UnknownMember when it is gone, UsageError for empty text."""
         return await send_text(self._team, USER, self.name, text, summary)
 
+    def interrupt(self) -> bool:
+        """Cut its turn short: it stays, idle, and what it was at goes along with the next words to it.
+
+        False when it is not in a turn, or is gone.
+        """
+        mate = self._team.find(self.name)
+        return mate is not None and mate.interrupt()
+
     async def stop(self) -> None:
         """End it at once; its open tasks go back to the list. Raises UnknownMember when it is gone."""
         mate = self._team.find(self.name)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from teamwright.app.session import Session
-from teamwright.app.talking import live_members, stop_member
+from teamwright.app.talking import interrupt_member, live_members, stop_member
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, Unknown
 from teamwright.ui.terminal.text import clean, one_line
@@ -69,7 +69,23 @@ async def _stop(session: Session, rest: str) -> list[str]:
     return [f"  {name} was stopped; handed back to the list: {handed}"]
 
 
-RUN: dict[str, Shown] = {"/help": _help, "/members": _members, "/tasks": _tasks, "/cost": _cost, "/stop": _stop}
+async def _interrupt(session: Session, rest: str) -> list[str]:
+    if not rest:
+        return ["  /interrupt NAME: whom? /members shows the names"]
+    name = rest.removeprefix("@")
+    if not interrupt_member(session, name):
+        return [f"  {name} is not in a turn"]
+    return [f"  {name}'s turn was ended; what it was at goes along with your next words: @{name} …"]
+
+
+RUN: dict[str, Shown] = {
+    "/help": _help,
+    "/members": _members,
+    "/tasks": _tasks,
+    "/cost": _cost,
+    "/stop": _stop,
+    "/interrupt": _interrupt,
+}
 """What runs a command. `/quit` is not here: it is the session's own end."""
 
 

@@ -20,7 +20,7 @@ MOST = 50
 
 _MOST_LOOKED_AT = 5_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
-_STOP = re.compile(r"/stop\s+(\S*)$")
+_NAMED = re.compile(r"/(?:stop|interrupt)\s+(\S*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def candidates(before: str, members: Sequence[str], cwd: Path) -> list[Candidate
     """What may follow this text before the cursor."""
     if before.startswith("/") and not before[1:].isspace() and " " not in before:
         return [Candidate(name, len(before), "command") for name in NAMES if name.startswith(before.lower())]
-    if found := _STOP.fullmatch(before):
+    if found := _NAMED.fullmatch(before):
         return [Candidate(one, len(found[1]), "member") for one in _starting(members, found[1])]
     if found := _MENTION.search(before):
         word = found[1]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.result import Result
 from teamwright.app.session import Session
-from teamwright.app.talking import member_names, members_at_work, say_to_lead, write_to
+from teamwright.app.talking import lead_was_interrupted, member_names, members_at_work, say_to_lead, write_to
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -48,6 +48,7 @@ class Host:
     _stream: LineStream = field(default_factory=LineStream)
     _turn: asyncio.Task[bool] | None = None
     _leaving: bool = False
+    _by_hand: bool = False
     _at_line: bool = False
     _kept: Kept = NOTHING
 
@@ -81,6 +82,7 @@ class Host:
         works = self.lead_works or (self._leaving and self._turn is not None and not self._turn.done())
         act = self.interrupts.pressed(line=line, lead_works=works, now=time.monotonic())
         if act is Act.END_TURN and self._turn is not None:
+            self._by_hand = True
             self._turn.cancel()
         elif act is Act.HINT:
             self.show([self._hint()])
@@ -170,6 +172,9 @@ class Host:
     def _turn_was_ended(self) -> None:
         self.activity.ended(LEAD)
         waited, self._leaving = self._leaving, False
+        if self._by_hand and not waited:
+            lead_was_interrupted(self.session)
+        self._by_hand = False
         names = members_at_work(self.session)
         go_on = f"; {', '.join(names)} go on (/stop NAME ends one)" if names else ""
         head = "no longer waiting to leave" if waited else "the lead's turn was ended"

@@ -94,7 +94,7 @@ def _greeting(session: Session) -> list[str]:
         lines.append(f"  session {session.id[:8]} goes on; it holds {len(conversation.items)} messages")
     if back := str(session.resumed):
         lines.append(f"  resumed: {clean(back)}")
-    if conversation.owes_round:
+    if conversation.owes_round or conversation.interrupted:
         lines.append("  its last turn was cut off: your next line goes on from there")
     return lines
 

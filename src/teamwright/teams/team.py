@@ -279,7 +279,7 @@ class Team:
                 own = TaskList(self.home.tasks(self.session_list), self.home.guard)
                 await TaskList(self.home.tasks(directory), self.home.guard).take_over(own)
             sweep(self.home.bell(directory, LEAD).parent)
-            self._adopt(config.name, directory, implicit=implicit, what="led by this session now")
+            self._adopt(config.name, directory, implicit=implicit, change="resumed")
             return config
 
     def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:
@@ -288,14 +288,14 @@ class Team:
         shared = self.outside.shared_list
         return NewTeam(name, lead, str(self.cwd), self.lead_model, now_ms(), description, kind, self.log, shared)
 
-    def _adopt(self, name: str, directory: str, *, implicit: bool, what: str = "created") -> None:
+    def _adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
         self.name, self.directory, self.implicit = name, directory, implicit
         self._tasks = None
         self.outside.moved()
         if self.on_created is not None:
             self.on_created()
-        self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change="created"))
-        self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" {what}', model=self.lead_model))
+        self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change=change))
+        self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" {change}', model=self.lead_model))
 
     def forget(self) -> None:
         """The team is no more: the session goes on without one."""

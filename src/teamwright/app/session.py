@@ -46,11 +46,11 @@ class Deadlines:
     team: Team | None = None
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
-    async def ask(self, to: str, reason: str, call: str = "") -> str:
+    async def ask(self, to: str, reason: str, call: str = "", *, goodbye: bool = False) -> str:
         """Ask a member to stop; its deadline runs from now. `call` names the call that asks."""
         if self.team is None:
             raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
-        return await ask_to_stop(self.team, to, reason, self.timers, call=call)
+        return await ask_to_stop(self.team, to, reason, self.timers, call=call, goodbye=goodbye)
 
     def cancel(self) -> None:
         """No deadline outlives the session."""
@@ -205,7 +205,7 @@ class Session:
         """
         for mate in self.team.busy():
             with suppress(TeamwrightError):  # asked already, or gone meanwhile
-                await self.deadlines.ask(mate.name, "the session is being left")
+                await self.deadlines.ask(mate.name, "the session is being left", goodbye=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.team.settings.goodbye_s):
                 while self.team.busy():

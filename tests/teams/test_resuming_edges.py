@@ -1,16 +1,20 @@
 """Edges of going on with a team, found by killing it at random: what a kill parts is told once, and by somebody."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
+from teamwright.teams.catalogue import NewTeam
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
+from teamwright.teams.team_file import LeadLease, read_team_file
 from tests.teams.crew import Holding, a_team
 
 
@@ -85,3 +89,34 @@ async def test_mail_that_came_after_its_reader_had_ended_goes_back_once(tmp_path
         assert not any("for bob" in text for text in texts_for_lead(home))
         await inner.inbox("ada").send(Entry("user", "and the window", msg_id=message_id()))
     assert sum("and the window" in text for text in texts_for_lead(home)) == 1
+
+
+@pytest.mark.promise("D8", "A1")
+async def test_a_team_whose_making_was_cut_off_after_its_roster_is_made_by_the_same_session(tmp_path, home):
+    """Meanwhile others may have seen it, and written to it."""
+    async with a_team(tmp_path, a_model()) as team:
+        inner = team.session.team
+        home.team_file("crew").unlink()  # as if killed before it was written
+        await inner.inbox(LEAD).send(Entry("user", "hello", msg_id=message_id()))
+        new = NewTeam("crew", LeadLease(inner.session, 1), str(tmp_path), "m", 1)
+        made = await inner.teams.create(new)
+        assert (made.directory, made.archived) == ("crew", ())
+        assert read_team_file(home.team_file("crew")).lead.session == inner.session
+        with pytest.raises(TeamRefused):
+            await inner.teams.create(replace(new, lead=LeadLease("another", 1)))
+        assert "hello" in texts_for_lead(home)
+
+
+@pytest.mark.promise("P1", "F05", "F11")
+async def test_what_goes_back_to_a_sender_that_comes_back_later_is_not_told_to_the_lead_too(tmp_path, home):
+    async with a_team(tmp_path, a_model()) as team:
+        for name in ("ada", "bob"):
+            await team.spawn(name, "Wait.")
+        inner = team.session.team
+        await team.stop("ada")
+        await inner.inbox("ada").send(Entry("bob", "are you there?", msg_id=message_id()))
+        bob = inner.members.pop("bob")  # as after a kill: on the roster, and not started yet
+        await return_late_mail(inner)
+        inner.members["bob"] = bob
+        assert not any("are you there?" in text for text in texts_for_lead(home))
+        assert "are you there?" in home.inbox("crew", "bob").read_text()

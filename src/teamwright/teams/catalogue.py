@@ -173,11 +173,10 @@ class Teams:
         name = team_name(new.name)
         await self._refuse_second(new, name)
         archived: list[Path] = []
-        while True:
+        made = await self._begun(new, name)
+        while made is None:
             archived += await self._make_way(name)
             made = await self._write(new, name, await self._free_directory(name))
-            if made is not None:
-                break
         directory, config, file = made
         tasks = TaskList(self.home.tasks(directory), self.home.guard)
         old = archive_entry(self.home, directory)
@@ -259,9 +258,21 @@ class Teams:
         config = TeamConfig(name, id, new.lead.session, new.now, new.description or None, (lead,))
         if not Roster(self.home, directory).create(config):
             return None
+        return directory, config, self._write_ours(new, directory)
+
+    def _write_ours(self, new: NewTeam, directory: str) -> TeamFile:
         file = TeamFile.new(new.lead, new.log).on_list(new.task_list)
         write_atomic(self.home.team_file(directory), file.encode())
-        return directory, config, file
+        return file
+
+    async def _begun(self, new: NewTeam, name: str) -> tuple[str, TeamConfig, TeamFile] | None:
+        """The team of that name that this very session was making when it was killed: its roster is there, no more."""
+        for team in await self.list():
+            if team.config.name != name or team.config.lead_session_id != new.lead.session:
+                continue
+            if not self.home.foreign and read_team_file(self.home.team_file(team.directory)) is None:
+                return team.directory, team.config, self._write_ours(new, team.directory)
+        return None
 
 
 def directory_for(name: str) -> str:

@@ -30,9 +30,12 @@ async def return_mail(team: Team, name: str, transcript: Path | None) -> None:
     inbox = team.inbox(name)
     unread = [entry for entry in await inbox.unread() if entry.msg_id]
     held = ids_held(transcript, [f"mail:{entry.msg_id}" for entry in unread]) if transcript is not None else set[str]()
-    for entry in _letters(unread, held):
-        mate = team.find(entry.sender)
-        await _tell(team, name, entry, mate.name if mate is not None else LEAD)
+    letters = _letters(unread, held)
+    config = await team.roster.read() if letters else None
+    for entry in letters:
+        # Who is on the roster lives, or comes back: after a kill senders may be started later than this is told.
+        sender = config.find(entry.sender) if config is not None else None
+        await _tell(team, name, entry, sender.name if sender is not None else LEAD)
     await inbox.mark_read([entry.msg_id for entry in unread if entry.msg_id])
 
 
@@ -64,8 +67,9 @@ def _letters(unread: Sequence[Entry], held: set[str]) -> list[Entry]:
 
 async def _tell(team: Team, name: str, entry: Entry, to: str) -> None:
     id = returned_id(entry.msg_id or "")
-    if await team.inbox(to).has(id):
-        return
+    for told in {to, LEAD}:
+        if await team.inbox(told).has(id):
+            return
     about = entry.summary or summary_of(entry.text)
     whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"
     text = f'{name} has ended and did not read {whose}: "{about}". Give it to somebody else if it still matters.'

@@ -35,8 +35,10 @@ from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.succession import make_way
 from teamwright.teams.team_file import LeadLease, Life, take_lead
 from teamwright.teams.teammate import Teammate
+from teamwright.teams.unbroken import seen_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,21 +216,19 @@ class Team:
         """
         async with self.forming:
             self._refuse_another()
-            new = self._new(name, description, agent_type)
-            if not self.implicit:
-                made = await self.teams.create(new)
-                self._adopt(made.config.name, made.directory, implicit=False)
-                return made.config
-            # The session's own team makes way: what its lead had not seen goes along, under the same ids.
-            old, unseen = self.directory, await self.inbox(LEAD).unread()
-            made = await self.teams.create(new)
-            self.forget()
-            self._adopt(made.config.name, made.directory, implicit=False)
-            for entry in unseen:
-                await self.inbox(LEAD).send(entry, runtime=True)
+            return await seen_through(self._create(self._new(name, description, agent_type)))
+
+    async def _create(self, new: NewTeam) -> TeamConfig:
+        made = await self.teams.create(new)
+        if self.implicit:
+            self.forget()  # the session's own team makes way
+        self._adopt(made.config.name, made.directory, implicit=False)
+        await self._succeed()
+        return made.config
+
+    async def _succeed(self) -> None:
+        if await make_way(self.home, self.session_list, self.directory, self.session):
             self.ring(LEAD)
-            await self.teams.delete(old)
-            return made.config
 
     def _refuse_another(self) -> None:
         if self.outside.removed and not self.live and not self.starting:
@@ -280,6 +280,7 @@ class Team:
                 await TaskList(self.home.tasks(directory), self.home.guard).take_over(own)
             sweep(self.home.bell(directory, LEAD).parent)
             self._adopt(config.name, directory, implicit=implicit, change="resumed")
+            await self._succeed()
             return config
 
     def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:

@@ -16,7 +16,7 @@ from teamwright.app.looking.status import StatusReader, StatusView
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
-from teamwright.storage.exits import on_exit
+from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import Tail, last_number
 from teamwright.storage.paths import Home
 from teamwright.storage.watch import Watcher
@@ -51,11 +51,23 @@ class Wake:
             return False
         self.close()
 
+        life = Life.of(pid)
+        if life is None:
+            self._changed.set()  # gone already
+            return True
+
         def gone() -> None:
-            self._exits.pop(pid, None)
+            if (forget := self._exits.pop(pid, None)) is not None:
+                forget()
             self._changed.set()
 
-        self._exits[pid] = on_exit(pid, gone)
+        stop = life.on_end(gone)
+
+        def forget() -> None:
+            stop()
+            life.close()
+
+        self._exits[pid] = forget
         return True
 
     async def wait(self) -> None:

@@ -48,26 +48,7 @@ async def ask_to_stop(
     """
     if call and (before := _asked_by(team, call)):
         return before
-    member = await recipient(team, to)
-    if member.name == LEAD:
-        raise TeamRefused(
-            "team-refused",
-            "the lead ends with its session, not by request",
-            do=["End your turn when the work is done."],
-            note="nothing was sent",
-        )
-    mate = team.find(member.name)
-    if mate is None:
-        raise TeamRefused(
-            "team-refused",
-            f"{member.name} does not run in this process",
-            do=["It is ended where it runs: leave it alone."],
-            note="nothing was sent",
-        )
-    if mate.asked:
-        raise TeamRefused(
-            "team-refused", f"{mate.name} was asked to stop already ({mate.asked})", note="nothing was sent"
-        )
+    mate = await _can_be_asked(team, to)
     request_id = shutdown_id(mate.name)
     body = {
         "kind": "shutdown",
@@ -90,6 +71,31 @@ async def ask_to_stop(
         raise
     arm(team, mate, request_id, deadlines)
     return request_id
+
+
+async def _can_be_asked(team: Team, to: str) -> Teammate:
+    """The live member of that name, which was not asked yet."""
+    member = await recipient(team, to)
+    if member.name == LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "the lead ends with its session, not by request",
+            do=["End your turn when the work is done."],
+            note="nothing was sent",
+        )
+    mate = team.find(member.name)
+    if mate is None:
+        raise TeamRefused(
+            "team-refused",
+            f"{member.name} does not run in this process",
+            do=["It is ended where it runs: leave it alone."],
+            note="nothing was sent",
+        )
+    if mate.asked:
+        raise TeamRefused(
+            "team-refused", f"{mate.name} was asked to stop already ({mate.asked})", note="nothing was sent"
+        )
+    return mate
 
 
 def _asked_by(team: Team, call: str) -> str:

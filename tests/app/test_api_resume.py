@@ -1,5 +1,7 @@
 """Going on with a team from Python: by its own session, or as a new lead."""
 
+import asyncio
+
 import pytest
 
 from teamwright import CannotStart, Team, TeamRefused, TeamwrightError
@@ -70,3 +72,24 @@ async def test_a_team_that_is_led_or_unknown_or_anothers_is_refused_and_nothing_
         async with again(how, tmp_path):
             pass
     assert len(session_views(home)) == sessions
+
+
+@pytest.mark.promise("F25", "P3")
+async def test_of_two_that_adopt_a_team_at_once_one_leads_it_and_the_other_leaves_nothing(tmp_path):
+    own = await leave_a_team(tmp_path)
+
+    async def lead(done: asyncio.Event) -> str:
+        try:
+            async with again(Team.adopt, tmp_path) as team:
+                await done.wait()
+                return team.session.id
+        except (CannotStart, TeamRefused) as refused:
+            done.set()
+            return refused.slug
+
+    done = asyncio.Event()
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(lead(done), lead(done))
+    [winner] = [one for one in found if one not in {"session-busy", "team-refused"}]
+    assert {view.id for view in session_views(home_of())} == {own, winner}
+    assert read_team_file(home_of().team_file("crew")).lead.session == winner

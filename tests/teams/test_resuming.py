@@ -34,7 +34,7 @@ async def leave_with_ada_and_bob(tmp_path, *answers: str) -> None:
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": answers or ["Read it."], "bob": ["Nothing yet."]})
     async with a_team(tmp_path, model) as team:
         ada, bob = await team.spawn("ada", "Read the map."), await team.spawn("bob", "Wait.", role="Explore")
-        await until(team, lambda: ada.state == bob.state == "idle")
+        await until(team, lambda: ada.state == bob.state == "idle" and team.session.team.quiet())
 
 
 @pytest.mark.promise("D8", "F55")

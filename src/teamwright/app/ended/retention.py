@@ -63,7 +63,7 @@ async def prune(home: Home, days: float, *, keep: str = "") -> list[str]:
 
 def _outlived(home: Home, before: float, keep: str) -> list[Path]:
     """The transcripts (there or not) of at most MOST sessions that may go, the oldest first."""
-    old = sorted((changed, path) for path, changed in _sessions(home) if changed < before and path.stem != keep)
+    old = sorted(one for one in _sessions(home, before) if one[1].stem != keep)
     needed = _needed(home) if old else set[str]()
     found: list[Path] = []
     for _, transcript in old:
@@ -76,13 +76,14 @@ def _outlived(home: Home, before: float, keep: str) -> list[Path]:
     return found
 
 
-def _sessions(home: Home) -> Iterator[tuple[Path, float]]:
-    """Every session and a moment at which it was still in use: two looks at files for each."""
+def _sessions(home: Home, before: float) -> Iterator[tuple[float, Path]]:
+    """Sessions whose transcript (there or not) and lease are older, with that age: one look for a younger one."""
     for project in _entries(home.ours / "projects"):
-        stems = {entry.name.removesuffix(".jsonl") for entry in _entries(Path(project.path))}
+        stems = {entry.name.removesuffix(".jsonl") for entry in _entries(project.path)}
         for stem in filter(_ID.fullmatch, stems):
-            transcript = Path(project.path, f"{stem}.jsonl")
-            yield transcript, max(_changed(transcript), _changed(transcript.with_suffix("") / LEASE))
+            changed = _changed(f"{project.path}/{stem}.jsonl")
+            if changed < before and (changed := max(changed, _changed(f"{project.path}/{stem}/{LEASE}"))) < before:
+                yield changed, Path(project.path, f"{stem}.jsonl")
 
 
 def _needed(home: Home) -> set[str] | None:
@@ -139,14 +140,14 @@ async def _put_away_list(home: Home, session: str) -> None:
         await TaskList(home.tasks(name), home.guard).remove_into_archive(archive_entry(home, name) / "tasks")
 
 
-def _changed(path: Path) -> float:
+def _changed(path: Path | str) -> float:
     try:
-        return path.stat().st_mtime
+        return os.stat(path).st_mtime
     except OSError:
         return 0.0
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _entries(directory: Path | str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)

@@ -123,7 +123,7 @@ def test_every_public_name_is_there_and_no_other_is():
     assert teamwright.__all__ == sorted(teamwright.__all__)
     with pytest.raises(AttributeError, match="nothing_of_ours"):
         _ = teamwright.nothing_of_ours
-    assert not hasattr(Team, "resume")
+    assert hasattr(Team, "resume") and hasattr(Team, "adopt")
 
 
 # ── lifetime ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -560,7 +560,7 @@ async def test_a_result_has_usage_by_member_tasks_denials_and_how_to_go_on(tmp_p
     assert total == result.usage and result.usage.usd == pytest.approx(2.0 * result.usage.requests)
     assert [(t.id, t.status) for t in result.tasks] == [("1", "pending")] and len(result.open_tasks) == 1
     assert [d["tool_name"] for d in result.denials] == ["Write"]
-    assert result.resume_command == f"teamwright resume {result.session_id[:8]}"
+    assert result.resume_command == "teamwright resume crew", "by the name of its team, whose members keep their places"
     result.raise_for_stop()
 
 

@@ -87,6 +87,7 @@ class Session:
         """
         # What an earlier prompt was answered is no answer to this one; without a prompt it is what there is to say.
         self.lead.last = TurnEnd("done", "" if prompt else self.lead.agent.conversation.said_since(0))
+        begun = len(self.lead.agent.conversation.items)
         if prompt:
             self.lead.prompt(prompt)
         minutes = self.maker.purse.budget.minutes
@@ -103,6 +104,9 @@ class Session:
         except TeamwrightError as problem:
             problem.do = (*problem.do, self.resume_command)
             return await self.result("failed", self.lead.last.text, error=problem)
+        if end.stop == "limit" and not end.text:
+            # The turn that met the cap said nothing: what was said before it is the partial answer.
+            end = replace(end, text=self.lead.agent.conversation.said_since(begun))
         return await self.end_of(end)
 
     async def end_of(self, end: TurnEnd) -> Result:
@@ -148,11 +152,15 @@ class Session:
         return made
 
     async def settled(self, result: Result) -> Result:
-        """Say goodbye; the result as it stands when everybody has left, with who was cut off at work.
+        """See the members out; the result as it stands when everybody has left, with who was cut off at work.
 
-        After a run that is done the members are over; after any other they keep their places.
+        After a run that is done they are over. After any other they keep their places, and nobody is asked or waited
+        for: a cap that is spent is spent, and a resume goes on with them as they were.
         """
-        await self.goodbye(keep=result.stop != "done")
+        if result.stop == "done":
+            await self.goodbye()
+        else:
+            await self.wind_down(keep=True)
         purse = self.maker.purse
         return replace(
             result,
@@ -194,7 +202,9 @@ class Session:
     async def wind_down(self, cause: str = "the run is over", *, keep: bool = False) -> list[str]:
         """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""
         self.deadlines.cancel()
+        capped = [mate.name for mate in self.team.live if self.maker.purse.hit and mate.name in self.tally.capped]
         cut = await (suspend_all if keep else leave_all)(self.team, cause)
+        cut += [name for name in capped if name not in cut]  # the run's cap reached them before its end did
         self.cut_off += cut
         return cut
 

@@ -7,8 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from teamwright.protocol.events import MemberChanged, MessageSeen, MessageSent, RoundEnded, TeamEvent, ToolCalled
+from teamwright.protocol.events import (
+    MemberChanged,
+    MessageSeen,
+    MessageSent,
+    RoundEnded,
+    TeamEvent,
+    ToolCalled,
+    TurnEnded,
+)
 from teamwright.protocol.ids import LEAD
+
+EARLY_MOST = 1_000
+"""Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""
 
 
 @dataclass(slots=True)
@@ -22,8 +33,10 @@ class Tally:
     states: dict[str, str] = field(default_factory=dict[str, str])
     models: dict[str, str] = field(default_factory=dict[str, str])
     waiting: set[str] = field(default_factory=set[str])
-    early: set[str] = field(default_factory=set[str])
-    """Seen before its sender was heard of: a reader may be faster than the writer's event."""
+    early: dict[str, None] = field(default_factory=dict[str, None])
+    """Seen before its sender was heard of: a reader may be faster than the writer's event. The newest are kept."""
+    capped: set[str] = field(default_factory=set[str])
+    """Members whose last turn ended at a cap: they rest, and are not done."""
 
     def note(self, event: TeamEvent) -> None:
         """Count an event."""
@@ -34,12 +47,17 @@ class Tally:
                 known = self.waiting.intersection(event.message_ids)
                 self.seen += len(known)
                 self.waiting -= known
-                self.early.update(event.message_ids)
-                self.early -= known
+                self.early |= dict.fromkeys(id for id in event.message_ids if id not in known)
+                while len(self.early) > EARLY_MOST:
+                    del self.early[next(iter(self.early))]
             case RoundEnded(member=member):
                 self.rounds += member == LEAD
             case ToolCalled():
                 self.calls += 1
+            case TurnEnded(member=member, stop="limit"):
+                self.capped.add(member)
+            case TurnEnded(member=member):
+                self.capped.discard(member)
             case MemberChanged():
                 if event.member != LEAD:
                     self.states[event.member] = event.state
@@ -52,7 +70,7 @@ class Tally:
             return
         self.sent += 1
         if event.message_id in self.early:
-            self.early.discard(event.message_id)
+            del self.early[event.message_id]
             self.seen += 1
         else:
             self.waiting.add(event.message_id)

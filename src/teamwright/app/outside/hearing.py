@@ -194,13 +194,17 @@ class Outside:
         take(box, request.id, granted)
         self.gentle = self.gentle or not request.now
         if request.now:
-            self._hurried.set()
+            self.hurry()
         if self._leaving is None:
             self._say(f"{ELSEWHERE} ends the team" + (" at once" if request.now else ""))
             names = tuple(mate.name for mate in self.team.live)
             self._leaving = leaving = _Leaving(box, self.team.tasks, names)
             leaving.owned = await _open_tasks(leaving.tasks, names)
             self.end()
+
+    def hurry(self) -> None:
+        """Nobody waits for a goodbye any more: somebody asked a second time, or for an end at once."""
+        self._hurried.set()
 
     async def goodbye(self) -> None:
         """Wait until nobody is at work, at most `goodbye_s`, if the user asked for that; nobody is asked to leave."""

@@ -67,6 +67,8 @@ async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tupl
     caught: list[signal.Signals] = []
 
     def end(number: signal.Signals) -> None:
+        if caught:
+            session.outside.hurry()
         caught.append(number)
         task.cancel()
 

@@ -26,6 +26,7 @@ from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
 from teamwright.app.budget import Purse
 from teamwright.app.builder import Maker
+from teamwright.app.ended.former import Former
 from teamwright.app.ended.naming import named_team, require_adoptable
 from teamwright.app.ended.retention import prune
 from teamwright.app.ground import Ground, ground_of, model_of_resumed, surroundings, teams_on, trust_warnings
@@ -123,9 +124,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, warnings)
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
-    await _take_up_team(session, ground)
-    tell_lost(jobs, team, lead, notification)
-    undo.pop_all()
+    await _take_up(session, ground, undo)
     return session
 
 
@@ -154,20 +153,35 @@ def _log(ground: Ground, stack: AsyncExitStack) -> tuple[EventLog, Standing]:
     return log, standing
 
 
-async def _take_up_team(session: Session, ground: Ground) -> None:
-    """The team that this session led when it ended, or the one that it is to adopt, with its members."""
-    if ground.options.adopt is not None:
-        team = require_adoptable(named_team(ground.home, ground.options.adopt))
-        why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'
-        await session.take_up(team.directory, why)
-    elif not ground.resumed:
-        return
-    elif (found := await session.team.teams.led_by(session.id)) is None:
-        session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
-    else:
-        await session.take_up(
-            found.directory, f"Your session was interrupted, and goes on now ({iso()}) with its team."
-        )
+async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
+    """Take up the team, and tell who lost a background command. When that fails, those who are back are let go."""
+    try:
+        if ground.options.adopt is not None:
+            team = require_adoptable(named_team(ground.home, ground.options.adopt))
+            why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'
+            await _take_up_team(session, ground, team.directory, why)
+        elif ground.resumed and (found := await session.team.teams.led_by(session.id)) is not None:
+            why = f"Your session was interrupted, and goes on now ({iso()}) with its team."
+            await _take_up_team(session, ground, found.directory, why)
+        elif ground.resumed:
+            session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
+        tell_lost(session.jobs, session.team, session.lead, notification)
+    except BaseException:
+        if await session.team.teams.led_by(session.id) is not None:
+            undo.pop_all()  # it leads that team now: its files stay, so that it can be gone on with
+        await _close(session)
+        raise
+    undo.pop_all()
+
+
+async def _take_up_team(session: Session, ground: Ground, directory: str, why: str) -> None:
+    former = Former.of(ground.home, directory, ground.directory)
+    try:
+        await former.end()
+        await session.take_up(directory, why)
+        former.tell(session.team, notification)
+    finally:
+        await former.close()
 
 
 def _check_rules(rules: Iterable[Rule], tools: set[str]) -> None:

@@ -1,0 +1,87 @@
+"""A team is taken up by a session: what its former sessions left is dealt with, and a failure leaves nobody running."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from teamwright import Team
+from teamwright.agent.job_journal import Job, JobJournal, lost_jobs
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.paths import Home, home_of
+from teamwright.teams.team_file import read_team_file
+from teamwright.testing import ScriptedModel
+from tests.storage.test_leftovers import PROGRAM, lives
+from tests.teams.crew import Holding, a_team, told, until
+
+LEAVES_A_CHILD = "sleep 600 & echo $! > up; wait"
+
+
+@pytest.fixture
+def home(own_home) -> Home:
+    return home_of()
+
+
+def adopted(tmp_path, model) -> Team:
+    return Team.adopt("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions")
+
+
+async def leave_with_ada(tmp_path) -> Path:
+    """A team that was left with an idle member; the directory of the session that led it."""
+    async with a_team(tmp_path, ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready."]})) as team:
+        ada = await team.spawn("ada", "Get ready.")
+        await until(team, lambda: ada.state == "idle")
+        return Path(team.session.team.log).parent
+
+
+def killed_with_a_command(session: Path, tmp_path: Path) -> int:
+    """A program with a command of this session is killed; the number of what stays behind."""
+    argv = [sys.executable, "-c", PROGRAM, str(session), LEAVES_A_CHILD, ""]
+    program = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=tmp_path)
+    assert program.stdout is not None and program.stdout.readline() == b"noted\n"
+    while not (up := tmp_path / "up").exists() or not up.read_text().strip():
+        pass
+    program.kill()
+    program.wait()
+    return int(up.read_text())
+
+
+@pytest.mark.promise("D8", "F05", "P3")
+async def test_adopting_a_team_ends_what_its_former_session_left_running_and_tells_the_members(tmp_path, home):
+    session = await leave_with_ada(tmp_path)
+    pid = killed_with_a_command(session, tmp_path)
+    journal = JobJournal(session)
+    journal.begun(Job("b000001", "ada", "", session / "out", pid, 0, "the long build"))
+    journal.begun(Job("b000002", LEAD, "", session / "out", pid, 0, "what only the former lead waits for"))
+    assert lives(pid)
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["I start it again."]})
+    async with adopted(tmp_path, model) as team:
+        assert not lives(pid)
+        await until(team, lambda: team.session.team.members["ada"].turns == 1)
+        await team.run("Go on.")
+    assert told(model, "ada").count("the long build") == 1
+    assert "only the former lead" not in told(model, LEAD)
+    assert [job.id for job in lost_jobs(session)] == ["b000001"]
+    async with Team.resume("crew", model=(again := ScriptedModel("ok")), cwd=tmp_path) as team:
+        await team.run("And on.")
+    assert lost_jobs(session) == [] and not [r for r in again.requests if r.asker == "ada"]
+
+
+@pytest.mark.promise("D8", "P3")
+async def test_a_team_that_cannot_be_taken_up_to_the_end_leaves_nobody_running_and_can_be_resumed(tmp_path, home):
+    await leave_with_ada(tmp_path)
+    requests, aside = home.requests("crew"), home.requests("crew").with_name("aside")
+    if requests.exists():
+        requests.rename(aside)
+    requests.write_text("this is no directory")
+    with pytest.raises(OSError):
+        async with adopted(tmp_path, Holding({"lead": ["ok"] * 9, "ada": ["never"]}, "ada")):
+            raise AssertionError("it could not be taken up")
+    assert not [t for t in asyncio.all_tasks() if t.get_name().startswith(("member ", "deadline ", "scribe"))]
+    requests.unlink()
+    lead = read_team_file(home.team_file("crew")).lead
+    async with Team.resume("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
+        assert team.session.id == lead.session
+        assert [m.name for m in team.members] == ["ada"]

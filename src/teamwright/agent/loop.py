@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Toolbox
-from teamwright.models.model import Alive, Failure, Meter, Model, Reply, Request, Retrying, TextPart, priced
+from teamwright.models.model import Alive, Failure, Meter, Model, Prefix, Reply, Request, Retrying, TextPart, priced
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
 from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
 from teamwright.protocol.usage import Usage
@@ -70,6 +70,9 @@ class TurnEnd:
         return f"limit reached: {self.limit}" if self.stop == "limit" else ""
 
 
+_NO_PREFIX = Prefix("", b"")
+
+
 @dataclass(slots=True)
 class Agent:
     """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own."""
@@ -86,6 +89,12 @@ class Agent:
     parent_call: str | None = None
     attended: Attended = always
     activity: Activity = field(default_factory=Activity)
+
+    def spent(self) -> Agent:
+        """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
+        lived = self.conversation
+        conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
+        return replace(self, conversation=conversation, toolbox=self.toolbox.emptied(), steering=NoSteering())
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
         """Tell surfaces of a line that was stored."""

@@ -28,12 +28,16 @@ from teamwright.protocol.ids import nearest
 OUTPUT_IN_LOG = 4_000
 """Characters of a result that the event log keeps; the transcript has the whole."""
 
+NUMBERS_KNOWN = 10_000
+"""Calls whose numbers are in memory."""
+
 
 @dataclass(slots=True)
 class CallNumbers:
     """`cN` for the N-th tool call of a run, and which call of a model it was; shared by all agents of a run.
 
-    `earlier` finds the number of a call of an earlier life of the session, empty when there is none.
+    The newest are remembered; `earlier` finds the number of an older call, also of an earlier life of the session, and
+    is empty when there is none.
     """
 
     count: int = 0
@@ -44,14 +48,19 @@ class CallNumbers:
         """The number that a call had; empty when it has none."""
         found = self.by_use.get(tool_use_id, "")
         if not found and self.earlier is not None:
-            found = self.by_use[tool_use_id] = self.earlier(tool_use_id)
+            found = self._remember(tool_use_id, self.earlier(tool_use_id))
         return found
 
     def number(self, tool_use_id: str) -> str:
         """The next number, remembered for this call."""
         self.count += 1
-        self.by_use[tool_use_id] = made = f"c{self.count}"
-        return made
+        return self._remember(tool_use_id, f"c{self.count}")
+
+    def _remember(self, tool_use_id: str, number: str) -> str:
+        self.by_use[tool_use_id] = number
+        if len(self.by_use) > NUMBERS_KNOWN:
+            del self.by_use[next(iter(self.by_use))]
+        return number
 
 
 @dataclass(slots=True)
@@ -133,6 +142,12 @@ class Toolbox:
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
+
+    def emptied(self) -> Toolbox:
+        """The toolbox of an agent that is over: nothing in it, and nothing remembered of what was read."""
+        place = self.workplace
+        bare = Workplace(place.cwd, (), place.scratch, place.history)
+        return Toolbox(self.member, (), bare, gate=_let_through, numbers=self._numbers, emit=self._emit)
 
     @property
     def names(self) -> frozenset[str]:
@@ -266,6 +281,10 @@ class Toolbox:
                 facts=result.facts,
             )
         )
+
+
+async def _let_through(call: Prepared) -> None:
+    """Without tools there is nothing to decide."""
 
 
 def _broke(call: ToolCall, problem: BaseException) -> ToolResult:

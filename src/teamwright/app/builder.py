@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+from weakref import WeakSet, WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.conversation import Conversation, read_header
@@ -48,12 +49,19 @@ from teamwright.tools.team.caller import Caller
 Waiting: TypeAlias = Callable[[str | None], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Born:
-    """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise."""
+    """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
+
+    Lives as long as the member's gate, which decides by it.
+    """
 
     policy: Callable[[], Policy]
     model: str | None
+
+    def now(self) -> Policy:
+        """The policy as it is now."""
+        return self.policy()
 
 
 @dataclass(slots=True)
@@ -81,10 +89,11 @@ class Maker:
     edits: Edits = field(default_factory=Edits)
     denials: list[Denial] = field(default_factory=list[Denial])
     attended: Attended = always
-    derived: list[Policy] = field(default_factory=list[Policy])
+    derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
+    """Policies of single agents, as long as these live."""
     team: Team | None = None
-    born: dict[str, Born] = field(default_factory=dict[str, "Born"])
-    """What a sub-agent takes over from its caller, by the caller's name."""
+    born: WeakValueDictionary[str, Born] = field(default_factory=WeakValueDictionary[str, "Born"])
+    """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
     watchdog: Watchdog | None = None
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
@@ -108,10 +117,10 @@ class Maker:
         model = await self._open(spec.model or kind.model, spec.name)
         caller = Caller(spec.name, team)
         policy = self._policy_of(spec, lambda: self.policy)
-        self.born[spec.name] = Born(policy, spec.model or kind.model)
+        born = self.born[spec.name] = Born(policy, spec.model or kind.model)
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
-        gate = self._gate(spec.name, policy, blocking(team, spec.name), read_only=kind.read_only)
+        gate = self._gate(spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
         path = Path(life.transcript)
         agent_id = f"{spec.name}@{team.name}"
@@ -173,7 +182,7 @@ class Maker:
         if spec.mode is None:
             return above
         own = Policy(Mode(spec.mode), self.policy.rules, self.policy.scope).narrow(above())
-        self.derived.append(own)
+        self.derived.add(own)
         return lambda: own
 
     def keep_always(self, text: str) -> None:

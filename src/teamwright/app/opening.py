@@ -130,9 +130,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
 
 def _numbers(ground: Ground, log: EventLog) -> CallNumbers:
     """The numbers of tool calls: a session that goes on counts on, and knows those of its earlier lives."""
-    if not ground.resumed:
-        return CallNumbers()
-    return CallNumbers(last_call(log.path), earlier=partial(call_of, log.path))
+    return CallNumbers(last_call(log.path) if ground.resumed else 0, earlier=partial(call_of, log.path))
 
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:

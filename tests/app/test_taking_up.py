@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from teamwright import Team
 from teamwright.agent.job_journal import Job, JobJournal, lost_jobs
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home, home_of
-from teamwright.teams.team_file import read_team_file
+from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.storage.test_leftovers import PROGRAM, lives
 from tests.teams.crew import Holding, a_team, told, until
@@ -72,15 +73,14 @@ async def test_adopting_a_team_ends_what_its_former_session_left_running_and_tel
 @pytest.mark.promise("D8", "P3")
 async def test_a_team_that_cannot_be_taken_up_to_the_end_leaves_nobody_running_and_can_be_resumed(tmp_path, home):
     await leave_with_ada(tmp_path)
-    requests, aside = home.requests("crew"), home.requests("crew").with_name("aside")
-    if requests.exists():
-        requests.rename(aside)
-    requests.write_text("this is no directory")
+    ghost = home.inbox("crew", "gus")  # of a member that was there once: it cannot be read when all are back
+    ghost.mkdir()
+    await change_team_file(home, "crew", lambda file: replace(file, incarnations={**file.incarnations, "gus": 1}))
     with pytest.raises(OSError):
         async with adopted(tmp_path, Holding({"lead": ["ok"] * 9, "ada": ["never"]}, "ada")):
             raise AssertionError("it could not be taken up")
     assert not [t for t in asyncio.all_tasks() if t.get_name().startswith(("member ", "deadline ", "scribe"))]
-    requests.unlink()
+    ghost.rmdir()
     lead = read_team_file(home.team_file("crew")).lead
     async with Team.resume("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
         assert team.session.id == lead.session

@@ -1,4 +1,4 @@
-"""Sessions that led a team before the one that leads it now: what their commands left running, and lost jobs of members.
+"""Sessions that led a team before the one that leads it now: what their commands left running, and jobs that were lost.
 
 A session that a process drives again is left alone. Knows team files, leases and background jobs; does not know how
 a lost job is told of in words.

@@ -1,21 +1,27 @@
 """Edges of going on with a team, found by killing it at random: what a kill parts is told once, and by somebody."""
 
+import asyncio
 import json
 from dataclasses import replace
 
 import pytest
 
+from teamwright import Team
+from teamwright.app import session
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
+from teamwright.teams import resuming
 from teamwright.teams.catalogue import NewTeam
+from teamwright.teams.ending import kill
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
 from teamwright.teams.team_file import LeadLease, read_team_file
-from tests.teams.crew import Holding, a_team
+from teamwright.teams.teammate import Teammate
+from tests.teams.crew import Holding, a_team, until
 
 
 @pytest.fixture
@@ -120,3 +126,30 @@ async def test_what_goes_back_to_a_sender_that_comes_back_later_is_not_told_to_t
         inner.members["bob"] = bob
         assert not any("are you there?" in text for text in texts_for_lead(home))
         assert "are you there?" in home.inbox("crew", "bob").read_text()
+
+
+@pytest.mark.promise("D5", "D8", "F16")
+async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_path, home, monkeypatch):
+    async with a_team(tmp_path, a_model()) as team:
+        await team.spawn("ada", "Wait.")
+        await team.session.wind_down("as a kill would", keep=True)
+    live = Teammate.live
+
+    async def ended_at_once(mate):
+        asyncio.get_running_loop().create_task(kill(inner[0], mate, "ended by the test"))
+        await live(mate)
+
+    inner, resume = [], resuming.resume_members
+    monkeypatch.setattr(Teammate, "live", ended_at_once)
+
+    async def resumed(team, deadlines):
+        inner.append(team)
+        return await resume(team, deadlines)
+
+    monkeypatch.setattr(session, "resume_members", resumed)
+    async with Team.resume("crew", model=a_model(), cwd=tmp_path) as team:
+        await until(team, lambda: team.session.team.members["ada"].parted)
+        assert team.members == []
+    told = [text for text in texts_for_lead(home) if "teammate_terminated" in text]
+    assert len(told) == 1 and "ended by the test" in told[0]
+    assert not read_team_file(home.team_file("crew")).lives

@@ -17,6 +17,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import Member
 from teamwright.teams.ending import bound, see_off, tell_of
+from teamwright.teams.lifecycle import GONE
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
 from teamwright.teams.stopping import GOODBYE, WITHDRAWN, arm, send_request, withdraw
@@ -74,7 +75,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             await _part(team, parting)
             gone.append(member.name)
         elif (trouble := await _go_on(team, member, life, deadlines)) is None:
-            back.append(member.name)
+            (back if team.find(member.name) is not None else gone).append(member.name)
         else:
             cause = f"could not be resumed: {trouble}"
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
@@ -124,7 +125,7 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
         return "it was not ready in time"
     for id in withdrawn:
         mate.desk.notice(WITHDRAWN.format(id=id), f"withdrawn-{id}")
-    for request in team.requests.open_requests():
+    for request in team.requests.open_requests() if mate.state not in GONE else ():
         if bound(request, member.name, life.incarnation):
             mate.asked = str(request["id"])
             await send_request(team, mate, request, again=True)

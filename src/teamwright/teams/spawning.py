@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
@@ -173,14 +172,14 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
 async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *, resumed: bool = False) -> Teammate:
     """Make the member's agent and let it live; returns when it runs. `undo` takes it back when that fails later.
 
-    `resumed`: a process before this one began the life. Raises TeamwrightError.
+    `resumed`: a process before this one began the life; who is ended already while it comes back is seen out by whoever
+    ended it. Raises TeamwrightError.
     """
     agent = await team.builder.teammate(_spec_of(member, life), team, life)
     undo.callback(agent.conversation.close)
     _refuse_late(team)
-    name = member.name
-    desk = Desk(name, team.inbox(name), agent.conversation, team.emit)
-    desk.held = lambda sender: held(team, name, sender)
+    desk = Desk(member.name, team.inbox(member.name), agent.conversation, team.emit)
+    desk.held = lambda sender: held(team, member.name, sender)
     mate = Teammate(
         agent,
         desk,
@@ -208,7 +207,7 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
     undo.push_async_callback(_take_back, team, mate)
     async with asyncio.timeout(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
         await mate.ready.wait()
-    if mate.state in GONE and not mate.turns:
+    if mate.state in GONE and not mate.turns and not resumed:
         raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nobody was started")
     return mate
 
@@ -229,16 +228,9 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
 
 
 def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: asyncio.Task[None]) -> None:
-    """Runs however a life ends, also one that was cancelled before its first step: what it held goes."""
+    """Runs however a life ends, also one that was cancelled before its first step."""
     unfollow()
     mate.agent.conversation.close()
-    mate.agent = mate.agent.spent()
-    mate.desk = Desk(mate.name, mate.desk.inbox, mate.agent.conversation, team.emit)
-    if mate.state in GONE:
-        mate.task = None  # a task that was cancelled keeps its frames, and they the conversation
-        entry = team.outside.entries.get(mate.name)
-        if entry is not None and team.members.get(mate.name) is mate:
-            team.outside.entries[mate.name] = replace(entry, prompt="")
     mate.ready.set()
     team.changed.set()
     problem = None if task.cancelled() else task.exception()

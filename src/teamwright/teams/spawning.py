@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox
@@ -178,8 +179,9 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
     agent = await team.builder.teammate(_spec_of(member, life), team, life)
     undo.callback(agent.conversation.close)
     _refuse_late(team)
-    desk = Desk(member.name, team.inbox(member.name), agent.conversation, team.emit)
-    desk.held = lambda sender: held(team, member.name, sender)
+    name = member.name
+    desk = Desk(name, team.inbox(name), agent.conversation, team.emit)
+    desk.held = lambda sender: held(team, name, sender)
     mate = Teammate(
         agent,
         desk,
@@ -228,9 +230,16 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
 
 
 def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: asyncio.Task[None]) -> None:
-    """Runs however a life ends, also one that was cancelled before its first step."""
+    """Runs however a life ends, also one that was cancelled before its first step: what it held goes."""
     unfollow()
     mate.agent.conversation.close()
+    mate.agent = mate.agent.spent()
+    mate.desk = Desk(mate.name, mate.desk.inbox, mate.agent.conversation, team.emit)
+    if mate.state in GONE:
+        mate.task = None  # a task that was cancelled keeps its frames, and they the conversation
+        entry = team.outside.entries.get(mate.name)
+        if entry is not None and team.members.get(mate.name) is mate:
+            team.outside.entries[mate.name] = replace(entry, prompt="")
     mate.ready.set()
     team.changed.set()
     problem = None if task.cancelled() else task.exception()

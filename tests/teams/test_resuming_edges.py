@@ -14,14 +14,14 @@ from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
 from teamwright.teams import resuming
 from teamwright.teams.catalogue import NewTeam
-from teamwright.teams.ending import kill
+from teamwright.teams.ending import delete_again, kill
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
 from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.teams.teammate import Teammate
-from tests.teams.crew import Holding, a_team, until
+from tests.teams.crew import Holding, a_team, told, until
 
 
 @pytest.fixture
@@ -153,3 +153,23 @@ async def test_a_member_that_is_ended_while_it_comes_back_is_told_of_once(tmp_pa
     told = [text for text in texts_for_lead(home) if "teammate_terminated" in text]
     assert len(told) == 1 and "ended by the test" in told[0]
     assert not read_team_file(home.team_file("crew")).lives
+
+
+@pytest.mark.promise("P1", "A6", "D8")
+async def test_a_deletion_that_a_kill_cut_off_is_seen_through_and_the_lead_hears_what_it_had_not_seen(tmp_path, home):
+    model = a_model(LEAD)
+    async with a_team(tmp_path, model) as team:
+        first = await team.tasks.add("Draw the map")
+        await team.session.team.tasks.update(first.id, by=LEAD, lead=True, status="completed")
+        inner = team.session.team
+        await inner.inbox(LEAD).send(Entry("user", "one more thing", msg_id=message_id()))
+        home.archive.mkdir()
+        home.team("crew").rename(home.archive / "crew-0123abcd")  # as if killed right then
+        inner.forget()
+        assert await delete_again(inner) == "crew"
+        assert (home.archive / "crew-0123abcd" / "tasks" / f"{first.id}.json").exists()
+        assert not home.tasks("crew").exists()
+        model.go.set()
+        model.held.clear()
+        await team.run("Go on.")
+        assert told(model, LEAD).count("one more thing") == 1

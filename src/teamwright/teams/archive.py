@@ -48,12 +48,35 @@ async def archive_team(home: Home, directory: str) -> Path:
     async with lock_for(config, home.guard(config)).hold() as held:
         held.check()
         _move(home.team(directory), entry)
+    await _see_through(home, directory, entry)
+    return entry
+
+
+async def archived_by(home: Home, session: str) -> Path | None:
+    """The entry of the team that this session deleted last, seen through if a kill cut that off; None: there is none.
+
+    Raises StorageError, LockTimeout.
+    """
+    entries = [path for path in home.archive.iterdir() if path.is_dir()] if home.archive.is_dir() else []
+    for entry in sorted(entries, key=lambda path: path.stat().st_mtime, reverse=True):
+        with contextlib.suppress(StorageError):
+            file = read_team_file(entry / "team.json")
+            if file is None or file.lead.session != session:
+                continue
+            directory = entry.name.rpartition("-")[0]
+            if not home.team(directory).exists():
+                await _see_through(home, directory, entry)
+            return entry
+    return None
+
+
+async def _see_through(home: Home, directory: str, entry: Path) -> None:
+    """What follows the team's directory into its entry; what is there already stays."""
     with contextlib.suppress(OSError):  # our own lock directory moved along
         (entry / "config.json.lock").rmdir()
     _move_ours(home, directory, entry)
-    if not is_shared(home.tasks(directory)):
+    if home.tasks(directory).is_dir() and not is_shared(home.tasks(directory)):
         await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
-    return entry
 
 
 def prune_archive(home: Home, *, days: float = RETENTION_DAYS) -> list[Path]:

@@ -11,12 +11,16 @@ from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from teamwright.agent.conversation import ids_held
+from teamwright.mail.inbox import peek
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import ShutdownApproved, TeammateTerminated
+from teamwright.protocol.roster import parse_config
 from teamwright.protocol.task import TaskStatus
+from teamwright.teams.archive import archived_by
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.post import send_protocol
@@ -255,6 +259,21 @@ async def delete_team(team: Team) -> None:
         if team.on_unseen is not None:
             team.on_unseen([entry for entry in unseen if wakes(entry)])
     team.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" deleted'))
+
+
+async def delete_again(team: Team) -> str:
+    """See through the deletion that a kill cut off: files, and what the lead had not seen. The team's name, or empty.
+
+    Raises StorageError, LockTimeout.
+    """
+    entry = await archived_by(team.home, team.session)
+    if entry is None:
+        return ""
+    waiting = [one for one in peek(entry / "inboxes" / f"{LEAD}.json") if not one.read and one.msg_id and wakes(one)]
+    held = ids_held(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
+    if team.on_unseen is not None:
+        team.on_unseen([one for one in waiting if f"mail:{one.msg_id}" not in held])
+    return parse_config((entry / "config.json").read_bytes()).name
 
 
 def _refuse_alive(team: Team) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
 from teamwright.protocol.errors import TeamRefused
-from teamwright.teams.ending import delete_team
+from teamwright.teams.ending import delete_again, delete_team
 from teamwright.tools.team.caller import Caller, json_result
 
 
@@ -27,6 +27,8 @@ class TeamDelete(Tool[NoInput]):
     async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
         """Delete it, or say who or what is in the way."""
         team = self._caller.team
+        if not team.exists and ctx.again and (name := await delete_again(team)):
+            return _gone(name)
         if not team.exists:
             return json_result({"success": True, "message": "There is no team, so nothing to remove."}, "no team")
         name = team.name
@@ -35,5 +37,9 @@ class TeamDelete(Tool[NoInput]):
         except TeamRefused as problem:
             refused = json_result({"success": False, "message": problem.for_model(), "team_name": name}, problem.what)
             return ToolResult(refused.content, is_error=True, brief=problem.what, facts=refused.facts)
-        message = f'The team "{name}" is gone; its mail and tasks are in the archive.'
-        return json_result({"success": True, "message": message, "team_name": name}, f"team {name} deleted")
+        return _gone(name)
+
+
+def _gone(name: str) -> ToolResult:
+    message = f'The team "{name}" is gone; its mail and tasks are in the archive.'
+    return json_result({"success": True, "message": message, "team_name": name}, f"team {name} deleted")

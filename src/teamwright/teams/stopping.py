@@ -180,9 +180,10 @@ def stop_is_open(team: Team, name: str, request_id: str) -> bool:
 
 
 async def _enforce(team: Team, mate: Teammate, request_id: str) -> None:
-    """Nobody answered in time: the runtime ends the member."""
+    """Nobody answered in time: the runtime ends the member. Over as soon as the member is."""
     limit_s = team.settings.shutdown_objection_s
-    await asyncio.sleep(limit_s)
+    if mate.task is not None:
+        await asyncio.wait({mate.task}, timeout=limit_s)
     if mate.state in GONE or mate.leaving or team.requests.answer_of(request_id) is not None:
         return
     team.requests.answer(request_id, verdict(True, "no answer in time"))

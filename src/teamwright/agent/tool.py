@@ -7,7 +7,7 @@ loop. A bad call and a failed tool are results for the model to read, never exce
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -53,15 +53,20 @@ class ToolResult:
 class ToolContext:
     """What a tool is handed with each call. `call` is `cN`; `tool_use_id` the model's own id of the call.
 
-    `key` names the call for good: a process that goes on after a kill runs it under the same one, with `again` set.
+    `again` says that a kill cut the call off before. `key_of` makes `key`, which most calls never need.
     """
 
     member: str
     workplace: Workplace
     call: str = ""
     tool_use_id: str = ""
-    key: str = ""
     again: bool = False
+    key_of: Callable[[str], str] = str
+
+    @property
+    def key(self) -> str:
+        """Names the call for good: a process that goes on after a kill runs it under the same one."""
+        return self.key_of(self.tool_use_id)
 
 
 Input = TypeVar("Input", bound=ToolInput)

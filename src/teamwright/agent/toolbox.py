@@ -228,7 +228,7 @@ class Toolbox:
         checked = validate(tool, call.input)
         if isinstance(checked, ToolResult):
             return checked
-        ctx = ToolContext(self.member, self.workplace, number, call.id, self.key_of(call.id) if number else "", again)
+        ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of)
         try:
             return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
         except TeamwrightError as problem:

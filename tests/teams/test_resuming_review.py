@@ -1,13 +1,14 @@
 """What a resume must not take from a team, line by line of what goes on with it."""
 
 import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from teamwright import Team
+from teamwright import Team, TeamwrightError
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.protocol.blocks import text_block
@@ -16,7 +17,7 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import home_of
 from teamwright.teams.catalogue import NewTeam
-from teamwright.teams.team_file import LeadLease
+from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, told, until
 
@@ -127,3 +128,88 @@ async def test_a_team_that_is_being_made_is_made_whole_though_the_call_is_cancel
         assert made.cancelled() and not team.home.config(team.session_list).exists()
         await session.run([text_block("Go on.")])
     assert told(model, LEAD).count("late words") == 1
+
+
+async def leave_with_ada_and_bob(tmp_path, **more) -> None:
+    """A team that was left with two idle members; ada has a task in progress."""
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Ready.", "I am on it."], "bob": ["Ready."]})
+    async with a_team(tmp_path, model, **more) as team:
+        ada, bob = await team.spawn("ada", "Get ready."), await team.spawn("bob", "Get ready.", role="Explore")
+        await until(team, lambda: ada.state == bob.state == "idle")
+        mates = team.session.team.members
+        await team.tasks.add("Draw the map", metadata={"for": ["ada"]})
+        await until(team, lambda: mates["ada"].turns == 2 and team.session.team.quiet())
+
+
+@pytest.mark.promise("P2", "P3", "D8")
+async def test_who_was_written_off_the_roster_before_a_kill_keeps_no_task_and_the_lead_is_told(tmp_path, own_home):
+    home = home_of()
+    await leave_with_ada_and_bob(tmp_path)
+    config = json.loads(home.config("crew").read_bytes())
+    config["members"] = [m for m in config["members"] if m["name"] != "ada"]
+    home.config("crew").write_text(json.dumps(config))
+    for _ in range(2):
+        async with resumed(tmp_path, ScriptedModel("ok")) as team:
+            task = await team.session.team.tasks.get("1")
+            assert (task.owner, task.status) == (None, "pending")
+            assert [m.name for m in team.members] == ["bob"]
+    texts = [e["text"] for e in json.loads(home.inbox("crew", LEAD).read_bytes())]
+    assert sum("ada has ended" in text and "#1" in text for text in texts) == 1
+    assert set(read_team_file(home.team_file("crew")).lives) == {"bob"}
+
+
+def transcript(home, name: str) -> Path:
+    return Path(read_team_file(home.team_file("crew")).lives[name].transcript)
+
+
+@pytest.mark.promise("D8", "D5")
+async def test_a_transcript_whose_end_makes_no_sense_costs_its_member_and_nobody_else(tmp_path, own_home):
+    home = home_of()
+    await leave_with_ada_and_bob(tmp_path)
+    with transcript(home, "ada").open("ab") as file:
+        file.write(b'{"type":"user","message":{"role":"user","content"\n')
+        file.write(b'{"type":"assistant","message":{"role":"assistant","content":[{"\0\0\0\n')
+    async with resumed(tmp_path, ScriptedModel("ok")) as team:
+        assert [m.name for m in team.members] == ["bob"]
+        assert team.session.resumed.gone == ("ada",)
+
+
+@pytest.mark.promise("D8", "D5")
+async def test_a_file_that_the_system_will_not_read_now_costs_nobody_its_place(tmp_path, own_home):
+    home = home_of()
+    await leave_with_ada_and_bob(tmp_path)
+    path = transcript(home, "bob")
+    path.rename(path.with_suffix(".aside"))
+    path.mkdir()
+    with pytest.raises(TeamwrightError, match=r"bob\.jsonl"):
+        async with resumed(tmp_path, ScriptedModel("ok")):
+            pass
+    path.rmdir()
+    path.with_suffix(".aside").rename(path)
+    async with resumed(tmp_path, ScriptedModel("ok")) as team:
+        assert [m.name for m in team.members] == ["ada", "bob"]
+
+
+@pytest.mark.promise("D8", "D5")
+async def test_a_member_whose_transcript_is_gone_does_not_begin_anew_without_a_word(tmp_path, own_home):
+    home = home_of()
+    await leave_with_ada_and_bob(tmp_path)
+    transcript(home, "ada").unlink()
+    async with resumed(tmp_path, ScriptedModel("ok")) as team:
+        assert team.session.resumed.gone == ("ada",)
+    texts = [e["text"] for e in json.loads(home.inbox("crew", LEAD).read_bytes())]
+    assert sum("ada has ended" in text and "transcript" in text for text in texts) == 1
+
+
+@pytest.mark.promise("D8")
+async def test_members_of_a_home_that_was_moved_come_back_with_their_conversations(tmp_path):
+    old, new = tmp_path / "old-home", tmp_path / "new-home"
+    await leave_with_ada_and_bob(tmp_path, home=str(old))
+    old.rename(new)
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Again."]})
+    async with resumed(tmp_path, model, home=str(new)) as team:
+        assert [m.name for m in team.members] == ["ada", "bob"]
+        await team.send("ada", "What did you get?")
+        await until(team, lambda: team.session.team.members["ada"].turns == 1)
+    assert "Get ready." in told(model, "ada") and "What did you get?" in told(model, "ada")
+    assert not old.exists()

@@ -87,7 +87,10 @@ class Conversation:
             if at > 0:
                 items.append(line[at + len(_MESSAGE) : -1])
         made = cls(path, prefix, header, items, lines=number + 1, _journal=journal)
-        made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
+        try:
+            made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise StorageError("damaged-file", f"{path} ends with a line that cannot be read") from problem
         made.owes_round = bool(items) and not interrupted and (items[-1].startswith(_USER) or made._unanswered)
         made.interrupted = interrupted
         return made

@@ -214,6 +214,8 @@ class Session:
         With `keep` those who have not agreed to stop keep their places, and a resume brings them back.
         """
         for mate in self.team.busy():
+            if keep and mate.state is State.IDLE:
+                continue  # it only looks whether there is something for it: no reason to lose its place
             with suppress(TeamwrightError):  # asked already, or gone meanwhile
                 await self.deadlines.ask(mate.name, "the session is being left", goodbye=True)
         with suppress(TimeoutError):

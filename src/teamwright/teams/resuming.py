@@ -16,6 +16,7 @@ from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightErro
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import Member
+from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.returning import return_late_mail
@@ -81,7 +82,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
             await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
             gone.append(member.name)
-    await _forget_lives_of_nobody(team, file, [m.name.lower() for m in here])
+    gone += await _see_out_the_lost(team, [m.name.lower() for m in here])
     await return_late_mail(team)
     return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)
 
@@ -113,12 +114,18 @@ async def _part(team: Team, parting: Parting) -> None:
 
 
 async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.Task[None]]) -> str | None:
-    """Let the member live on. None, or why it cannot."""
-    withdrawn = await _withdraw_goodbyes(team, member, life)
+    """Let the member live on. None, or why it cannot.
+
+    Raises StorageError, LockTimeout for what may be well another time: that costs no member its place.
+    """
     try:
-        if not _begun(life) and not await team.inbox(member.name).has(life.first):
-            await send_first(team, member, life)
+        life = await _found(team, member, life)
+        withdrawn = await _withdraw_goodbyes(team, member, life)
         mate = await _started(team, member, life)
+    except StorageError as problem:
+        if problem.slug != "damaged-file":
+            raise
+        return problem.what
     except TeamwrightError as problem:
         return problem.what
     except TimeoutError:
@@ -131,6 +138,26 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
             await send_request(team, mate, request, again=True)
             arm(team, mate, mate.asked, deadlines)
     return None
+
+
+async def _found(team: Team, member: Member, life: Life) -> Life:
+    """The life with its transcript where it lies now, or with its first prompt when it had not begun.
+
+    Raises StorageError (`damaged-file`) when the transcript is gone: a member does not begin anew without a word.
+    """
+    path = Path(life.transcript)
+    moved = team.home.ours.joinpath("projects", *path.parts[-4:])
+    if path.parts[-4:-3] and not path.exists() and moved.exists():  # the home was moved, with all that is in it
+        path, life = moved, replace(life, transcript=str(moved))
+        await change_team_file(team.home, team.directory, lambda file: file.begun(member.name, life))
+    if _begun(path):
+        return life
+    inbox = team.inbox(member.name)
+    if not await inbox.has(life.first):
+        await send_first(team, member, life)
+    elif all(entry.msg_id != life.first for entry in await inbox.unread()):
+        raise StorageError("damaged-file", f"its transcript is gone: {path}")
+    return life
 
 
 async def _withdraw_goodbyes(team: Team, member: Member, life: Life) -> list[str]:
@@ -165,16 +192,24 @@ def _cut_off(life: Life) -> int:
     return 0
 
 
-def _begun(life: Life) -> bool:
+def _begun(transcript: Path) -> bool:
     """Whether the transcript has at least its first line; a kill may leave an empty file."""
     try:
-        return read_header(Path(life.transcript)) is not None
+        return read_header(transcript) is not None
     except StorageError:
         return True
+    except OSError as problem:
+        raise storage_error(problem, transcript) from problem
 
 
-async def _forget_lives_of_nobody(team: Team, file: TeamFile, names: list[str]) -> None:
-    """A life whose member is on the roster no more is over."""
-    for name, life in file.lives.items():
-        if name not in names:
-            await end_life(team, name, life.incarnation)
+async def _see_out_the_lost(team: Team, names: list[str]) -> list[str]:
+    """A life whose member is on the roster no more, though nobody saw it out: another program wrote it away.
+
+    What it was made of is lost with its entry. Returns the names of those whose tasks went back.
+    """
+    file = read_team_file(team.home.team_file(team.directory))
+    lost = {name: life for name, life in file.lives.items() if name not in names} if file is not None else {}
+    for name, life in lost.items():
+        cause = "could not be resumed: another program had taken it off the roster"
+        await _part(team, Parting(name, life.incarnation, cause, message_id()))
+    return list(lost)

@@ -47,7 +47,7 @@ async def test_of_two_starts_of_one_name_at_once_one_wins_and_leaves_one_first_p
         assert names_on_disk(own_home) == ["team-lead", "ada"]
 
 
-@pytest.mark.promise("F26")
+@pytest.mark.promise("F26", "F27")
 async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path, own_home):
     model = ScriptedModel("ok")
     async with a_team(tmp_path, model) as team:
@@ -95,7 +95,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
         assert not [t for t in asyncio.all_tasks() if t.get_name() == "member ada"]
 
 
-@pytest.mark.promise("D3", "P4")
+@pytest.mark.promise("D3", "F23", "P4")
 async def test_a_shutdown_request_to_an_earlier_life_ends_nobody(tmp_path):
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
@@ -112,7 +112,7 @@ async def test_a_shutdown_request_to_an_earlier_life_ends_nobody(tmp_path):
     assert "Second life" in told(model, "ada")
 
 
-@pytest.mark.promise("D3")
+@pytest.mark.promise("D3", "F23")
 async def test_a_shutdown_request_that_nobody_opened_changes_no_state(tmp_path):
     model = ScriptedModel("ok")
     async with a_team(tmp_path, model) as team:

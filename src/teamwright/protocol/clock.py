@@ -18,6 +18,14 @@ def iso(ms: int | None = None) -> str:
     return f"{_second(seconds)}.{rest:03d}Z"
 
 
+def ms_of(text: str) -> int | None:
+    """Milliseconds since 1970 of an ISO 8601 time; None for what is none."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 @lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
     """Many entries and lines are stamped within one second: the calendar is asked once for it."""

@@ -15,7 +15,8 @@ from teamwright.agent.conversation import Conversation, Told
 from teamwright.agent.loop import Steered
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import render_entry
+from teamwright.protocol.clock import ms_of, now_ms
+from teamwright.protocol.envelope import escaped, reminder, render_entry
 from teamwright.protocol.events import Emit, MessageSeen
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
@@ -42,6 +43,14 @@ def wakes(entry: Entry) -> bool:
     """Whether the entry may start a model call: idle notices do so only with a result or a failure."""
     message = parse_protocol(entry.text)
     return message.wakes if isinstance(message, IdleNotification) else entry.extra.get("no_reply") is not True
+
+
+def _how_old(entries: Sequence[Entry]) -> list[Block]:
+    """A note on mail that waited for a minute or more: much may have happened since."""
+    now = now_ms()
+    waited = [(e.sender, (now - (ms_of(e.timestamp or "") or now)) // 60_000) for e in entries]
+    old = ", ".join(f"{escaped(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
+    return [text_block(reminder(f"Some of this mail waited before you could read it: {old}."))] if old else []
 
 
 def pick(entries: Sequence[Entry]) -> list[Entry]:
@@ -96,7 +105,8 @@ class Desk:
         old = ids & self._told
         if old:
             await self.inbox.mark_read(old)
-        return [entry for entry in entries if entry.msg_id not in old]
+        fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
+        return list(reversed(fresh.values()))  # a copy under the same id is the same message
 
     async def work(self) -> list[Entry]:
         """What should start a turn now: nothing unless some entry wakes."""
@@ -116,6 +126,7 @@ class Desk:
     def told(self, entries: Sequence[Entry]) -> Told:
         """The entries as one user line, an envelope each, and the notices that wait."""
         blocks = [text_block(render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
+        blocks += _how_old(entries)
         ids = [f"mail:{e.msg_id}" for e in entries]
         while self.notices:
             one, block = self.notices.popleft()

@@ -41,10 +41,14 @@ def summary_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that sends: what it sends is sent once, under ids of its own. `again`: a kill cut it off before."""
+    """The call that sends: what it sends is sent once, under ids of its own.
+
+    `again`: a kill cut it off before. `no_reply`: what it sends wakes nobody, and is read with the next message.
+    """
 
     key: str
     again: bool = False
+    no_reply: bool = False
 
     def message_to(self, name: str) -> str:
         """The id of what this call sends to that member."""
@@ -72,7 +76,16 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
             note="nothing was sent",
         )
     id = call.message_to(member.name) if call is not None else message_id()
-    sent = await _deliver(team, sender, member, fenced(text), summary or summary_of(text), id)
+    entry = Entry(
+        sender=sender,
+        text=fenced(text),
+        summary=summary or summary_of(text),
+        timestamp=iso(),
+        color=_color(team, sender),
+        msg_id=id,
+        extra={"no_reply": True} if call is not None and call.no_reply else {},
+    )
+    sent = await _deliver(team, member, entry)
     if _note(team, sender, member.name, sent, summary or summary_of(text)):
         await _tell_of_courtesy(team, sender, member.name)
     return sent
@@ -220,16 +233,10 @@ def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
     )
 
 
-async def _deliver(team: Team, sender: str, member: Member, text: str, summary: str, id: str) -> Sent:
-    entry = Entry(
-        sender=sender,
-        text=text,
-        summary=summary,
-        timestamp=iso(),
-        color=_color(team, sender),
-        msg_id=id,
-    )
-    idle = _outcome(team, sender, member)
+async def _deliver(team: Team, member: Member, entry: Entry) -> Sent:
+    idle = _outcome(team, entry.sender, member)
+    if idle == "woke" and entry.extra.get("no_reply"):
+        idle = "queued_next_round"
     sent = await team.inbox(member.name).send(entry, runtime=False)
     team.ring(member.name)
     if idle in {"woke", "queued_next_round"} and member.name != LEAD and team.find(member.name) is None:

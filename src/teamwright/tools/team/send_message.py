@@ -48,6 +48,7 @@ class SendMessageInput(ToolInput):
     to: str = Field(description="A member's name, lead, or * for all.")
     message: str | Structured = Field(description="Text, or one of the objects below.")
     summary: str | None = Field(None, description="5 to 10 words.")
+    no_reply: bool = Field(False, description="True: wakes nobody; it is read with the next message.")
 
     @model_validator(mode="before")
     @classmethod
@@ -66,7 +67,8 @@ class SendMessageInput(ToolInput):
             wanted = {"type": kind, "reason": given.get("content")}
             wanted |= {key: given.get(key) for key in ("request_id", "approve")}
             message = {key: value for key, value in wanted.items() if value is not None}
-        return {"to": to, "message": message, "summary": given.get("summary")}
+        more = {"no_reply": given["no_reply"]} if "no_reply" in given else {}
+        return {"to": to, "message": message, "summary": given.get("summary")} | more
 
 
 class SendMessage(Tool[SendMessageInput]):
@@ -95,10 +97,11 @@ class SendMessage(Tool[SendMessageInput]):
             raise UsageError("usage", "a message needs a recipient", do=[WHO], note="nothing was sent")
         if isinstance(call.message, Structured):
             return await self._structured(call.to, call.message, ctx)
+        once = Call(ctx.key, ctx.again, call.no_reply)
         if call.to.strip() == "*":
-            return await self._broadcast(call.message, call.summary or "", Call(ctx.key, ctx.again))
+            return await self._broadcast(call.message, call.summary or "", once)
         me, about = self._caller, call.summary or ""
-        sent = await send_text(me.team, me.name, call.to, call.message, about, Call(ctx.key, ctx.again))
+        sent = await send_text(me.team, me.name, call.to, call.message, about, once)
         return self._sent(sent, call.message, call.summary or summary_of(call.message))
 
     async def _broadcast(self, text: str, summary: str, call: Call) -> ToolResult:

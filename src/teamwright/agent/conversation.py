@@ -25,6 +25,9 @@ SCHEMA = 1
 _MESSAGE = b',"message":'
 _USER = b'{"role":"user"'
 _INTERRUPT = b'{"type":"interrupt"'
+PAUSED = "pause_turn"
+"""The `stop_reason` of an answer that the model goes on with when it is asked again."""
+_PAUSED = b'"stop_reason":"pause_turn"'
 INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
 
 
@@ -77,7 +80,7 @@ class Conversation:
         journal = Journal.open(path)
         header: Mapping[str, Any] = {}
         items: list[bytes] = []
-        number, interrupted = -1, False
+        number, interrupted, paused = -1, False, False
         for number, line in enumerate(read_lines(path)):
             if number == 0:
                 header = parse_header(line, path)
@@ -86,12 +89,14 @@ class Conversation:
             interrupted = at < 0 and line.startswith(_INTERRUPT)
             if at > 0:
                 items.append(line[at + len(_MESSAGE) : -1])
+                paused = _PAUSED in line[:at]
         made = cls(path, prefix, header, items, lines=number + 1, _journal=journal)
         try:
             made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
         except (ValueError, KeyError, TypeError) as problem:
             raise StorageError("damaged-file", f"{path} ends with a line that cannot be read") from problem
-        made.owes_round = bool(items) and not interrupted and (items[-1].startswith(_USER) or made._unanswered)
+        owes = bool(items) and (items[-1].startswith(_USER) or made._unanswered or paused)
+        made.owes_round = owes and not interrupted
         made.interrupted = interrupted
         return made
 
@@ -144,7 +149,7 @@ class Conversation:
         )
         self._append(about[:-1] + _MESSAGE + item + b"}")
         self.items.append(item)
-        self.owes_round = False
+        self.owes_round = reply.stop_reason == PAUSED
         self._unanswered = any(block["type"] == "tool_use" for block in reply.content)
 
     def holds(self, ids: Collection[str]) -> set[str]:

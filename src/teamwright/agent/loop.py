@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from teamwright.agent.activity import Activity
-from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
+from teamwright.agent.conversation import INTERRUPTED, PAUSED, Conversation, Told
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Toolbox
 from teamwright.models.model import Alive, Failure, Meter, Model, Prefix, Reply, Request, Retrying, TextPart, priced
-from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
+from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block, with_own_ids
 from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
 from teamwright.protocol.usage import Usage
 
@@ -159,7 +159,7 @@ async def _rounds(agent: Agent) -> TurnEnd:
         if calls:
             if await answer_calls(agent, calls):
                 return TurnEnd("done", text, usage, rounds, tools=tools)
-        elif answer.stop_reason != "pause_turn":
+        elif answer.stop_reason != PAUSED:
             return TurnEnd("done", text, usage, rounds, tools=tools)
 
 
@@ -177,6 +177,8 @@ async def listen(agent: Agent) -> Reply | Failure:
                         agent.emit(TextDelta(member=agent.name, text=part.text))
                 case Reply():
                     reply = priced(agent.model.card, part)
+                    if (content := with_own_ids(reply.content)) is not reply.content:
+                        reply = replace(reply, content=content)
                     agent.meter.spent(reply.usage)
                     return reply
                 case Failure():

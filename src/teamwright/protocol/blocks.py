@@ -52,6 +52,25 @@ def tool_calls(content: Iterable[Block]) -> list[ToolCall]:
     ]
 
 
+def with_own_ids(content: list[Block]) -> list[Block]:
+    """The answer with an id of its own for each call: some servers give the calls of one answer the same."""
+    ids = [block["id"] for block in content if block.get("type") == "tool_use"]
+    if len(set(ids)) == len(ids):
+        return content
+    taken, made = set(ids), list[Block]()
+    seen: set[str] = set()
+    for block in content:
+        if block.get("type") == "tool_use" and block["id"] in seen:
+            number = 2
+            while (id := f"{block['id']}_{number}") in taken:
+                number += 1
+            taken.add(id)
+            block = block | {"id": id}
+        seen.add(str(block.get("id")))
+        made.append(block)
+    return made
+
+
 def text_of(content: str | Iterable[Block]) -> str:
     """All text of a message, blocks joined by newlines."""
     if isinstance(content, str):

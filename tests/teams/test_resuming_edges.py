@@ -14,7 +14,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
 from teamwright.teams import resuming
 from teamwright.teams.catalogue import NewTeam
-from teamwright.teams.ending import delete_again, kill
+from teamwright.teams.ending import delete_again, delete_team, kill
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
@@ -173,3 +173,20 @@ async def test_a_deletion_that_a_kill_cut_off_is_seen_through_and_the_lead_hears
         model.held.clear()
         await team.run("Go on.")
         assert told(model, LEAD).count("one more thing") == 1
+
+
+@pytest.mark.promise("P1", "A6")
+async def test_what_reaches_the_lead_while_its_team_is_deleted_is_told_all_the_same(tmp_path, home, monkeypatch):
+    model = a_model()
+    async with a_team(tmp_path, model) as team:
+        inner = team.session.team
+        delete = inner.teams.delete
+
+        async def slowly(directory):
+            await inner.inbox(LEAD).send(Entry("user", "at the last moment", msg_id=message_id()))
+            return await delete(directory)
+
+        monkeypatch.setattr(inner.teams, "delete", slowly)
+        await delete_team(inner)
+        await team.run("Go on.")
+    assert told(model, LEAD).count("at the last moment") == 1

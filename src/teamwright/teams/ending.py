@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import ShutdownApproved, TeammateTerminated
+from teamwright.protocol.mail import Entry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.roster import parse_config
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
@@ -251,13 +252,12 @@ async def delete_team(team: Team) -> None:
         _refuse_alive(team)
         await _refuse_open(team)
         await _return_late(team)
-        unseen = await team.lead_desk.unread() if team.lead_desk is not None else []
-        name = team.name
+        name, unseen = team.name, list[Entry]()
         if not team.outside.removed:  # by another program: then nothing is left to keep
-            await team.teams.delete(team.directory)
+            unseen = _unseen_in(team, await team.teams.delete(team.directory))
         team.forget()
         if team.on_unseen is not None:
-            team.on_unseen([entry for entry in unseen if wakes(entry)])
+            team.on_unseen(unseen)
     team.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" deleted'))
 
 
@@ -269,11 +269,16 @@ async def delete_again(team: Team) -> str:
     entry = await archived_by(team.home, team.session)
     if entry is None:
         return ""
-    waiting = [one for one in peek(entry / "inboxes" / f"{LEAD}.json") if not one.read and one.msg_id and wakes(one)]
-    held = ids_held(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
     if team.on_unseen is not None:
-        team.on_unseen([one for one in waiting if f"mail:{one.msg_id}" not in held])
+        team.on_unseen(_unseen_in(team, entry))
     return parse_config((entry / "config.json").read_bytes()).name
+
+
+def _unseen_in(team: Team, entry: Path) -> list[Entry]:
+    """What waited for the lead in the inbox of a team that is in the archive now, to its last letter."""
+    waiting = [one for one in peek(entry / "inboxes" / f"{LEAD}.json") if not one.read and wakes(one)]
+    held = ids_held(team.home.transcript(team.cwd, team.session), [f"mail:{one.msg_id}" for one in waiting])
+    return [replace(one, msg_id=one.msg_id or message_id()) for one in waiting if f"mail:{one.msg_id}" not in held]
 
 
 def _refuse_alive(team: Team) -> None:

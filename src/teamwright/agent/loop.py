@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, PAUSED, Conversation, Told
 from teamwright.agent.tool import ToolResult
-from teamwright.agent.toolbox import Toolbox
+from teamwright.agent.toolbox import NO_TOOLS, Toolbox
 from teamwright.models.model import Alive, Failure, Meter, Model, Prefix, Reply, Request, Retrying, TextPart, priced
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block, with_own_ids
 from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
@@ -94,7 +94,7 @@ class Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
         lived = self.conversation
         conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
-        return replace(self, conversation=conversation, toolbox=self.toolbox.emptied(), steering=NoSteering())
+        return Agent(self.name, self.agent_id, self.model, conversation, NO_TOOLS, self.meter, self.emit)
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
         """Tell surfaces of a line that was stored."""

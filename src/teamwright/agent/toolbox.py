@@ -22,7 +22,7 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_result_block
 from teamwright.protocol.envelope import reminder
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Attended, Emit, ToolCalled, ToolStarted, always
+from teamwright.protocol.events import Attended, Emit, TeamEvent, ToolCalled, ToolStarted, always
 from teamwright.protocol.ids import nearest
 
 OUTPUT_IN_LOG = 4_000
@@ -142,12 +142,6 @@ class Toolbox:
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
-
-    def emptied(self) -> Toolbox:
-        """The toolbox of an agent that is over: nothing in it, and nothing remembered of what was read."""
-        place = self.workplace
-        bare = Workplace(place.cwd, (), place.scratch, place.history)
-        return Toolbox(self.member, (), bare, gate=_let_through, numbers=self._numbers, emit=self._emit)
 
     @property
     def names(self) -> frozenset[str]:
@@ -283,8 +277,16 @@ class Toolbox:
         )
 
 
-async def _let_through(call: Prepared) -> None:
-    """Without tools there is nothing to decide."""
+async def _refuse(call: Prepared) -> ToolResult:
+    return ToolResult.error("This agent is over.", "Nothing was done.")
+
+
+def _unheard(event: TeamEvent) -> None:
+    """Nobody is told."""
+
+
+NO_TOOLS = Toolbox("", (), Workplace(Path(), (), Path(), Path()), gate=_refuse, numbers=CallNumbers(), emit=_unheard)
+"""The toolbox of agents that are over: nothing in it, and nothing remembered of what was read."""
 
 
 def _broke(call: ToolCall, problem: BaseException) -> ToolResult:

@@ -13,7 +13,7 @@ from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
 from teamwright.teams import resuming
-from teamwright.teams.catalogue import NewTeam
+from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.ending import delete_again, delete_team, kill
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import spawn
@@ -180,13 +180,13 @@ async def test_what_reaches_the_lead_while_its_team_is_deleted_is_told_all_the_s
     model = a_model()
     async with a_team(tmp_path, model) as team:
         inner = team.session.team
-        delete = inner.teams.delete
+        delete = Teams.delete
 
-        async def slowly(directory):
+        async def slowly(teams, directory):
             await inner.inbox(LEAD).send(Entry("user", "at the last moment", msg_id=message_id()))
-            return await delete(directory)
+            return await delete(teams, directory)
 
-        monkeypatch.setattr(inner.teams, "delete", slowly)
+        monkeypatch.setattr(Teams, "delete", slowly)
         await delete_team(inner)
         await team.run("Go on.")
     assert told(model, LEAD).count("at the last moment") == 1

@@ -12,6 +12,7 @@ from teamwright.protocol.errors import CannotStart, LimitExceeded, StorageError,
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.mail import Entry
 from teamwright.teams.ending import delete_team, kill, leave_all
+from teamwright.teams.forming import create_team
 from teamwright.teams.lifecycle import State
 from teamwright.teams.post import send_text
 from teamwright.teams.spawning import spawn
@@ -208,7 +209,7 @@ async def test_a_name_can_be_used_again_in_the_next_team_of_a_session(tmp_path):
             await until(team, lambda ada=ada: ada.state == "idle")
             await ada.stop()
             await delete_team(inner)
-            await inner.create(f"crew {number}", None, None)
+            await create_team(inner, f"crew {number}", None, None)
     assert [f"Team {n}" in r.items[0].decode() for n, r in enumerate(model.requests)] == [True] * 3
 
 
@@ -222,7 +223,7 @@ async def test_a_team_that_is_made_after_the_implicit_one_takes_tasks_and_unseen
         await until(team, lambda: mate.state is State.IDLE)
         await inner.tasks.create("a job", "x", by="user", metadata={"for": ["nobody"]})
         await kill(inner, mate, "enough")
-        await inner.create("explicit", None, None)
+        await create_team(inner, "explicit", None, None)
         assert not (own_home / ".teamwright/teams" / inner.session_list).exists()
         assert [t.subject for t in await inner.tasks.all()] == ["a job"]
         await team.run("What happened?")

@@ -11,12 +11,16 @@ import pytest
 from teamwright import Team, TeamwrightError
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
+from teamwright.models.model import Failure
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import home_of
 from teamwright.teams.catalogue import NewTeam
+from teamwright.teams.forming import create_team, ensure_team
+from teamwright.teams.spawning import spawn
+from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, told, until
@@ -97,7 +101,7 @@ async def test_mail_of_the_sessions_own_team_follows_into_the_new_one_though_a_k
     home = home_of()
     async with open_session(options(tmp_path, ScriptedModel("ok"))) as session:
         team, late = session.team, Entry("bob", "late words", msg_id=message_id())
-        await team.ensure()
+        await ensure_team(team)
         await team.inbox(LEAD).send(late)
         lead = LeadLease(session.id, os.getpid(), team.lease)
         await team.teams.create(NewTeam("crew", lead, str(tmp_path), "m", now_ms()))  # killed before the mail moved
@@ -116,11 +120,11 @@ async def test_a_team_that_is_being_made_is_made_whole_though_the_call_is_cancel
     model = ScriptedModel(["ok"] * 9)
     async with open_session(options(tmp_path, model)) as session:
         team = session.team
-        await team.ensure()
+        await ensure_team(team)
         await team.inbox(LEAD).send(Entry("bob", "late words", msg_id=message_id()))
         barred = Path(f"{team.home.config(team.directory)}.lock")
         barred.mkdir()  # another program changes the roster of the team that makes way
-        made = asyncio.create_task(team.create("crew", None, None))
+        made = asyncio.create_task(create_team(team, "crew", None, None))
         await until_true(session, lambda: team.name == "crew")
         made.cancel()
         barred.rmdir()
@@ -213,3 +217,91 @@ async def test_members_of_a_home_that_was_moved_come_back_with_their_conversatio
         await until(team, lambda: team.session.team.members["ada"].turns == 1)
     assert "Get ready." in told(model, "ada") and "What did you get?" in told(model, "ada")
     assert not old.exists()
+
+
+class FailsFor(ScriptedModel):
+    """The service refuses one agent."""
+
+    async def stream(self, request):
+        if request.asker == "ada":
+            yield Failure("model-failed", "the service is down")
+            return
+        async for part in super().stream(request):
+            yield part
+
+
+@pytest.mark.promise("C8", "D8")
+async def test_a_member_that_fails_again_after_a_resume_is_told_again(tmp_path):
+    lead = {"lead": ["ok"] * 9}
+    async with a_team(tmp_path, FailsFor(lead)) as team:
+        ada = await team.spawn("ada", "Think.")
+        await until(team, lambda: team.session.team.members["ada"].paused and ada.state == "idle")
+        await team.run("What is ada doing?")
+    again = FailsFor(lead)
+    async with resumed(tmp_path, again) as team:
+        await until(team, lambda: team.session.team.members["ada"].paused and team.session.team.quiet())
+        await team.run("And now?")
+    assert told(again, LEAD).count("the service is down") == 2
+
+
+@pytest.mark.promise("D8", "P6")
+async def test_a_cap_on_a_members_rounds_is_for_its_life(tmp_path):
+    script = {"lead": ["ok"] * 9, "ada": [("TaskList", {})] * 9}
+    async with a_team(tmp_path, ScriptedModel(script)) as team:
+        spec = SpawnSpec(prompt="Look for ever.", name="ada", max_turns=3)
+        await spawn(team.session.team, spec)
+        await until(team, lambda: team.session.team.members["ada"].paused)
+    model = ScriptedModel(script)
+    async with resumed(tmp_path, model) as team:
+        await until(team, lambda: team.session.team.members["ada"].paused)
+    assert not [request for request in model.requests if request.asker == "ada"]
+
+
+@pytest.mark.promise("D8", "B7")
+@pytest.mark.parametrize("by", ["itself", "the lead"])
+async def test_a_task_that_a_member_took_or_was_given_is_not_told_as_new_at_a_resume(tmp_path, by):
+    taken = [("TaskUpdate", {"taskId": "1", "status": "in_progress"}), "I took it.", "I saw it."]
+    given = [("TaskUpdate", {"taskId": "1", "owner": "ada", "status": "in_progress"}), "given", "ok", "ok"]
+    script = {"lead": given if by == "the lead" else ["ok"] * 9, "ada": ["Ready.", *(taken if by == "itself" else ["I see."])]}
+    async with a_team(tmp_path, ScriptedModel(script)) as team:
+        await team.spawn("ada", "Get ready.")
+        mate = team.session.team.members["ada"]
+        await until(team, lambda: mate.turns == 1 and team.session.team.quiet())
+        await team.session.team.tasks.create("Draw the map", "", by="user", metadata={"needs": ["NoSuchTool"]})
+        if by == "itself":
+            await team.session.team.tasks.update("1", by=LEAD, lead=True, metadata={"needs": None, "for": ["bob"]})
+            await team.session.team.tasks.update("1", by=LEAD, lead=True, owner="ada")
+            await team.send("ada", "Take #1.")
+        else:
+            await team.run("Give #1 to ada.")
+        await until(team, lambda: mate.turns == 2 and team.session.team.quiet())
+        assert (await team.session.team.tasks.get("1")).status == "in_progress"
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Again?"]})
+    async with resumed(tmp_path, model) as team:
+        await until(team, lambda: not team.session.team.members["ada"].resumed and team.session.team.quiet())
+        assert team.session.team.members["ada"].turns == 0
+
+
+@pytest.mark.promise("D8", "P1")
+async def test_what_the_lead_should_hear_beside_is_told_with_the_reminder_too(tmp_path, own_home):
+    await leave_with_ada_and_bob(tmp_path)
+    home = home_of()
+    transcript(home, "ada").unlink()
+    model = ScriptedModel({"lead": ["ok"] * 9})
+    async with resumed(tmp_path, model) as team:
+        while await team.session.lead.turn() is not None:
+            pass
+        team.session.lead.aside("one word beside")
+        await team.session.lead.remind()
+    assert told(model, LEAD).count("one word beside") == 1
+
+
+@pytest.mark.promise("F55", "D8")
+async def test_a_start_whose_name_was_taken_is_not_made_twice_when_its_call_is_run_again(tmp_path):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        team.session.team.settings = replace(team.session.team.settings, dedupe_names=True)
+        await team.spawn("ada", "Be the first.")
+        spec = SpawnSpec(prompt="Be the second.", name="ada", call="the call of the lead")
+        second = await spawn(team.session.team, spec)
+        assert (await spawn(team.session.team, spec)) is second and second.name == "ada-2"
+        assert len(team.members) == 2

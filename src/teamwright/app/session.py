@@ -32,6 +32,7 @@ from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
 from teamwright.teams.desk import wakes
 from teamwright.teams.ending import leave_all, suspend_all
+from teamwright.teams.forming import attach_team
 from teamwright.teams.lead import GO_ON, Lead
 from teamwright.teams.lifecycle import GONE, State
 from teamwright.teams.resuming import Resumed, resume_members
@@ -181,7 +182,7 @@ class Session:
 
         Raises TeamRefused while somebody leads it, StorageError, LockTimeout.
         """
-        await self.team.attach(directory)
+        await attach_team(self.team, directory)
         repaired = len(self.lead.agent.conversation.unanswered())
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)

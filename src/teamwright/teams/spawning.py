@@ -23,6 +23,7 @@ from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
+from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.post import held, send_protocol
 from teamwright.teams.spec import SpawnSpec
@@ -90,7 +91,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
     with _starting(team, name):
         async with AsyncExitStack() as undo:
             undo.callback(team.limits.undo)
-            await team.ensure()
+            await ensure_team(team)
             roster = team.roster
             member = await roster.join(_entry(team, spec, name, model), dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)

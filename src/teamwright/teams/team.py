@@ -7,9 +7,8 @@ ending in `ending`: each is handed this object. Knows rosters, task lists, desks
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -22,23 +21,19 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.task import Task
-from teamwright.storage.bell import sweep
 from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.catalogue import NewTeam, Teams
+from teamwright.teams.catalogue import Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.succession import make_way
-from teamwright.teams.team_file import LeadLease, Life, take_lead
+from teamwright.teams.team_file import Life
 from teamwright.teams.teammate import Teammate
-from teamwright.teams.unbroken import seen_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +114,8 @@ class Team:
     outside: Outside = field(default_factory=Outside)
     _tasks: TaskList | None = None
     _tasks_of: str = ""
+    _roster: Roster | None = None
+    _inboxes: dict[str, Inbox] = field(default_factory=dict[str, Inbox])
 
     # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +138,9 @@ class Team:
     def roster(self) -> Roster:
         """The team's roster. Raises TeamRefused when there is no team."""
         self.require()
-        return Roster(self.home, self.directory)
+        if self._roster is None:
+            self._roster = Roster(self.home, self.directory)
+        return self._roster
 
     @property
     def requests(self) -> RequestBox:
@@ -175,8 +174,10 @@ class Team:
 
     def inbox(self, name: str) -> Inbox:
         """The inbox of a member."""
-        path = self.home.inbox(self.directory, name)
-        return inbox_for(path, self.home.guard(path), self.home.inbox_archive(self.directory, name))
+        if name not in self._inboxes:
+            path = self.home.inbox(self.directory, name)
+            self._inboxes[name] = inbox_for(path, self.home.guard(path), self.home.inbox_archive(self.directory, name))
+        return self._inboxes[name]
 
     @property
     def live(self) -> list[Teammate]:
@@ -207,91 +208,12 @@ class Team:
         """Members that are at work or on their way to it."""
         return [m for m in self.live if m.state in BUSY or not m.resting or m.desk.rung]
 
-    # ── making one ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── being one ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
-        """An explicit team of that name, led by this session; the session's open tasks move into it.
-
-        Raises TeamRefused when this session leads a team already, or the name is taken by a live one.
-        """
-        async with self.forming:
-            self._refuse_another()
-            return await seen_through(self._create(self._new(name, description, agent_type)))
-
-    async def _create(self, new: NewTeam) -> TeamConfig:
-        made = await self.teams.create(new)
-        if self.implicit:
-            self.forget()  # the session's own team makes way
-        self._adopt(made.config.name, made.directory, implicit=False)
-        await self._succeed()
-        return made.config
-
-    async def _succeed(self) -> None:
-        if await make_way(self.home, self.session_list, self.directory, self.session):
-            self.ring(LEAD)
-
-    def _refuse_another(self) -> None:
-        if self.outside.removed and not self.live and not self.starting:
-            self.forget()  # another program removed its files, and nobody is left in it
-        if self.directory and not self.implicit:
-            raise TeamRefused(
-                "team-refused",
-                f'this session leads the team "{self.name}" already',
-                do=["Go on with that team, or end it with TeamDelete first."],
-                note="nothing was created",
-            )
-        if self.live or self.starting:
-            raise TeamRefused(
-                "team-refused",
-                "the session's own team has members",
-                looked_at=[("members", ", ".join([*(m.name for m in self.live), *self.not_yet_alive]))],
-                do=["Go on with them, or stop them first."],
-                note="nothing was created",
-            )
-
-    async def ensure(self, name: str = "") -> None:
-        """The team, made if there is none: of that name, or the implicit one, `session-<8>` with the session's list."""
-        async with self.forming:
-            if self.directory:
-                return
-            if name:
-                made = await self.teams.create(self._new(name, None, None))
-            else:
-                made = await self.teams.create_implicit(self._new(self.session_list, None, None))
-            self._adopt(made.config.name, made.directory, implicit=not name)
-
-    async def attach(self, directory: str) -> TeamConfig:
-        """Lead a team that is on disk and has no lead now: this session's own of an earlier life, or another's.
-
-        Only the lead changes hands; `resuming` brings the members back. Raises TeamRefused while somebody leads it, or
-        this session leads another one; TeamwrightError (`unknown-team`), StorageError, LockTimeout.
-        """
-        async with self.forming:
-            self._refuse_another()
-            if not self.home.team_file(directory).exists():
-                raise _foreign(directory, self.home.team(directory))
-            lead = LeadLease(self.session, os.getpid(), self.lease)
-            file = await take_lead(self.home, directory, lead, self.log)
-            self.outside.shared_list = self.outside.shared_list or file.task_list
-            config = await Roster(self.home, directory).change(lambda c: replace(c, lead_session_id=self.session))
-            implicit = directory == self.session_list
-            if not implicit and not self.outside.shared_list:
-                own = TaskList(self.home.tasks(self.session_list), self.home.guard)
-                await TaskList(self.home.tasks(directory), self.home.guard).take_over(own)
-            sweep(self.home.bell(directory, LEAD).parent)
-            self._adopt(config.name, directory, implicit=implicit, change="resumed")
-            await self._succeed()
-            return config
-
-    def _new(self, name: str, description: str | None, agent_type: str | None) -> NewTeam:
-        lead = LeadLease(self.session, os.getpid(), self.lease)
-        kind = agent_type or LEAD
-        shared = self.outside.shared_list
-        return NewTeam(name, lead, str(self.cwd), self.lead_model, now_ms(), description, kind, self.log, shared)
-
-    def _adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
+    def adopt(self, name: str, directory: str, *, implicit: bool, change: str = "created") -> None:
+        """The team in that directory is this session's from now on; `forming` makes or finds it."""
         self.name, self.directory, self.implicit = name, directory, implicit
-        self._tasks = None
+        self._forget_files()
         self.outside.moved()
         if self.on_created is not None:
             self.on_created()
@@ -309,9 +231,14 @@ class Team:
         self.implicit = False
         self.members.clear()
         self.talk.clear()
-        self._tasks = None
+        self._forget_files()
         self.lead_desk = None
         self.outside.moved()
+
+    def _forget_files(self) -> None:
+        """Another directory is the team's from now on, or none."""
+        self._tasks = self._roster = None
+        self._inboxes.clear()
 
     # ── what others must notice ───────────────────────────────────────────────────────────────────────────────
 
@@ -368,16 +295,6 @@ class Team:
                 member.notes.completed = task.id
         if change != "claimed":
             self.ring_idle()
-
-
-def _foreign(directory: str, place: Path) -> TeamRefused:
-    return TeamRefused(
-        "team-refused",
-        f"the team in {directory} is another product's: it has no team.json",
-        looked_at=[("team", str(place))],
-        do=["make a team of your own"],
-        note="nothing was changed",
-    )
 
 
 def blocking(team: Team, member: str) -> Callable[[str | None], None]:

@@ -30,6 +30,7 @@ from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.usage import Usage
+from teamwright.teams.forming import create_team
 from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
@@ -119,7 +120,7 @@ class Team:
         if self._replace:
             await session.set_aside(self.name)
         try:
-            await session.team.create(self.name, None, None)
+            await create_team(session.team, self.name, None, None)
         except TeamRefused as refused:
             if not await session.can_be_set_aside(self.name):
                 raise

@@ -13,6 +13,7 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamRefused
+from teamwright.teams.forming import ensure_team
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.caller import Caller
@@ -63,7 +64,7 @@ class AgentTool(Tool[AgentInput]):
         team = self._caller.team
         if team_name and team_name not in {team.name, team.directory}:
             if self._caller.is_lead:
-                await team.ensure(team_name)
+                await ensure_team(team, team_name)
             if team_name != team.name:
                 raise TeamRefused(
                     "team-refused",

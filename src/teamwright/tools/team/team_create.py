@@ -6,6 +6,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.ids import team_name
+from teamwright.teams.forming import create_team
 from teamwright.tools.team.caller import Caller, json_result
 
 
@@ -40,7 +41,7 @@ class TeamCreate(Tool[TeamCreateInput]):
         if ctx.again and team.exists and not team.implicit and team.name == team_name(call.team_name):
             config = await team.roster.read()
         else:
-            config = await team.create(call.team_name, call.description, call.agent_type)
+            config = await create_team(team, call.team_name, call.description, call.agent_type)
         body = {
             "team_name": config.name,
             "team_file_path": str(team.home.config(team.directory)),

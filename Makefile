@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format pytest again bench wheel-test clean
+.PHONY: help demo test check format pytest again bench crash crash-mutations wheel-test clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ again: $(VENV)/.dev  ## what failed last, one after the other
 
 bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
 	$(BIN)/python -m bench $(ARGS)
+
+crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing (CRASH_KILLS=400, CRASH_SEED=… to replay)
+	$(BIN)/python -m tests.crash.run $(ARGS)
+
+crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
+	$(BIN)/python -m tests.crash.mutants $(ARGS)
 
 wheel-test: $(VENV)/.dev  ## build the wheel, install it into a clean environment, run the demo from it
 	bash .ci/wheel_test $(PYTHON) $(BIN)/python

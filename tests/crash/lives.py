@@ -1,0 +1,350 @@
+"""The processes of the crash suite: a lead with its team, a second one that wants its place, and those around them.
+
+Each is forked by the driver, in a session of its own, and may be killed by SIGKILL at any moment; a life may also be
+told to kill itself just before a chosen change of a file, or in the middle of one.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.app.inspect import find_team, team_views
+from teamwright.app.looking.audit import audit
+from teamwright.app.looking.live import follow_log
+from teamwright.app.looking.sessions import session_views
+from teamwright.app.looking.status import status_views
+from teamwright.app.opening import open_session
+from teamwright.app.options import Options
+from teamwright.app.outside.sending import send
+from teamwright.app.outside.stopping import stop_member
+from teamwright.app.outside.target import find_target
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.errors import LockLost, TeamwrightError
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.lock import FileLock
+from teamwright.storage.paths import Home
+from tests.crash import mutations
+from tests.crash.players import PROMPT, TEAM, Plan, Player
+from tests.strangers import newer, older
+
+CHANGING = ("mkdir", "utime", "rename", "replace", "link", "unlink", "rmdir", "pwrite", "write", "ftruncate")
+PAGE = 4096
+REFUSED = 3
+ENOUGH = "enough"
+"""The file in a round's place that ends its stranger, who is not killed: nobody of ours knows a dead one's lock."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where a round takes place: `root` is its state root, `work` the directory where agents work."""
+
+    place: Path
+    plan: Plan
+
+    @property
+    def root(self) -> Path:
+        return self.place / "home" / ".teamwright"
+
+    @property
+    def home(self) -> Home:
+        return Home.at(self.root)
+
+    @property
+    def work(self) -> Path:
+        return self.place / "work"
+
+    def notes(self, name: str) -> Path:
+        return self.place / f"{name}.jsonl"
+
+    def note(self, name: str, **what) -> None:
+        """Written down with one call, so that it stands when the next thing happens."""
+        with open(self.notes(name), "ab", buffering=0) as file:
+            file.write(json.dumps(what).encode() + b"\n")
+
+
+def fork(ground: Ground, name: str, run: Callable[[], object]) -> int:
+    """Start a process; what it says on stderr is kept in the round's place. Returns its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        die_with_the_driver()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        said = os.open(ground.place / f"{name}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        random.seed()
+        mutations.apply(os.environ.get(mutations.VARIABLE, ""))
+        code = run() or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def die_with_the_driver() -> None:
+    """Where the system can do it: nothing of a round outlives the program that plays it."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+# ── dying by one's own hand ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Where a life kills itself: `more` changes after the `nth` one of a file whose path has `near` in it.
+
+    `torn`: in the middle of a write, and only writes that can be parted count.
+    """
+
+    near: str
+    nth: int
+    more: int = 0
+    torn: bool = False
+
+
+def take_aim(aim: Aim, root: str) -> None:
+    """From now on this process dies there."""
+    met, left = 0, aim.more
+
+    def touched(args) -> str:
+        if isinstance(args[0], int):
+            with contextlib.suppress(OSError):
+                return os.readlink(f"/proc/self/fd/{args[0]}")
+            return ""
+        return " ".join(str(arg) for arg in args[:2] if isinstance(arg, str | os.PathLike))
+
+    def die(call, args):
+        if aim.torn:
+            tear(call, args)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def mortal(name, call):
+        def run(*args, **more):
+            nonlocal met, left
+            path = touched(args) if not aim.torn or is_torn(name, args) else ""
+            met += root in path and aim.near in path
+            if root in path and met >= aim.nth:
+                left -= 1
+                if left == -1:
+                    die(call, args)
+            return call(*args, **more)
+
+        return run
+
+    for name in CHANGING:
+        setattr(os, name, mortal(name, getattr(os, name)))
+
+
+def is_torn(name, args) -> bool:
+    """Whether a kill may leave a part of it: what lies in one page of a file is written whole or not at all."""
+    if name == "write":
+        return len(args[1]) > 1
+    return name == "pwrite" and args[2] // PAGE != (args[2] + len(args[1]) - 1) // PAGE
+
+
+def tear(call, args) -> None:
+    """Write a part of it."""
+    if len(args) == 2:
+        call(args[0], bytes(args[1])[: random.randrange(1, len(args[1]))])
+    else:
+        call(args[0], bytes(args[1])[: PAGE - args[2] % PAGE], args[2])
+
+
+# ── a number under a lock ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def count(ground: Ground) -> None:
+    """Add 1 to a number in a file under its lock, again and again: nobody else is ever inside."""
+    target = ground.place / "count"
+    lock = FileLock(target, ground.place / "guards" / "count", wait_s=30.0)
+    while True:
+        try:
+            async with lock.hold() as held:
+                number = int(target.read_text()) if target.exists() else 0
+                held.check()
+                write_atomic(target, str(number + 1).encode())
+                held.check()
+        except LockLost as problem:
+            ground.note("count", wrong=problem.what)
+        else:
+            ground.note("count", number=number + 1)
+        await asyncio.sleep(random.uniform(0.0, 0.02))
+
+
+@contextlib.asynccontextmanager
+async def counting(ground: Ground):
+    """Count meanwhile."""
+    task = asyncio.create_task(count(ground))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+# ── the lead ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def lead(ground: Ground, aim: Aim | None, *, second: bool) -> int:
+    """One life of the lead: begin the job, or go on with it; `second` only goes on, and may be refused."""
+    if aim is not None:
+        take_aim(aim, str(ground.root))
+    try:
+        asyncio.run(_lead(ground, second=second))
+    except TeamwrightError as problem:
+        print(f"refused: {problem.slug}: {problem.what}", *problem.looked_at, *problem.do, sep="\n", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+async def _lead(ground: Ground, *, second: bool) -> None:
+    session = session_to_resume(ground)
+    if second and session is None:
+        raise TeamwrightError("unknown-session", "there is nothing to go on with yet")
+    model = Player(ground.plan)
+    options = Options(
+        cwd=ground.work, home=str(ground.root), model=model, permission_mode="bypassPermissions", resume=session
+    )
+    async with counting(ground), open_session(options) as opened:
+        began = PROMPT.encode() in opened.lead.agent.conversation.path.read_bytes()
+        result = await opened.run([] if began else [text_block(PROMPT)])
+        result = await opened.settled(result)
+        print(result.stop, result.text, result.error)
+
+
+def session_to_resume(ground: Ground) -> str | None:
+    """The session that leads the team, else the newest that has a conversation; None: a new one begins."""
+    with contextlib.suppress(TeamwrightError):
+        if session := find_team(ground.home, TEAM).session:
+            return session
+    return next((view.id for view in session_views(ground.home) if not view.damaged), None)
+
+
+# ── those around them ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sender(ground: Ground, seed: str) -> None:
+    """The user writes to members from another terminal; each attempt is noted before and after."""
+    dice = random.Random(seed)
+
+    async def one(number: int) -> None:
+        target = await find_target(ground.home, TEAM)
+        name = dice.choice([m.name for m in target.config.members])
+        token, size = f"{seed}-{number}", dice.choice((0, 0, 0, 0, 300, 3_000, 20_000))
+        ground.note("sender", token=token, to=name)
+        try:
+            sent = await send(target, name, f"note {token} " + "z" * size)
+        except TeamwrightError as problem:
+            ground.note("sender", token=token, error=problem.slug, what=problem.what)
+        else:
+            ground.note("sender", token=token, sent=sent.message_id, outcome=sent.outcome)
+
+    async def go_on() -> None:
+        async with counting(ground):
+            for number in range(60):
+                with contextlib.suppress(TeamwrightError):  # no team yet, or no more
+                    await one(number)
+                await asyncio.sleep(dice.uniform(0.0, 0.3))
+
+    asyncio.run(go_on())
+
+
+def stopper(ground: Ground) -> None:
+    """Ends eve from another terminal once she is at work; tries again when nobody leads the team."""
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            with contextlib.suppress(TeamwrightError):
+                target = await find_target(ground.home, TEAM)
+                if target.config.find("eve") is None:
+                    continue
+                stopped = await stop_member(target, "eve", now=True, timeout_s=5.0)
+                ground.note("stopper", outcome=stopped.outcome)
+                if stopped.outcome == "ended":
+                    return
+
+    asyncio.run(go_on())
+
+
+def reader(ground: Ground) -> None:
+    """Looks at everything all the while: whatever the moment, a look never breaks."""
+
+    async def follow() -> None:
+        while True:
+            logs = list((ground.root / "projects").glob("*/*/events.jsonl"))
+            if not logs:
+                await asyncio.sleep(0.02)
+                continue
+            last = 0
+            async for item in follow_log(logs[0], 0):
+                if isinstance(item, tuple):
+                    assert item[0] > last, f"event {item[0]} came after {last}"
+                    last = item[0]
+
+    async def look() -> None:
+        following = asyncio.create_task(follow())
+        while True:
+            for view in (
+                lambda: audit(ground.home, TEAM),
+                lambda: team_views(ground.home),
+                lambda: status_views(ground.home, ground.work),
+                lambda: session_views(ground.home),
+            ):
+                with contextlib.suppress(TeamwrightError):
+                    view()
+                await asyncio.sleep(0.01)
+                if following.done():
+                    following.result()
+
+    asyncio.run(look())
+
+
+def stranger(ground: Ground, *, mannered: bool) -> None:
+    """Another product's process, until the round is over: with its lock directories, or with no manners at all.
+
+    The first writes to inboxes and tasks. What the second writes over is lost to anybody, so it has only the roster.
+    """
+    roster, dice = ground.home.config(TEAM), random.Random()
+    for number in range(120):
+        if (ground.place / ENOUGH).exists():
+            return
+        time.sleep(dice.uniform(0.01, 0.2))
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            if mannered:
+                disturb(ground, dice, number)
+            elif (config := older.read(roster)) is not None:
+                older.write_in_place(roster, config | {"theirs": number})
+
+
+def disturb(ground: Ground, dice: random.Random, number: int) -> None:
+    """Write to somebody, or change a task, under the lock that others understand."""
+    config = json.loads(ground.home.config(TEAM).read_bytes())
+    numbered = sorted(ground.home.tasks(TEAM).glob("[0-9]*.json"))
+    if dice.random() < 0.6:
+        to = dice.choice([member["name"] for member in config["members"]])
+        write_to(ground, ground.home.inbox(TEAM, to), f"note zed-{number}")
+    elif numbered:
+        newer.under_lock(dice.choice(numbered), lambda task: task | {"theirs": number})
+
+
+def write_to(ground: Ground, inbox: Path, text: str) -> None:
+    entry = {"from": "zed", "text": text, "timestamp": "2026-11-20T22:53:56.642Z", "read": False}
+    if inbox.exists() and newer.under_lock(inbox, lambda entries: [*entries, entry]):
+        ground.note("stranger", token=text.split()[1], to=inbox.stem)

@@ -1,0 +1,323 @@
+"""What the lead and the members of the crash suite say: every answer follows from the conversation, from nothing else.
+
+So a process that goes on after a kill goes on rightly, as with a real model. The job is a graph of tasks whose results
+are numbers: each is made of those of its blockers, so a task that was done too early, twice, or by nobody shows.
+"""
+
+import asyncio
+import json
+import random
+import re
+import secrets
+from dataclasses import dataclass
+from functools import lru_cache
+
+from teamwright.models.model import ModelCard, Reply, TextPart
+from teamwright.protocol.blocks import text_of
+from teamwright.protocol.usage import Usage
+
+TEAM = "crew"
+PROMPT = "DO THE JOB."
+DONE = "ALL DONE"
+STAFF = ("ada", "bob", "cyd", "dee")
+SLEEPER = "sleep 600.7"
+"""A command that nobody waits for; it must not outlive the run."""
+
+SIZES = (0,) * 8 + (300,) * 4 + (3_000,) * 3 + (5_000, 20_000, 200_000)
+
+
+# ── the job ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Plan:
+    """The job of one round, made from its seed alone."""
+
+    def __init__(self, seed: str) -> None:
+        dice = random.Random(f"plan {seed}")
+        self.first = dice.randint(9, 13)
+        """How many tasks there are at the beginning; three more come later."""
+        self.count = self.first + 3
+        self.needs = [sorted(dice.sample(range(k), min(k, dice.choice((0, 1, 1, 2))))) for k in range(self.first)]
+        self.needs += [[]] * 3
+        self.sizes = [dice.choice(SIZES) for _ in range(self.count)]
+        self.deletes = dice.random() < 0.3
+        self.stops = dice.random() < 0.5
+        """Whether eve is ended from another process."""
+
+    def result(self, k: int) -> int:
+        """The number that task `k` must give."""
+        return (k * 7 + 1 + sum(self.result(one) for one in self.needs[k])) % 1_000_003
+
+    @property
+    def total(self) -> int:
+        """The sum of all numbers."""
+        return sum(self.result(k) for k in range(self.count))
+
+
+# ── what a conversation holds ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Made:
+    """One call of a tool and what came of it. `failed` None: no result yet."""
+
+    tool: str
+    given: dict
+    text: str = ""
+    failed: bool | None = None
+
+
+@lru_cache(maxsize=8192)
+def message_of(item: bytes) -> dict:
+    return json.loads(item)
+
+
+_ENVELOPE = re.compile(r'teammate_id="([^"]+)"[^>]*>\n(.*?)\n</teammate-message>', re.DOTALL)
+
+
+class Talk:
+    """A conversation as its agent sees it: `mail` (sender, text) and `calls` in order, `since` the last TaskList."""
+
+    def __init__(self, items) -> None:
+        self.mail: list[tuple[str, str]] = []
+        self.calls: list[Made] = []
+        self.since = 0
+        places: dict[str, int] = {}
+        for item in items:
+            message = message_of(bytes(item))
+            for block in message["content"]:
+                if block["type"] == "tool_use":
+                    places[block["id"]] = len(self.calls)
+                    self.calls.append(Made(block["name"], block["input"]))
+                    self.since = 0 if block["name"] == "TaskList" else self.since
+                elif block["type"] == "tool_result":
+                    at = places[block["tool_use_id"]]
+                    text = block["content"] if isinstance(block["content"], str) else text_of(block["content"])
+                    self.calls[at] = Made(self.calls[at].tool, self.calls[at].given, text, bool(block.get("is_error")))
+                elif message["role"] == "user":
+                    self._hear(block.get("text", ""))
+
+    def _hear(self, text: str) -> None:
+        for sender, body in _ENVELOPE.findall(text):
+            self.mail.append((sender, body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")))
+            self.since += body.startswith("done ") or '"teammate_terminated"' in body[:40]
+
+    def of(self, tool: str, **given) -> list[Made]:
+        """The calls of a tool with this input among the rest."""
+        return [c for c in self.calls if c.tool == tool and all(c.given.get(k) == v for k, v in given.items())]
+
+    def sent(self, beginning: str) -> bool:
+        """Whether a message that begins so was sent, or tried to."""
+        texts = (c.given.get("message") for c in self.of("SendMessage"))
+        return any(isinstance(text, str) and (text + " ").startswith(beginning + " ") for text in texts)
+
+    def protocol(self, kind: str) -> list[dict]:
+        """Protocol messages of a type that were told."""
+        found = []
+        for _, text in self.mail:
+            if text.startswith("{") and f'"{kind}"' in text:
+                body = json.loads(text)
+                found += [body] if body.get("type") == kind else []
+        return found
+
+
+def send(to: str, text: str, size: int = 0):
+    return ("SendMessage", {"to": to, "message": text + (" " + "z" * (size - len(text)) if size > len(text) else "")})
+
+
+def answers(talk: Talk) -> list:
+    """Whoever asked gets one answer."""
+    asked = [(sender, text.split()[1]) for sender, text in talk.mail if text.startswith("ask ")]
+    return [send(sender, f"ack {token}") for sender, token in asked if not talk.sent(f"ack {token}")]
+
+
+# ── members ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def member(talk: Talk, plan: Plan) -> list | str:
+    """The answer of a member: mail, then its tasks in order, then a request to stop."""
+    calls = answers(talk)
+    told = [re.match(r"#(\d+) job (\d+)\n", text) for sender, text in talk.mail if sender == "task-list"]
+    for found in filter(None, told):
+        if step := work(talk, plan, found[1], int(found[2])):
+            return [*calls, *step]
+    return calls or stop(talk) or "Nothing more."
+
+
+def tag_of(talk: Talk) -> str:
+    """Which life of which name this is, as its first prompt says."""
+    return next(found[1] for _, text in talk.mail if (found := re.match(r"You are ([a-z]+\.[0-9]+)", text)))
+
+
+def work(talk: Talk, plan: Plan, id: str, k: int) -> list:
+    """The next step of a task; nothing when it is over."""
+    me = tag_of(talk)
+    peer, other = (STAFF[(k + n) % len(STAFF)] for n in (0, 1))
+    seen = talk.of("TaskGet", taskId=id)
+    if not seen:
+        return [("TaskGet", {"taskId": id})]
+    line = re.search(r"^Blocked by: (.*)$", seen[0].text, re.MULTILINE)
+    blockers = re.findall(r"#(\d+)", line[1]) if line else []
+    later = talk.calls[talk.calls.index(seen[0]) + 1 :]
+    shown = {call.given["taskId"]: call.text for call in later if call.tool == "TaskGet"}
+    if unseen := [one for one in blockers if one not in shown]:
+        return [("TaskGet", {"taskId": one}) for one in unseen]
+    first = []
+    if peer != me.split(".")[0] and not talk.sent(f"ask {me}-{k}"):
+        first.append(send(peer, f"ask {me}-{k}", plan.sizes[k]))
+    if other != me.split(".")[0] and not talk.sent("x") and k % 2:
+        first.append(send(other, "x"))
+    if k % 4 == 1 and not talk.of("Bash", command=f"echo {k}"):
+        first.append(("Bash", {"command": f"echo {k}"}))
+    if k == 3 and not talk.of("Bash", command=SLEEPER):
+        first.append(("Bash", {"command": SLEEPER, "run_in_background": True}))
+    if first:
+        return first
+    if not talk.of("TaskUpdate", taskId=id, status="completed"):
+        result = (k * 7 + 1 + sum(result_in(shown[one]) for one in blockers)) % 1_000_003
+        return [("TaskUpdate", {"taskId": id, "status": "completed", "metadata": {"result": result, "by": me}})]
+    return [] if talk.sent(f"done {k}") else [send("lead", f"done {k} {me}", plan.sizes[-k] // 10)]
+
+
+def result_in(shown: str) -> int:
+    """The number of a completed task; what is not one spoils the sum."""
+    found = re.search(r"^Metadata: (.*)$", shown, re.MULTILINE)
+    return json.loads(found[1]).get("result", -(10**9)) if found else -(10**9)
+
+
+def stop(talk: Talk) -> list:
+    """It objects to the request that is the first of two, and agrees to others."""
+    calls = []
+    for request in talk.protocol("shutdown_request"):
+        made = [c for c in talk.of("SendMessage") if answered(c) == request["requestId"]]
+        if made and not (made[-1].failed and "interrupted" in made[-1].text):
+            continue
+        agrees = "first" not in request.get("reason", "")
+        words = {"type": "shutdown_response", "request_id": request["requestId"], "approve": agrees}
+        calls.append(("SendMessage", {"to": "lead", "message": words if agrees else words | {"reason": "not yet"}}))
+    return calls[:1]
+
+
+def answered(call: Made) -> str:
+    words = call.given.get("message")
+    return words.get("request_id", "") if isinstance(words, dict) else ""
+
+
+# ── the lead ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def lead(talk: Talk, plan: Plan) -> list | str:
+    """The answer of the lead: make the team and the list, start everybody, see the list through, end everybody."""
+    for step in (begin, answers, look, change_staff, finish):
+        if calls := step(talk) if step is answers else step(talk, plan):
+            return calls
+    return "I wait."
+
+
+def begin(talk: Talk, plan: Plan) -> list:
+    if not talk.of("TeamCreate"):
+        return [("TeamCreate", {"team_name": TEAM})]
+    if tasks := create(talk, range(plan.first)):
+        return tasks
+    ids = ids_of(talk)
+    edges = [k for k in range(plan.first) if plan.needs[k] and not talk.of("TaskUpdate", taskId=ids.get(k, "0"))]
+    if edges:
+        return [
+            ("TaskUpdate", {"taskId": ids.get(k, "0"), "addBlockedBy": [ids.get(one, "0") for one in plan.needs[k]]})
+            for k in edges[:4]
+        ]
+    if not talk.of("Agent"):
+        return [start(name, 1) for name in STAFF]
+    return [send(name, f"ask lead-{name}.1", 3_000) for name in STAFF if not talk.sent(f"ask lead-{name}.1")]
+
+
+def create(talk: Talk, tasks) -> list:
+    made = {call.given["subject"] for call in talk.of("TaskCreate")}
+    calls = [{"subject": f"job {k}", "description": f"Make the number of job {k}."} for k in tasks]
+    calls = [call | ({"metadata": {"for": ["ada"]}} if call["subject"] == "job 2" else {}) for call in calls]
+    return [("TaskCreate", call) for call in calls if call["subject"] not in made][:5]
+
+
+def ids_of(talk: Talk) -> dict[int, str]:
+    """The numbers that the list gave to the tasks of the job."""
+    found = (re.match(r"Task #(\d+) created: job (\d+)", call.text) for call in talk.of("TaskCreate"))
+    return {int(one[2]): one[1] for one in found if one}
+
+
+def start(name: str, life: int):
+    prompt = f"You are {name}.{life}. Take tasks until there are none."
+    return ("Agent", {"description": "works", "name": name, "prompt": prompt})
+
+
+def look(talk: Talk, _plan: Plan) -> list:
+    return [("TaskList", {})] if talk.since else []
+
+
+def done_in(talk: Talk) -> set[int]:
+    listed = talk.of("TaskList")
+    return {int(k) for k in re.findall(r"\[completed\] job (\d+)", listed[-1].text)} if listed else set()
+
+
+def change_staff(talk: Talk, plan: Plan) -> list:
+    """Half way dee is asked to stop, objects, is asked again; then a new dee and eve come, and more tasks."""
+    asked = [call for call in talk.of("SendMessage", to="dee") if isinstance(call.given["message"], dict)]
+    if len(done_in(talk)) < plan.first // 3:
+        return []
+    if not asked:
+        return [ask_to_stop("dee", "the first time")]
+    if len(asked) == 1 and any(body["from"] == "dee" for body in talk.protocol("shutdown_rejected")):
+        return [ask_to_stop("dee", "really")]
+    if not ended(talk, "dee"):
+        return []
+    if not talk.of("Agent", name="eve"):
+        return [start("dee", 2), start("eve", 1)]
+    return create(talk, range(plan.first, plan.count))
+
+
+def ask_to_stop(name: str, reason: str):
+    return ("SendMessage", {"to": name, "message": {"type": "shutdown_request", "reason": reason}})
+
+
+def ended(talk: Talk, name: str) -> int:
+    return sum(body["name"] == name for body in talk.protocol("teammate_terminated"))
+
+
+def finish(talk: Talk, plan: Plan) -> list | str:
+    if len(done_in(talk)) < plan.count or not talk.of("Agent", name="eve"):
+        return []
+    alive = [name for name in (*STAFF, "eve") if len(talk.of("Agent", name=name)) > ended(talk, name)]
+    last = [call.given["to"] for call in talk.of("SendMessage") if "the end" in str(call.given["message"])]
+    if calls := [ask_to_stop(name, "the end") for name in alive if name not in last]:
+        return calls
+    if alive:
+        return []
+    if plan.deletes and not talk.of("TeamDelete"):
+        return [("TeamDelete", {})]
+    return f"{DONE} {plan.total}"
+
+
+# ── the model ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Player:
+    """A model that plays all parts of a plan. It thinks for a moment, so that a kill can meet it there."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.card = ModelCard("player", "player", "scripted", usd_in=0.0, usd_out=0.0)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    async def stream(self, request):
+        talk = Talk(request.items)
+        answer = (lead if request.asker in {"team-lead", "lead"} else member)(talk, self.plan)
+        await asyncio.sleep(random.uniform(0, 0.004))
+        if isinstance(answer, str):
+            yield TextPart(answer)
+            content, reason = [{"type": "text", "text": answer}], "end_turn"
+        else:
+            content, reason = [], "tool_use"
+            for tool, given in answer:
+                content.append({"type": "tool_use", "id": f"call_{secrets.token_hex(6)}", "name": tool, "input": given})
+        yield Reply(content, reason, Usage(requests=1), "player")

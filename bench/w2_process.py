@@ -30,6 +30,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.protocol.usage import Usage
 from teamwright.storage.bell import Bell, ring
 from teamwright.storage.paths import home_of
+from teamwright.teams.forming import create_team
 from teamwright.teams.lifecycle import State
 from teamwright.teams.post import send_text
 from teamwright.teams.spawning import spawn
@@ -77,7 +78,7 @@ async def in_session(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     model = Listener()
     took: list[float] = []
     async with open_session(options(root, model)) as session:
-        await session.team.create("bench", None, None)
+        await create_team(session.team, "bench", None, None)
         await spawn(session.team, SpawnSpec("Wait for mail.", name=READER))
         await rest(session)
         for number in range(spec["times"]):
@@ -94,7 +95,7 @@ async def in_session(spec: dict[str, Any], root: Path) -> dict[str, Any]:
 async def idle(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """Percent of a core that idle members burn."""
     async with open_session(options(root, Listener())) as session:
-        await session.team.create("bench", None, None)
+        await create_team(session.team, "bench", None, None)
         for number in range(spec["members"]):
             await spawn(session.team, SpawnSpec("Wait for mail.", name=f"m{number}"))
         await rest(session)
@@ -135,7 +136,7 @@ async def by_watcher(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     model = Listener()
     took: list[float] = []
     async with open_session(options(root, model)) as session:
-        await session.team.create("bench", None, None)
+        await create_team(session.team, "bench", None, None)
         await spawn(session.team, SpawnSpec("Wait for mail.", name=READER))
         await rest(session)
         ready()

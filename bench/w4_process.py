@@ -26,6 +26,7 @@ from teamwright.app.options import Options
 from teamwright.app.session import Session
 from teamwright.protocol.blocks import text_block
 from teamwright.teams.desk import Desk
+from teamwright.teams.forming import create_team
 from teamwright.teams.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
@@ -83,7 +84,7 @@ async def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     count, turns = spec["members"], spec["turns"]
     model = InstantModel(WARM)
     async with open_session(options(spec, root, model)) as session:
-        await session.team.create("bench", None, None)
+        await create_team(session.team, "bench", None, None)
         if spec["kind"] == "http":
             await turn(await member(session, "warm"), turns)
         else:
@@ -120,7 +121,7 @@ async def together(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     count, turns = spec["members"], spec["turns"]
     model = InstantModel(0)
     async with open_session(options(spec, root, model)) as session:
-        await session.team.create("bench", None, None)
+        await create_team(session.team, "bench", None, None)
         await spawn(session.team, SpawnSpec("Wait for mail.", name="warm"))
         await rest(session)
         gc.collect()

@@ -262,7 +262,10 @@ async def test_a_cap_on_a_members_rounds_is_for_its_life(tmp_path):
 async def test_a_task_that_a_member_took_or_was_given_is_not_told_as_new_at_a_resume(tmp_path, by):
     taken = [("TaskUpdate", {"taskId": "1", "status": "in_progress"}), "I took it.", "I saw it."]
     given = [("TaskUpdate", {"taskId": "1", "owner": "ada", "status": "in_progress"}), "given", "ok", "ok"]
-    script = {"lead": given if by == "the lead" else ["ok"] * 9, "ada": ["Ready.", *(taken if by == "itself" else ["I see."])]}
+    script = {
+        "lead": given if by == "the lead" else ["ok"] * 9,
+        "ada": ["Ready.", *(taken if by == "itself" else ["I see."])],
+    }
     async with a_team(tmp_path, ScriptedModel(script)) as team:
         await team.spawn("ada", "Get ready.")
         mate = team.session.team.members["ada"]

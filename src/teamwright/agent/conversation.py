@@ -109,6 +109,11 @@ class Conversation:
             self._append(encode({"type": "interrupt", "at": iso()}))
             self.owes_round, self.interrupted = False, True
 
+    @property
+    def answers(self) -> int:
+        """How many answers the agent gave: model calls that went well."""
+        return sum(not item.startswith(_USER) for item in self.items)
+
     def unanswered(self) -> list[ToolCall]:
         """The calls of the newest answer, when none of them has a result yet."""
         return tool_calls(self.last_content()) if self._unanswered else []

@@ -130,7 +130,8 @@ class Maker:
             system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
             conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
         rounds = spec.max_turns or kind.max_turns
-        return self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, rounds))
+        left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
+        return self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
 
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""

@@ -103,8 +103,9 @@ class Lead:
         """One turn that tells the lead who is alive, what is open and what is unread."""
         async with self._one:
             lines = [f"Your turn ended ({iso()}), and your team is still there.", *await self.standing(), GO_ON]
-            note = text_block(reminder("\n".join(lines)))
-            return await self._run(Told((note,), (f"notice:{message_id()}",)), ())
+            beside, note = list(self._asides), text_block(reminder("\n".join(lines)))
+            blocks, ids = (*(block for _, block in beside), note), (*(one for one, _ in beside), f"notice:{message_id()}")
+            return await self._run(Told(blocks, ids), ())
 
     async def see_through(self) -> TurnEnd:
         """Turns until the team is done: nobody works, nothing with content is undelivered.

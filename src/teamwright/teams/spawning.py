@@ -82,9 +82,9 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
     if not spec.prompt.strip():
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     name = member_name(spec.name)
-    before = next((mate for mate in team.members.values() if mate.name.lower() == name.lower()), None)
-    if before is not None and spec.call and before.call == spec.call:
-        return before  # this very call started it, and was cut off by a kill; it may have ended since
+    before = next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None)
+    if before is not None:
+        return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
     model = await team.builder.wire_model(spec)
     _refuse_late(team)
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.envelope import envelope
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, MemberChanged, TurnEnded
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
@@ -55,6 +56,8 @@ INTERRUPTED = "interrupted"
 """How a turn ends that a person cut short."""
 
 _REASONS = {"done": "available", INTERRUPTED: "interrupted"}
+
+_ASSIGNED = re.compile(r"task_assignment[^{}]*?taskId\W+(\d+)")
 
 IDLE = "idle"
 """Names the idle notice of a turn, with the place of the conversation where the turn ended."""
@@ -208,7 +211,9 @@ class Teammate:
         """A task that became this member's just before the kill, and that it has not been told of."""
         held = {f"task:{task.id}": task for task in await self.office.held_by(self.name)}
         told = self.agent.conversation.holds(held)
-        return next((_claimed(task) for id, task in held.items() if id not in told), None)
+        left = [task for id, task in held.items() if id not in told]
+        known = worked_on(self.agent.conversation) if left else set[str]()
+        return next((_claimed(task) for task in left if task.id not in known), None)
 
     async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
         self.turns += 1
@@ -230,7 +235,9 @@ class Teammate:
             self.desk.ring()
             return
         self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else "")
-        await self.office.tell_lead(self.name, notice, self.agent.conversation.key(IDLE))
+        # What failed is run again after a kill, perhaps to fail at the same place: that is news each time.
+        id = self.agent.conversation.key(IDLE) if end.stop == "done" else message_id()
+        await self.office.tell_lead(self.name, notice, id)
 
     def interrupt(self) -> bool:
         """Cut the turn that runs short: the member stays, and what it was at goes along with its next words.
@@ -320,16 +327,30 @@ class Teammate:
 
 
 def wrote_lead(conversation: Conversation) -> bool:
-    """Whether the newest turn of the conversation sent the lead a message."""
+    """Whether the newest turn of the conversation sent the lead a message; one that was refused does not count."""
+    refused: set[str] = set()
     for item in reversed(conversation.items):
         message: dict[str, Any] = json.loads(item)
         content: list[Block] = message["content"]
         if message["role"] == "user":
             if not content or content[0]["type"] != "tool_result":
                 return False
-        elif any(_to_lead(call) for call in tool_calls(content)):
+            refused = {str(block.get("tool_use_id")) for block in content if block.get("is_error")}
+        elif any(_to_lead(call) and call.id not in refused for call in tool_calls(content)):
             return True
     return False
+
+
+def worked_on(conversation: Conversation) -> set[str]:
+    """The tasks that the agent took or changed itself, or that were assigned to it by mail: it knows of them."""
+    known: set[str] = set()
+    for item in conversation.items:
+        if b'"TaskUpdate"' in item:
+            calls = tool_calls(json.loads(item)["content"])
+            known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}
+        elif b"task_assignment" in item:
+            known |= set(_ASSIGNED.findall(item.decode("utf-8", "replace")))
+    return known
 
 
 def _to_lead(call: ToolCall) -> bool:

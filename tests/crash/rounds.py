@@ -19,6 +19,9 @@ from tests.crash.verdict import is_done, problems_of, sleepers
 NEAR = ("", "", "", "agents/", "inboxes/", "tasks/", "team.json", "config.json", "requests/", ".lock", "projects/")
 """What an aim looks for in paths; empty: any file of the round."""
 
+FURTHEST = {"": 700, "projects/": 500, "team.json": 20, "config.json": 20, "requests/": 12}
+"""How many changes of such files an aim lets pass at most; of others 150."""
+
 LIFE_S = 120.0
 """A life that nobody kills ends by itself within this; one that does nothing for STILL_S is stuck."""
 STILL_S = 15.0
@@ -137,9 +140,7 @@ class Round:
         if self.dice.random() < 0.3:
             return None, self.dice.choice((0.0, 0.05, 0.1, 0.3, 0.6)) + self.dice.random() * 0.3
         near = self.dice.choice(NEAR)
-        furthest = (
-            900 if near in {"", "projects/"} else 40 if near in {"team.json", "config.json", "requests/"} else 300
-        )
+        furthest = FURTHEST.get(near, 150)
         torn = self.dice.random() < 0.4
         nth = int((furthest // 4 if torn else furthest) ** self.dice.random())
         return Aim(near, nth, 0 if torn else self.dice.choice((0, 0, 1, 2, 5)), torn), None

@@ -3,11 +3,12 @@
 import errno
 import os
 import threading
+import time
 
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage.atomic import Draft, storage_error, write_atomic, write_new
+from teamwright.storage.atomic import DRAFT_OLD_S, Draft, storage_error, sweep_drafts, write_atomic, write_new
 
 
 @pytest.mark.promise("F66")
@@ -82,3 +83,14 @@ def test_an_error_of_ours_is_not_wrapped_again():
     ours = StorageError("lock-lost", "gone")
     assert storage_error(ours, "/file") is ours
     assert storage_error(PermissionError(errno.EACCES, "no"), "/file").slug == "io-failed"
+
+
+def test_drafts_of_killed_writers_are_swept_and_nothing_else_is(tmp_path):
+    names = ["config.json.tmp.0a1b2c3d", "config.json.tmp.later", "4.json", "young.json.tmp.00000000"]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    old = time.time() - DRAFT_OLD_S - 5
+    for name in names[:3]:
+        os.utime(tmp_path / name, (old, old))
+    sweep_drafts(tmp_path, tmp_path / "none")
+    assert sorted(os.listdir(tmp_path)) == sorted(names[1:])

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
@@ -118,6 +121,23 @@ class Draft:
         """The open descriptor, now the caller's to close."""
         fd, self.fd = self.fd, -1
         return fd
+
+
+DRAFT_OLD_S = 60.0
+"""A draft that is older was left by a process that was killed: a write takes a moment."""
+
+_DRAFT = re.compile(r".+\.tmp\.[0-9a-f]{8}")
+
+
+def sweep_drafts(*directories: Path) -> None:
+    """Remove what writes that were cut off left in these directories. What cannot be removed stays."""
+    limit = time.time() - DRAFT_OLD_S
+    for directory in directories:
+        with suppress(OSError):
+            for entry in list(os.scandir(directory)):
+                with suppress(OSError):
+                    if _DRAFT.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < limit:
+                        os.unlink(entry.path)
 
 
 def _create(tmp: str, path: Path) -> int:

@@ -13,6 +13,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import TeamConfig
+from teamwright.storage.atomic import sweep_drafts
 from teamwright.storage.bell import sweep
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam
@@ -98,6 +99,8 @@ async def attach_team(team: Team, directory: str) -> TeamConfig:
             own = TaskList(team.home.tasks(team.session_list), team.home.guard)
             await TaskList(team.home.tasks(directory), team.home.guard).take_over(own)
         sweep(team.home.bell(directory, LEAD).parent)
+        place = team.home.team(directory)
+        sweep_drafts(place, place / "inboxes", team.home.requests(directory), team.home.tasks(directory))
         team.adopt(config.name, directory, implicit=implicit, change="resumed")
         await _succeed(team)
         return config

@@ -35,6 +35,9 @@ from teamwright.teams.teammate import Teammate
 START_S = 30.0
 """How long a member may take to be ready."""
 
+GONE_MOST = 64
+"""Members that are over and still remembered."""
+
 
 class TeamOffice:
     """What a teammate needs of its team, filled by the team."""
@@ -202,6 +205,7 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
 
     desk.on_seen = seen
     agent.steering = desk
+    _forget_old(team)
     team.members[member.name] = mate
     team.outside.entries[member.name] = member
     unfollow = team.follow(member.name, desk)
@@ -213,6 +217,14 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
     if mate.state in GONE and not mate.turns and not resumed:
         raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nobody was started")
     return mate
+
+
+def _forget_old(team: Team) -> None:
+    """Of those that are over only the last are remembered: results count from events, files have the rest."""
+    over = [mate.name for mate in team.members.values() if mate.state in GONE and mate.parted]
+    for name in over[: max(0, len(over) - GONE_MOST)]:
+        del team.members[name]
+        team.outside.entries.pop(name, None)
 
 
 def _spec_of(member: Member, life: Life) -> SpawnSpec:

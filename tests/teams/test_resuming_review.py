@@ -19,6 +19,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import home_of
 from teamwright.teams.catalogue import NewTeam
 from teamwright.teams.forming import create_team, ensure_team
+from teamwright.teams.post import Call, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file
@@ -308,3 +309,34 @@ async def test_a_start_whose_name_was_taken_is_not_made_twice_when_its_call_is_r
         second = await spawn(team.session.team, spec)
         assert (await spawn(team.session.team, spec)) is second and second.name == "ada-2"
         assert len(team.members) == 2
+
+
+@pytest.mark.promise("P1", "F08")
+async def test_a_message_to_a_name_in_another_case_is_not_sent_twice_when_its_call_is_run_again(tmp_path):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        await team.spawn("ada", "Wait.")
+        crew = team.session.team
+        first = await send_text(crew, LEAD, "ADA", "hello", call=Call("the call"))
+        again = await send_text(crew, LEAD, "ADA", "hello", call=Call("the call", again=True))
+        assert again.message_id == first.message_id
+        entries = json.loads(crew.inbox("ada").path.read_bytes())
+    assert sum(entry["text"] == "hello" for entry in entries) == 1
+
+
+@pytest.mark.promise("D8", "P5")
+@pytest.mark.parametrize("name", ["config.json", "team.json"])
+async def test_a_team_one_of_whose_two_files_cannot_be_read_is_not_left_out_without_a_word(tmp_path, own_home, name):
+    await leave_with_ada_and_bob(tmp_path)
+    home = home_of()
+    place = home.team("crew")
+    session = read_team_file(home.team_file("crew")).lead.session
+    content = (place / name).read_bytes()
+    (place / name).write_bytes(b"{")
+    with pytest.raises(TeamwrightError, match=name.replace(".", r"\.")):
+        async with resumed(tmp_path, ScriptedModel("ok")):
+            pass
+    async with open_session(options(tmp_path, ScriptedModel("ok"), resume=session)) as alone:
+        assert any("crew" in warning and name in warning for warning in alone.warnings)
+    (place / name).write_bytes(content)
+    async with resumed(tmp_path, ScriptedModel("ok")) as team:
+        assert [m.name for m in team.members] == ["ada", "bob"]

@@ -27,7 +27,7 @@ from teamwright.app.asking import Requests
 from teamwright.app.budget import Purse
 from teamwright.app.builder import Maker
 from teamwright.app.ended.former import Former
-from teamwright.app.ended.naming import named_team, require_adoptable
+from teamwright.app.ended.naming import all_teams, named_team, require_adoptable
 from teamwright.app.ended.retention import prune
 from teamwright.app.ground import Ground, ground_of, model_of_resumed, surroundings, teams_on, trust_warnings
 from teamwright.app.kit import Kit
@@ -163,6 +163,7 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
             await _take_up_team(session, ground, found.directory, why)
         elif ground.resumed:
             session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
+            session.warnings += _left_out(ground)
         tell_lost(session.jobs, session.team, session.lead, notification)
     except BaseException:
         if await session.team.teams.led_by(session.id) is not None:
@@ -170,6 +171,15 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
         await _close(session)
         raise
     undo.pop_all()
+
+
+def _left_out(ground: Ground) -> tuple[str, ...]:
+    """Teams of this session that cannot be read: it goes on without them, but not without a word."""
+    damaged = [team for team in all_teams(ground.home) if team.damaged and team.session == ground.id]
+    return tuple(
+        f'the team "{team.name}" of this session is left out, with its members: {team.damaged} ({team.place})'
+        for team in damaged
+    )
 
 
 async def _take_up_team(session: Session, ground: Ground, directory: str, why: str) -> None:

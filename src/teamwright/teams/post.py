@@ -93,7 +93,8 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
 
 async def _sent_before(team: Team, name: str, call: Call) -> Sent | None:
     """What became of it before the kill; None when it was not sent."""
-    id = call.message_to(name)
+    id, inboxes = call.message_to(name), team.inbox(LEAD).path.parent.glob("*.json")
+    name = next((path.stem for path in inboxes if path.stem.lower() == name.lower()), name)  # as its file has it
     if not await team.inbox(name).has(id):
         return None
     mate = team.find(name)

@@ -70,7 +70,7 @@ class NamedTeam:
 
     def refuse_foreign(self) -> None:
         """Raises TeamRefused for a team that another product leads, StorageError for one that cannot be read."""
-        if self.file is not None:
+        if self.file is not None and self.config is not None:
             return
         if self.damaged:
             raise StorageError(

@@ -41,6 +41,8 @@ class Plan:
         self.needs += [[]] * 3
         self.sizes = [dice.choice(SIZES) for _ in range(self.count)]
         self.deletes = dice.random() < 0.3
+        self.mannered = dice.random() < 0.85
+        """Whether strangers take locks; a member that others write off the roster is lost with a kill, and told of."""
         self.stops = dice.random() < 0.5
         """Whether eve is ended from another process."""
 
@@ -217,7 +219,7 @@ def lead(talk: Talk, plan: Plan) -> list | str:
 def begin(talk: Talk, plan: Plan) -> list:
     if not talk.of("TeamCreate"):
         return [("TeamCreate", {"team_name": TEAM})]
-    if tasks := create(talk, range(plan.first)):
+    if tasks := create(talk, range(plan.first), reserved=2 if plan.mannered else -1):
         return tasks
     ids = ids_of(talk)
     edges = [k for k in range(plan.first) if plan.needs[k] and not talk.of("TaskUpdate", taskId=ids.get(k, "0"))]
@@ -231,10 +233,10 @@ def begin(talk: Talk, plan: Plan) -> list:
     return [send(name, f"ask lead-{name}.1", 3_000) for name in STAFF if not talk.sent(f"ask lead-{name}.1")]
 
 
-def create(talk: Talk, tasks) -> list:
+def create(talk: Talk, tasks, reserved: int = -1) -> list:
     made = {call.given["subject"] for call in talk.of("TaskCreate")}
     calls = [{"subject": f"job {k}", "description": f"Make the number of job {k}."} for k in tasks]
-    calls = [call | ({"metadata": {"for": ["ada"]}} if call["subject"] == "job 2" else {}) for call in calls]
+    calls = [call | ({"metadata": {"for": ["ada"]}} if call["subject"] == f"job {reserved}" else {}) for call in calls]
     return [("TaskCreate", call) for call in calls if call["subject"] not in made][:5]
 
 

@@ -46,7 +46,6 @@ class Round:
         self.dice = random.Random(f"round {self.seed}")
         self.ground = Ground(self.place, Plan(self.seed))
         self.ground.work.mkdir(parents=True)
-        self.mannered = self.dice.random() < 0.85
         self.still_s = STILL_OF_MUTANTS_S if os.environ.get(mutations.VARIABLE) else STILL_S
         self._pids: set[int] = set()
         self._around: dict[int, str] = {}
@@ -60,7 +59,7 @@ class Round:
                 self._generation(kill=self.kills < self.most)
             if not self.wrong:
                 self._settle()
-                self.wrong += problems_of(self.ground, mannered=self.mannered, pids=self._pids, kills=self.killed)
+                self.wrong += problems_of(self.ground, pids=self._pids, kills=self.killed)
         finally:
             self._end_all()
         return self
@@ -72,8 +71,8 @@ class Round:
         self._start("reader", lambda: lives.reader(self.ground))
         if self.ground.plan.stops:
             self._start("stopper", lambda: lives.stopper(self.ground))
-        if not self.mannered or self.dice.random() < 0.5:
-            mannered = self.mannered
+        mannered = self.ground.plan.mannered
+        if not mannered or self.dice.random() < 0.5:
             self._start("stranger", lambda: lives.stranger(self.ground, mannered=mannered))
 
     def _start(self, name: str, run) -> None:

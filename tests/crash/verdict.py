@@ -12,7 +12,7 @@ from teamwright.app.looking.audit import Audit, audit
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.lock import FileLock
 from tests.crash.lives import Ground
-from tests.crash.players import DONE, SLEEPER, TEAM, Talk
+from tests.crash.players import DONE, SLEEPER, TEAM, Plan, Talk
 
 BARS_S = 1.5
 """How long a lock that a kill left may bar ours: an intent without a record is believed after one second."""
@@ -30,30 +30,30 @@ EXPECTED_ERRORS = (
 """What a call may fail with, when somebody has ended meanwhile or does not read its mail."""
 
 
-def problems_of(ground: Ground, *, mannered: bool, pids: set[int], kills: int) -> list[str]:
-    """Everything that should not be, a sentence each. `mannered`: every stranger took the locks."""
+def problems_of(ground: Ground, *, pids: set[int], kills: int) -> list[str]:
+    """Everything that should not be, a sentence each."""
     barred = list(of_locks(ground))  # first: whoever takes a lock that was left removes it
     found = audit(ground.home, TEAM)
     talks = talks_of(ground)
     problems = [
         *barred,
-        *of_audit(found, mannered=mannered, stops=ground.plan.stops),
+        *of_audit(found, ground.plan),
         *of_tasks(ground, found),
         *of_roster(ground, found),
     ]
-    problems += [*of_errors(talks), *of_answers(talks), *of_outside(ground, talks)]
+    problems += [*of_errors(talks), *of_answers(talks, ground.plan), *of_outside(ground, talks)]
     problems += [*of_processes(ground, pids), *of_count(ground, kills)]
     return problems
 
 
-def of_audit(found: Audit, *, mannered: bool, stops: bool):
-    loose = "config.json"
+def of_audit(found: Audit, plan: Plan):
+    loose = ("config.json", "does not begin like a transcript")
     for one in found.problems:
         # The audit knows processes by numbers, and those are used again: ours are looked for by where they work.
-        if "was started by process" not in one and (mannered or loose not in one):
+        if "was started by process" not in one and (plan.mannered or not any(word in one for word in loose)):
             yield one
     for path in found.transcripts.owing:
-        if not (stops and Path(path).stem == "eve"):  # who is killed owes what it owes
+        if not (plan.stops and Path(path).stem == "eve"):  # who is killed owes what it owes
             yield f"{path} still owes an answer"
     for path in found.transcripts.torn:
         if Path(path).parent.name == "agents":
@@ -126,7 +126,7 @@ def of_roster(ground: Ground, found: Audit):
     if file["lives"] or file["partings"]:
         yield f"team.json still has lives {sorted(file['lives'])} and partings {sorted(file['partings'])}"
     begun = {name: file["incarnations"].get(name) for name in ("ada", "bob", "cyd")}
-    if set(begun.values()) != {1}:
+    if ground.plan.mannered and set(begun.values()) != {1}:
         yield f"lives were begun more than once: {begun}"
 
 
@@ -137,7 +137,7 @@ def of_errors(talks: dict[Path, Talk]):
                 yield f"{path.name}: {call.tool} {str(call.given)[:120]} failed: {call.text[:400]}"
 
 
-def of_answers(talks: dict[Path, Talk]):
+def of_answers(talks: dict[Path, Talk], plan: Plan):
     """Whoever asks is answered once by everybody who heard it, and nothing is heard twice."""
     for path, talk in talks.items():
         heard = Counter(" ".join(text.split()[:2]) for _, text in talk.mail if re.match("(ask|ack|done|note) ", text))
@@ -151,7 +151,7 @@ def of_answers(talks: dict[Path, Talk]):
     lives = Counter(call.given["name"] for call in lead.of("Agent"))
     for name, times in lives.items():
         told = sum(body["name"] == name for body in lead.protocol("teammate_terminated"))
-        if told != times:
+        if told != times and plan.mannered:
             yield f"the lead was told {told} times that {name} has ended, who lived {times} times"
 
 

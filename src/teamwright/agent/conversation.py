@@ -57,6 +57,7 @@ class Conversation:
     lines: int = 0
     _journal: Journal | None = None
     _unanswered: bool = False
+    _closed: bool = False
 
     @classmethod
     def start(cls, path: Path, prefix: Prefix, about: Mapping[str, Any]) -> Conversation:
@@ -175,12 +176,16 @@ class Conversation:
         return ""
 
     def close(self) -> None:
-        """Close the file; the conversation can be loaded again."""
+        """Close the file: from now on it takes no line. The conversation can be loaded again."""
+        self._closed = True
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
     def _append(self, line: bytes) -> None:
+        if self._closed:
+            # Whoever still speaks is of a life that is over: what it says is not said.
+            raise StorageError("io-failed", f"the conversation in {self.path} is closed", note="nothing was written")
         if self._journal is None:
             self._journal = Journal.open(self.path)
         self._journal.append(line)

@@ -27,7 +27,7 @@ from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.post import held, send_protocol
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.stopping import stop_is_open
+from teamwright.teams.stopping import stop_is_open, stop_read
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, begin_life, change_team_file
 from teamwright.teams.teammate import Teammate
@@ -198,6 +198,7 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
         changed=team.changed,
         resumed=resumed,
         call=life.call,
+        stop_request=stop_read(team, name, life.incarnation, agent.conversation) if resumed else None,
     )
 
     def seen(entries: Sequence[Entry]) -> None:
@@ -245,6 +246,12 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
 def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: asyncio.Task[None]) -> None:
     """Runs however a life ends, also one that was cancelled before its first step: what it held goes."""
     unfollow()
+    if mate.state not in GONE and not mate.leaving and not team.closing:
+        # Cancelled by nobody of ours: it is no more, and that is seen to and told like any other end.
+        mate.leaving = "its task was cancelled"
+        mate.move(Event.BROKE, mate.leaving)
+        over = left(team, mate.name, f"failed: {mate.leaving}", None)
+        mate.ending = asyncio.create_task(over, name=f"end of {mate.name}")
     mate.agent.conversation.close()
     mate.agent = mate.agent.spent()
     mate.desk = Desk(mate.name, mate.desk.inbox, mate.agent.conversation, team.emit)
@@ -262,10 +269,11 @@ def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: a
 
 async def _take_back(team: Team, mate: Teammate) -> None:
     """A member whose start failed never was."""
+    mate.leaving = "it could not be started"
     if mate.task is not None:
         mate.task.cancel()
         await asyncio.wait({mate.task}, timeout=team.settings.cancel_grace_s)
     if mate.state not in GONE:
-        mate.move(Event.BROKE, "it could not be started")
+        mate.move(Event.BROKE, mate.leaving)
     if team.members.get(mate.name) is mate:
         del team.members[mate.name]

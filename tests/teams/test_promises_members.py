@@ -1,0 +1,350 @@
+"""Members: that a start is whole or undone, an end final, a slot free again; what a team has when it goes on."""
+
+import asyncio
+import json
+
+import pytest
+
+from teamwright import Team
+from teamwright.agent.conversation import Told
+from teamwright.models.model import Failure
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.events import MemberChanged, MessageSent, TaskChanged, ToolCalled, TurnEnded
+from teamwright.protocol.ids import LEAD, message_id
+from teamwright.storage.paths import home_of
+from teamwright.teams.ending import kill
+from teamwright.teams.spawning import spawn
+from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.team_file import read_team_file
+from teamwright.testing import ScriptedModel
+from tests.teams.crew import Holding, a_team, newest, told, until, within
+
+STOP = ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request"}})
+
+
+def on_disk(directory: str = "crew") -> list[str]:
+    config = json.loads(home_of().config(directory).read_bytes())
+    return [member["name"] for member in config["members"] if member["name"] != LEAD]
+
+
+def lives(directory: str = "crew") -> set[str]:
+    file = read_team_file(home_of().team_file(directory))
+    return set(file.lives) if file is not None else set()
+
+
+def settings(own_home, **values) -> None:
+    (own_home / ".teamwright").mkdir(mode=0o700, exist_ok=True)
+    (own_home / ".teamwright" / "settings.json").write_text(json.dumps(values))
+
+
+# ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Failing:
+    """A builder that fails at a step for the names that it is told."""
+
+    def __init__(self, builder, step: str, names: set[str]) -> None:
+        self.builder, self.step, self.names = builder, step, names
+
+    async def wire_model(self, spec):
+        self._fail("model", spec)
+        return await self.builder.wire_model(spec)
+
+    async def teammate(self, spec, team, life):
+        self._fail("agent", spec)
+        return await self.builder.teammate(spec, team, life)
+
+    def _fail(self, step, spec) -> None:
+        if step == self.step and spec.name in self.names:
+            raise CannotStart("no-key", f"{step} of {spec.name} fails")
+
+
+def nothing_of(team, name: str) -> bool:
+    inner = team.session.team
+    unread = [e for e in _entries(inner, name) if not e["read"]]
+    running = [t for t in asyncio.all_tasks() if t.get_name() == f"member {name}"]
+    return not unread and not running and name not in lives() and inner.find(name) is None
+
+
+def _entries(inner, name: str) -> list[dict]:
+    path = inner.inbox(name).path
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+@pytest.mark.promise("F26", "F27", "A4")
+@pytest.mark.parametrize("step", ["kind", "model", "agent", "inbox", "transcript"])
+async def test_of_six_starts_at_once_those_that_fail_in_a_step_leave_nothing_and_the_others_live(tmp_path, step):
+    bad = {"m0", "m2", "m4"}
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        inner = team.session.team
+        inner.builder = Failing(inner.builder, step, bad)
+        for name in bad:
+            if step == "inbox":
+                inner.inbox(name).path.mkdir(parents=True)
+            if step == "transcript":
+                path = inner.home.agent_transcript(inner.cwd, inner.session, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.symlink_to(tmp_path / "nowhere" / "at all")
+        kinds = {
+            name: "no-such-kind" if step == "kind" and name in bad else "general-purpose"
+            for name in map("m{}".format, range(6))
+        }
+        made = await asyncio.gather(
+            *(team.spawn(name, "Wait.", role=kind) for name, kind in kinds.items()), return_exceptions=True
+        )
+        failed = {name for name, one in zip(kinds, made, strict=True) if isinstance(one, Exception)}
+        assert failed == bad, made
+        assert sorted(on_disk()) == sorted(m.name for m in team.members) == ["m1", "m3", "m5"]
+        assert all(nothing_of(team, name) for name in bad)
+        assert inner.limits.started == 3, "a start that failed does not count"
+        assert not inner.starting
+
+
+@pytest.mark.promise("F26", "F27")
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nobody_or_a_whole_member(tmp_path):
+    """Cancelled after 0, 1, 2 … steps of the loop, until one gets through."""
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        inner = team.session.team
+        for steps in range(400):
+            name = f"m{steps}"
+            task = asyncio.ensure_future(spawn(inner, SpawnSpec("Wait.", name=name)))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            through = task.done()
+            task.cancel()
+            await asyncio.wait({task})
+            alive = [m.name for m in inner.live]
+            assert on_disk() == alive
+            if through or not task.cancelled():
+                assert alive == [name]
+                break
+            assert alive == [] and nothing_of(team, name) and inner.limits.started == 0
+        else:
+            raise AssertionError("no start got through")
+        assert steps >= 2, "it was cancelled on its way"
+
+
+@pytest.mark.promise("F27")
+async def test_a_start_that_succeeded_is_of_a_member_that_answers(tmp_path):
+    model = ScriptedModel("ok")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        mate = team.session.team.members["ada"]
+        assert mate.task is not None and not mate.task.done()
+        assert on_disk() == ["ada"] and lives() == {"ada"}
+        await until(team, lambda: ada.state == "idle" and model.requests)
+
+
+@pytest.mark.promise("F20", "P3")
+@pytest.mark.parametrize("how", ["broke", "ended", "stopped", "cancelled"])
+async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_home, how):
+    settings(own_home, limits={"members": 1})
+    model = ScriptedModel(lambda r: {}["a mistake"] if r.asker == "ada" and how == "broke" else "ok")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Go.")
+        inner = team.session.team
+        if how == "ended":
+            await until(team, lambda: ada.state == "idle")
+            await kill(inner, inner.members["ada"], "enough")
+        elif how == "stopped":
+            await ada.stop()
+        elif how == "cancelled":
+            await until(team, lambda: ada.state == "idle")
+            inner.members["ada"].task.cancel()  # by a program, or a library of it, that cancels what it finds
+        await until(team, lambda: ada.state == "gone" and not inner.parting)
+        assert on_disk() == [] and lives() == set()
+        ben = await team.spawn("ben", "Go.")
+        await until(team, lambda: ben.state == "idle")
+        await ben.stop()
+        await inner.teams.list()
+        result = await team.run("What happened?")
+    assert result.ok
+    assert told(model, LEAD).count("teammate_terminated") == 2
+
+
+@pytest.mark.promise("A2", "F20", "F68")
+async def test_a_team_with_an_open_task_is_not_deleted_and_the_lead_is_told_which(tmp_path, own_home):
+    script = [("TeamDelete", {}), ("TaskUpdate", {"taskId": "1", "status": "deleted"}), ("TeamDelete", {}), "gone"]
+    model = ScriptedModel({"lead": script, "ada": ["ok"]})
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        await team.tasks.add("the last job", metadata={"for": ["nobody"]})
+        await ada.stop()
+        assert (await team.run("Delete it.")).ok
+        assert not team.session.team.exists
+    refusal = newest(model.requests[-3])
+    assert "has open tasks" in refusal and "#1" in refusal
+    assert not (own_home / ".teamwright/teams/crew").exists(), "nobody had to remove a file by hand"
+
+
+# ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("F22", "D3")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"type": "shutdown_response", "approve": False},
+        {"type": "shutdown_response", "request_id": "shutdown-0@ada", "approve": False, "reason": "no"},
+        {"type": "shutdown_response", "request_id": None, "approve": "never", "reason": "no"},
+        '{"type":"shutdown_rejected","requestId":"x","from":"ada","reason":"no","timestamp":"t"}',
+        "I am not done yet, leave me alone.",
+        None,
+    ],
+    ids=["no id", "wrong id", "malformed", "protocol as text", "prose to the lead", "a failing model"],
+)
+async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_objects_properly(tmp_path, answer):
+    def script(request):
+        if request.asker == LEAD:
+            return STOP if len(request.items) == 1 else "hm"
+        if "shutdown_request" not in newest(request):
+            return "ok"
+        if answer is None:
+            return Failure("model-failed", "overloaded")
+        return ("SendMessage", {"to": "lead", "message": answer})
+
+    model = ScriptedModel(script)
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == "idle")
+        assert (await team.run("Stop ada.")).ok
+        assert ada.state == "gone"
+        assert on_disk() == []
+        assert not team.session.team.requests.open_requests()
+    assert told(model, LEAD).count("teammate_terminated") == 1
+
+
+@pytest.mark.promise("F28", "D4", "F23")
+async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heeds_no_cancellation(tmp_path, own_home):
+    """Ada's model swallows the cancellation and answers with calls; by then another ada lives."""
+    settings(own_home, goodbye_s=1)
+    late, answered, first = asyncio.Event(), asyncio.Event(), True
+
+    class Deaf(ScriptedModel):
+        async def stream(self, request):
+            nonlocal first
+            if request.asker == "ada" and first:
+                first = False
+                thinking.set()
+                while not late.is_set():
+                    try:
+                        await late.wait()
+                    except asyncio.CancelledError:
+                        continue
+                answered.set()
+            async for part in super().stream(request):
+                yield part
+
+    def script(request):
+        if request.asker != "ada" or "Second life" in newest(request) or len(request.items) > 1:
+            return "ok"
+        say = ("SendMessage", {"to": "lead", "message": "From beyond."})
+        return [say, ("Bash", {"command": "touch late"}), ("TaskUpdate", {"taskId": "1", "status": "completed"})]
+
+    thinking = asyncio.Event()
+    async with a_team(tmp_path, Deaf(script)) as team:
+        inner = team.session.team
+        object.__setattr__(inner.settings, "cancel_grace_s", 0.01)
+        ada = await team.spawn("ada", "First life.")
+        await within(10, thinking.wait())
+        await team.tasks.add("a job", metadata={"for": ["nobody"]})
+        old = inner.members["ada"]
+        await ada.stop()
+        again = await team.spawn("ada", "Second life.")
+        await until(team, lambda: again.state == "idle")
+        events = []
+        team.session.log.subscribe(lambda _n, e: events.append(e))
+        late.set()
+        await within(10, answered.wait())
+        await within(10, asyncio.wait({old.task}))
+        assert not (tmp_path / "late").exists()
+        assert not any("From beyond." in e.get("text", "") for e in _entries(inner, LEAD))
+        assert [t.status for t in await team.tasks.all()] == ["pending"]
+        kinds = (MessageSent, ToolCalled, TaskChanged, TurnEnded, MemberChanged)
+        assert not [e for e in events if isinstance(e, kinds) and e.member == "ada"]
+        assert (again.state, on_disk()) == ("idle", ["ada"])
+
+
+@pytest.mark.promise("F16", "B7", "D5")
+async def test_all_open_tasks_of_who_is_gone_go_back_and_the_lead_gets_one_message_with_them(tmp_path):
+    model = Holding("ok", "ada")
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Think.")
+        await within(10, model.thinking.wait())
+        inner = team.session.team
+        for number in range(4):
+            task = await team.tasks.add(f"job {number}", metadata={"for": ["ada"]})
+            await inner.tasks.claim(task.id, "ada", frozenset())
+        await team.tasks.update("2", status="completed")
+        await kill(inner, inner.members["ada"], "enough")
+        assert [(t.id, t.status, t.owner) for t in await team.tasks.all() if t.id != "2"] == [
+            (id, "pending", None) for id in ("1", "3", "4")
+        ]
+        await team.run("What happened?")
+        await team.run("And?")
+        ends = [e for e in _entries(inner, LEAD) if "teammate_terminated" in e["text"]]
+        assert len(ends) == 1
+        assert json.loads(ends[0]["text"])["message"] == "ada has ended: enough. Handed back to the list: #1, #3, #4."
+    assert told(model, LEAD).count("Handed back") == 1
+
+
+# ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("F18", "F55", "D8", "B2")
+async def test_the_list_is_the_same_after_a_resume_and_loses_only_what_was_deleted_by_name(tmp_path):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        for number in range(3):
+            await team.tasks.add(f"job {number}", metadata={"for": ["nobody"]})
+        await team.tasks.update("2", status="deleted")
+        before, place = await team.tasks.all(), team.session.team.tasks.directory
+    async with Team.resume("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
+        assert team.session.team.tasks.directory == place
+        assert await team.tasks.all() == before
+        assert [t.id for t in before] == ["1", "3"]
+        assert (await team.tasks.add("one more")).id == "4", "a number is never given again"
+
+
+@pytest.mark.promise("F57", "F55", "D8")
+async def test_a_conversation_of_50_mib_with_a_torn_end_goes_on(tmp_path):
+    async with a_team(tmp_path, ScriptedModel("ok")) as team:
+        await team.run("Remember the first word: mango.")
+        conversation = team.session.lead.agent.conversation
+        for number in range(50):
+            note = text_block(f"page {number} " + "x" * (1 << 20))
+            conversation.tell(Told((note,), (f"notice:{message_id()}",)))
+        path = conversation.path
+    assert path.stat().st_size > 50 << 20
+    with path.open("ab") as file:
+        file.write(b'{"type":"message","message":{"role":"assistant","content":[{"type":"te')
+    model = ScriptedModel("The word is mango.")
+    async with Team.resume("crew", model=model, cwd=tmp_path) as team:
+        result = await team.run("Which word?")
+        items = model.requests[-1].items
+    assert result.ok and result.text == "The word is mango."
+    assert any(b"mango" in item for item in items[:3])
+    assert sum(b"page " in item for item in items) == 50
+    assert b'"content":[{"type":"te\n' not in path.read_bytes()
+
+
+@pytest.mark.promise("F25", "F67")
+async def test_two_teams_of_one_home_with_the_same_names_never_meet(tmp_path):
+    models = [ScriptedModel("one"), ScriptedModel("two")]
+    seen: list[list] = [[], []]
+    async with (
+        Team("first", model=models[0], cwd=tmp_path) as first,
+        Team("second", model=models[1], cwd=tmp_path) as second,
+    ):
+        for number, team in enumerate((first, second)):
+            team.session.log.subscribe(lambda _n, e, number=number: seen[number].append(e))
+            await team.spawn("ada", f"You are of team {number}.")
+        await first.send("ada", "only for the first")
+        await first.tasks.add("of the first", metadata={"for": ["nobody"]})
+        await until(first, first.session.team.quiet)
+        await until(second, second.session.team.quiet)
+        assert [t.subject for t in await second.tasks.all()] == []
+        assert len(models[1].requests) == 1
+    assert not [e for e in seen[1] if isinstance(e, TaskChanged)]
+    assert "only for the first" not in json.dumps([repr(e) for e in seen[1]])

@@ -11,6 +11,7 @@ from tests.crash.mutants import noticed
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.promise("P1", "P2", "P3", "P5", "F02", "F03", "F05", "F13", "F14", "F16", "F17", "F21", "F25", "F29")
 @pytest.mark.promise("F55", "F57", "C7a", "D8")
 def test_a_team_that_is_killed_at_random_loses_nothing_and_doubles_nothing(tmp_path):
@@ -19,6 +20,7 @@ def test_a_team_that_is_killed_at_random_loses_nothing_and_doubles_nothing(tmp_p
     assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.promise("P1", "F29")
 @pytest.mark.parametrize("name", ["guard", "ledger"])
 def test_the_suite_notices_that_a_safety_is_missing(tmp_path, monkeypatch, name):

@@ -12,7 +12,7 @@ from teamwright import Team, TeamwrightError
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.models.model import Failure
-from teamwright.protocol.blocks import text_block
+from teamwright.protocol.blocks import encode, text_block
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
@@ -340,3 +340,33 @@ async def test_a_team_one_of_whose_two_files_cannot_be_read_is_not_left_out_with
     (place / name).write_bytes(content)
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         assert [m.name for m in team.members] == ["ada", "bob"]
+
+
+@pytest.mark.promise("D3", "P4", "D8")
+@pytest.mark.parametrize("answered", [False, True])
+async def test_who_had_read_a_request_to_stop_before_a_kill_consents_by_ending_its_turn(tmp_path, own_home, answered):
+    read = asyncio.Event()
+
+    async def wait_until_asked() -> str:
+        """Waits."""
+        await read.wait()
+        return "waited"
+
+    script = {"lead": ["ok"] * 9, "ada": [("python__wait_until_asked", {}), "never said"]}
+    held = HeldAtSecond(script, "ada")
+    async with a_team(tmp_path, held, tools=[wait_until_asked]) as team:
+        await team.spawn("ada", "Wait.")
+        await team.session.deadlines.ask("ada", "enough")
+        read.set()
+        await asyncio.wait_for(held.thinking.wait(), 10)
+        await team.session.wind_down("as a kill would", keep=True)
+    if answered:  # killed before anybody could act on it
+        said = {"role": "assistant", "content": [{"type": "text", "text": "Fine, I stop."}]}
+        with transcript(home_of(), "ada").open("ab") as file:
+            file.write(b'{"type":"assistant","at":"","stop_reason":"end_turn","message":%s}\n' % encode(said))
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": [] if answered else ["Fine, I stop."]})
+    async with resumed(tmp_path, model) as team:
+        await until(team, lambda: not team.members)
+    texts = [e["text"] for e in json.loads(home_of().inbox("crew", LEAD).read_bytes())]
+    assert sum("ada has ended: shut down on request" in text for text in texts) == 1
+    assert sum("shutdown_approved" in text for text in texts) == 1

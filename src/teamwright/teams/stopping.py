@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from teamwright.agent.conversation import Conversation
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
@@ -177,6 +178,16 @@ def stop_is_open(team: Team, name: str, request_id: str) -> bool:
     mate = team.find(name)
     request = team.requests.get(request_id) if mate is not None else None
     return mate is not None and request is not None and bound(request, name, mate.incarnation)
+
+
+def stop_read(team: Team, name: str, incarnation: int, conversation: Conversation) -> ShutdownRequest | None:
+    """The open request to stop that this life of the member had read before a kill, and had not answered."""
+    for request in team.requests.open_requests():
+        id = str(request["id"])
+        if bound(request, name, incarnation) and not request.get(GOODBYE) and conversation.holds({f"mail:{id}"}):
+            reason = str(request.get("reason") or "") or None
+            return ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso())
+    return None
 
 
 async def _enforce(team: Team, mate: Teammate, request_id: str) -> None:

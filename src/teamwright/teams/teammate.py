@@ -157,7 +157,10 @@ class Teammate:
     async def _work(self) -> None:
         owed, self.paused = self.agent.conversation.owes_round, self.agent.conversation.interrupted
         if self.resumed and not (owed or self.paused):
-            await self._tell_again()
+            if self.stop_request is not None:
+                self.leaving = "shut down on request"  # its turn had ended without an objection
+            else:
+                await self._tell_again()
         while not self.leaving:
             told, entries = (None, ()) if owed else await self._next_work()
             if told is not None or owed:
@@ -224,7 +227,7 @@ class Teammate:
         self.usage += end.usage
         self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
-        if self.state is State.STOPPING:
+        if self.state is State.STOPPING or self.stop_request is not None:
             # A turn that ended without an objection is consent: no model can refuse by saying nothing.
             self.leaving = self.leaving or "shut down on request"
         if self.leaving:

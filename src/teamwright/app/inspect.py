@@ -6,6 +6,7 @@ know how a view is printed; what a session and its log show is in `sessions` and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -268,12 +269,12 @@ def _read_task(directory: Path, id: str) -> Task | str | None:
 def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:
     """The list of a team, or of a session that has none (`session-<8>`). Raises TeamwrightError (`unknown-team`)."""
     shared = home.shared / "tasks" / name
-    known = "/" not in name and name not in {".", ".."} and shared.is_dir()
+    known = "/" not in name and name not in {".", ".."} and os.path.isdir(shared)  # False also for a name too long
     directory = shared if known else home.shared / "tasks" / team_dir(name)
     try:
         return find_team(home, name, archived=True).tasks
     except TeamwrightError:
-        if directory.is_dir():
+        if os.path.isdir(directory):
             return task_views(directory)
         raise
 
@@ -290,7 +291,7 @@ def mail_views(team: TeamView, name: str) -> list[MailView]:
     member = next((one.name for one in team.members if one.name.lower() == wanted), None)
     stem = inbox_stem(LEAD if member == LEAD_ALIAS else member or name)
     path = team.path / "inboxes" / f"{stem}.json"
-    if member is None and not path.exists():
+    if member is None and not os.path.exists(path):
         names = [one.name for one in team.members]
         close = nearest(name, names)
         raise UnknownMember(

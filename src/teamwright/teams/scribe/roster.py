@@ -122,10 +122,10 @@ class RosterScribe:
     def _is_ours(self, member: Member) -> bool:
         """Whether this process put the entry there; the name alone is free again when its member is over."""
         team, lower = self._team, member.name.lower()
-        if any(name.lower() == lower for name in (*team.starting, *(mate.name for mate in team.live))):
-            return True
         entry = team.outside.entries.get(member.name)
-        return entry is not None and entry.joined_at == member.joined_at
+        if entry is not None and entry.joined_at == member.joined_at:
+            return True  # asked of everybody on the roster each time somebody joins
+        return any(name.lower() == lower for name in (*team.starting, *(mate.name for mate in team.live)))
 
     # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
 

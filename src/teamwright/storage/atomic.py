@@ -132,12 +132,18 @@ _DRAFT = re.compile(r".+\.tmp\.[0-9a-f]{8}")
 def sweep_drafts(*directories: Path) -> None:
     """Remove what writes that were cut off left in these directories. What cannot be removed stays."""
     limit = time.time() - DRAFT_OLD_S
-    for directory in directories:
+    drafts = [entry for directory in directories for entry in _entries(directory) if _DRAFT.fullmatch(entry.name)]
+    for draft in drafts:
         with suppress(OSError):
-            for entry in list(os.scandir(directory)):
-                with suppress(OSError):
-                    if _DRAFT.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < limit:
-                        os.unlink(entry.path)
+            if draft.stat(follow_symlinks=False).st_mtime < limit:
+                os.unlink(draft.path)
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(directory))
+    except OSError:
+        return []
 
 
 def _create(tmp: str, path: Path) -> int:

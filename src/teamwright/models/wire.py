@@ -17,9 +17,11 @@ MARKED_ITEMS = 2
 
 
 def body_of(prefix: Prefix, items: Sequence[bytes], *, caching: bool) -> bytes:
-    """The body of a streaming request."""
-    messages = b",".join(with_breakpoints(items) if caching else items)
-    return b"".join((b"{", prefix.head, b',"messages":[', messages, b'],"stream":true}'))
+    """The body of a streaming request, put together with one copy of what may be long."""
+    parts = list(with_breakpoints(items) if caching else items) or [b""]
+    parts[0] = b"".join((b"{", prefix.head, b',"messages":[', parts[0]))
+    parts[-1] += b'],"stream":true}'
+    return b",".join(parts)
 
 
 def with_breakpoints(items: Sequence[bytes]) -> Sequence[bytes]:

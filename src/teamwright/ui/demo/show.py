@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -195,6 +197,7 @@ def _signals(on_signal: Callable[[int], object]) -> Generator[None]:
 async def _session(wish: Wish, place: Repository, screen: Screen, calls: Calls, pace_ms: int) -> Result:
     async with open_session(demo_options(place, home=wish.home, pace_ms=pace_ms, model=wish.model)) as session:
         loaded()
+        session.outside.end = partial(os.kill, os.getpid(), signal.SIGTERM)
 
         def note(_number: int, event: Any) -> None:
             calls.note(event)

@@ -1,0 +1,69 @@
+"""Idle members: what a process does while nothing happens, counted call by call."""
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from teamwright.models.model import Request
+from tests.scale.crew import Plays, a_team, held, main, read_lead_mail, rest
+
+WINDOW_S = 4.5
+"""Two slow looks of the watcher, which come every 2 s."""
+
+
+async def window() -> dict[str, int]:
+    """The calls into the system that this thread makes while nothing happens, by name; `poll` is the loop waking up."""
+    calls: Counter[str] = Counter()
+
+    def profile(_frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call" and argument.__module__ in {"posix", "fcntl", "select", "_socket", None}:
+            calls[argument.__name__] += 1
+
+    sys.setprofile(profile)
+    try:
+        await asyncio.sleep(WINDOW_S)
+    finally:
+        sys.setprofile(None)
+    return dict(calls)
+
+
+def spoken(text: str, request: Request) -> str:
+    """Everybody says the same."""
+    return "Seen."
+
+
+async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
+    """Calls while `members` are idle; while half of them are over; and who had a turn when one is written to."""
+    model = Plays(spoken)
+    async with a_team(root, model) as team:
+        session = team.session
+        for number in range(spec["members"]):
+            await team.spawn(f"m{number}", "Wait for mail.")
+        await rest(session)
+        await read_lead_mail(session)
+        await asyncio.sleep(0.2)  # what was just written is noticed by the watcher, once
+        before = held()
+        found: dict[str, Any] = {"idle": await window()}
+        found["same"] = held() == before
+        found["timers"] = session.maker.watchdog is not None and session.maker.watchdog._timer is not None
+        for number in range(spec["members"] // 2):
+            await team.stop(f"m{number}")
+        await read_lead_mail(session)
+        await asyncio.sleep(0.2)
+        found["half"] = await window()
+        asked = dict(model.asked)
+        who = f"m{spec['members'] - 1}"
+        await team.send(who, "Are you there?")
+        found["state"] = next(member.state for member in team.members if member.name == who)
+        await rest(session)
+        found["woken"] = {
+            name: count - asked.get(name, 0) for name, count in model.asked.items() if count != asked.get(name)
+        }
+    return found
+
+
+if __name__ == "__main__":
+    main(run)

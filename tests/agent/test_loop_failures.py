@@ -1,6 +1,7 @@
 """What fails in the middle of a round: every call keeps its result, and the next request is complete."""
 
 import asyncio
+import resource
 import json
 
 import pytest
@@ -66,14 +67,14 @@ async def test_calls_whose_results_never_reached_the_disk_have_one_before_anythi
     turn = asyncio.ensure_future(run_turn(agent, HELLO))
     async with asyncio.timeout(5):
         await tool.started.wait()
-    agent.conversation.close()
-    path.rename(path.with_suffix(".aside"))
-    path.mkdir()
-    tool.gate.set()
-    with pytest.raises(StorageError):
-        await turn
-    path.rmdir()
-    path.with_suffix(".aside").rename(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))  # not a byte more goes into it
+    try:
+        tool.gate.set()
+        with pytest.raises(StorageError):
+            await turn
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (await run_turn(agent, Told((text_block("go on"),)))).text == "fine"
     roles = [(m["role"], m["content"][0]["type"]) for m in model.seen[-1]]
     assert roles == [("user", "text"), ("assistant", "tool_use"), ("user", "tool_result"), ("user", "text")]

@@ -1,8 +1,8 @@
 """What fails in the middle of a round: every call keeps its result, and the next request is complete."""
 
 import asyncio
-import resource
 import json
+import resource
 
 import pytest
 

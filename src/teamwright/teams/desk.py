@@ -20,6 +20,7 @@ from teamwright.protocol.envelope import escaped, reminder, render_entry
 from teamwright.protocol.events import Emit, MessageSeen
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
+from teamwright.teams.told import ToldIds
 
 WAKE_ORDER = ("user", "shutdown", "lead", "peer", "task")
 """Who wakes an idle member first. A shutdown comes alone; all other unread mail comes in one turn, in this order."""
@@ -74,8 +75,10 @@ class Desk:
     busy: bool = False
     notices: deque[tuple[str, Block]] = field(default_factory=deque[tuple[str, Block]])
     _rung: asyncio.Event = field(default_factory=asyncio.Event)
-    _told: set[str] = field(default_factory=set[str])
-    _checked: bool = False
+    _told: ToldIds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._told = ToldIds(self.conversation)
 
     def ring(self) -> None:
         """Something may be new: wake whoever waits."""
@@ -96,13 +99,7 @@ class Desk:
         entries = await self.inbox.unread()
         if not entries:
             return []
-        ids = {entry.msg_id for entry in entries if entry.msg_id}
-        if not self._checked:
-            # A life before this one may have told them without reaching the flag.
-            held = self.conversation.holds({f"mail:{i}" for i in ids})
-            self._told |= {i.removeprefix("mail:") for i in held}
-            self._checked = True
-        old = ids & self._told
+        old = self._told.among(entries)
         if old:
             await self.inbox.mark_read(old)
         fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
@@ -137,7 +134,7 @@ class Desk:
     async def seen(self, entries: Sequence[Entry]) -> None:
         """The transcript has them: flag them, and say so."""
         ids = tuple(e.msg_id for e in entries if e.msg_id)
-        self._told.update(ids)
+        self._told.add(ids)
         if self.on_seen is not None:
             self.on_seen(entries)
         self.emit(MessageSeen(member=self.name, message_ids=ids))

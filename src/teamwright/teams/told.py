@@ -1,0 +1,57 @@
+"""Which messages one member was told: the newest ids in memory, all others in its transcript, which is the ledger.
+
+A message may come unread again: a kill came before its flag, another program wrote an old copy of the inbox back.
+Below it: the conversation. Refuses to know inboxes, and who is told of what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from teamwright.agent.conversation import Conversation
+from teamwright.protocol.clock import ms_of, now_ms
+from teamwright.protocol.mail import Entry
+
+REMEMBERED = 4_096
+"""Ids in memory. The transcript is asked for older messages alone, once for each as long as it lies unread."""
+
+
+class ToldIds:
+    """What the agent of this conversation was told, by the ids of messages."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._newest: dict[str, int] = {}  # id → when it was told
+        self._new: set[str] = set()  # unread ones that the transcript was asked for, and does not have
+        self._asked = False
+        self._forgotten_ms = -1  # what is forgotten was told by then, and written before
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def add(self, ids: Iterable[str]) -> None:
+        """These were told just now."""
+        now = now_ms()
+        for id in ids:
+            self._newest.pop(id, None)
+            self._newest[id] = now
+        while len(self._newest) > REMEMBERED:
+            self._forgotten_ms = self._newest.pop(next(iter(self._newest)))
+
+    def among(self, unread: Sequence[Entry]) -> set[str]:
+        """The ids of those that were told before. Raises StorageError when the transcript cannot be read."""
+        entries = {entry.msg_id: entry for entry in unread if entry.msg_id}
+        known = entries.keys() & self._newest.keys()
+        doubtful = {id for id in entries.keys() - known - self._new if self._may_be_forgotten(entries[id])}
+        if doubtful:
+            held = {id.removeprefix("mail:") for id in self._conversation.holds({f"mail:{id}" for id in doubtful})}
+            self.add(held)
+            known |= held
+            self._new |= doubtful - held
+        self._new &= entries.keys()
+        self._asked = self._asked or bool(entries)
+        return known
+
+    def _may_be_forgotten(self, entry: Entry) -> bool:
+        """Whether it is old enough; at the first look anything may have been told in a life before this one."""
+        return not self._asked or (ms_of(entry.timestamp or "") or 0) <= self._forgotten_ms

@@ -32,7 +32,7 @@ def resumed(tmp_path, model, **more) -> Team:
 
 
 @pytest.mark.promise("D8", "D3")
-async def test_who_was_asked_to_stop_because_the_session_was_left_goes_on_when_it_is_resumed(tmp_path):
+async def test_who_was_at_work_when_the_session_was_left_goes_on_when_it_is_resumed(tmp_path):
     held = Holding({"lead": ["ok"] * 9, "ada": ["never said"]}, "ada")
     async with a_team(tmp_path, held) as team:
         team.session.team.settings = replace(team.session.team.settings, goodbye_s=0.01)
@@ -46,43 +46,6 @@ async def test_who_was_asked_to_stop_because_the_session_was_left_goes_on_when_i
         await until(team, lambda: ada.turns == 2 and ada.state == "idle")
         assert not ada.asked and not ada.leaving
     assert "being left" not in told(model, "ada")
-
-
-class HeldAtSecond(Holding):
-    """Lets the first call of everybody through."""
-
-    async def stream(self, request):
-        if len(request.items) == 1:
-            async for part in ScriptedModel.stream(self, request):
-                yield part
-            return
-        async for part in super().stream(request):
-            yield part
-
-
-@pytest.mark.promise("D8", "D3")
-async def test_who_had_read_that_request_is_told_that_it_is_withdrawn(tmp_path):
-    gate = asyncio.Event()
-
-    async def wait_for_the_goodbye() -> str:
-        """Waits."""
-        await gate.wait()
-        return "waited"
-
-    script = {"lead": ["ok"] * 9, "ada": [("python__wait_for_the_goodbye", {}), "never said"]}
-    held = HeldAtSecond(script, "ada")
-    async with a_team(tmp_path, held, tools=[wait_for_the_goodbye]) as team:
-        team.session.team.settings = replace(team.session.team.settings, goodbye_s=0.5)
-        asked = "shutdown_request"
-        team.session.log.subscribe(lambda _n, event: gate.set() if getattr(event, "wire", "") == asked else None)
-        await team.spawn("ada", "Wait.")
-    assert held.thinking.is_set()
-    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Then I stop.", "Then I go on."]})
-    async with resumed(tmp_path, model) as team:
-        ada = team.session.team.members["ada"]
-        await until(team, lambda: ada.turns >= 1 and ada.state == "idle" and not ada.desk.notices)
-        assert not ada.leaving
-    assert told(model, "ada").count("is withdrawn") == 1
 
 
 async def until_true(session, condition) -> None:
@@ -340,6 +303,18 @@ async def test_a_team_one_of_whose_two_files_cannot_be_read_is_not_left_out_with
     (place / name).write_bytes(content)
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         assert [m.name for m in team.members] == ["ada", "bob"]
+
+
+class HeldAtSecond(Holding):
+    """Lets the first call of everybody through."""
+
+    async def stream(self, request):
+        if len(request.items) == 1:
+            async for part in ScriptedModel.stream(self, request):
+                yield part
+            return
+        async for part in super().stream(request):
+            yield part
 
 
 @pytest.mark.promise("D3", "P4", "D8")

@@ -47,11 +47,11 @@ class Deadlines:
     team: Team | None = None
     timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
-    async def ask(self, to: str, reason: str, call: str = "", *, goodbye: bool = False) -> str:
+    async def ask(self, to: str, reason: str, call: str = "") -> str:
         """Ask a member to stop; its deadline runs from now. `call` names the call that asks."""
         if self.team is None:
             raise TeamRefused("team-refused", "there is no team yet", note="nothing was sent")
-        return await ask_to_stop(self.team, to, reason, self.timers, call=call, goodbye=goodbye)
+        return await ask_to_stop(self.team, to, reason, self.timers, call=call)
 
     def cancel(self) -> None:
         """No deadline outlives the session."""
@@ -210,15 +210,11 @@ class Session:
         return cut
 
     async def goodbye(self, *, keep: bool = False) -> list[str]:
-        """Ask who is at work to stop, wait up to `goodbye_s`, then end all; the names that were cut off.
+        """Let turns that run come to their end, up to `goodbye_s`, then end all; the names that were cut off.
 
-        With `keep` those who have not agreed to stop keep their places, and a resume brings them back.
+        With `keep` everybody keeps its place, and a resume brings them back: nobody is asked to stop for good only
+        because the session is left.
         """
-        for mate in self.team.busy():
-            if keep and mate.state is State.IDLE:
-                continue  # it only looks whether there is something for it: no reason to lose its place
-            with suppress(TeamwrightError):  # asked already, or gone meanwhile
-                await self.deadlines.ask(mate.name, "the session is being left", goodbye=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.team.settings.goodbye_s):
                 while self.team.busy():

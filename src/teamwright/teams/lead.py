@@ -104,7 +104,10 @@ class Lead:
         async with self._one:
             lines = [f"Your turn ended ({iso()}), and your team is still there.", *await self.standing(), GO_ON]
             beside, note = list(self._asides), text_block(reminder("\n".join(lines)))
-            blocks, ids = (*(block for _, block in beside), note), (*(one for one, _ in beside), f"notice:{message_id()}")
+            blocks, ids = (
+                (*(block for _, block in beside), note),
+                (*(one for one, _ in beside), f"notice:{message_id()}"),
+            )
             return await self._run(Told(blocks, ids), ())
 
     async def see_through(self) -> TurnEnd:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from teamwright.agent.conversation import calls_without_result, ids_held, read_header
+from teamwright.agent.conversation import calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
@@ -21,7 +21,7 @@ from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
-from teamwright.teams.stopping import GOODBYE, WITHDRAWN, arm, send_request, withdraw
+from teamwright.teams.stopping import arm, send_request
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
@@ -120,7 +120,6 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
     """
     try:
         life = await _found(team, member, life)
-        withdrawn = await _withdraw_goodbyes(team, member, life)
         mate = await _started(team, member, life)
     except StorageError as problem:
         if problem.slug != "damaged-file":
@@ -130,8 +129,6 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
         return problem.what
     except TimeoutError:
         return "it was not ready in time"
-    for id in withdrawn:
-        mate.desk.notice(WITHDRAWN.format(id=id), f"withdrawn-{id}")
     for request in team.requests.open_requests() if mate.state not in GONE else ():
         if bound(request, member.name, life.incarnation):
             mate.asked = str(request["id"])
@@ -158,16 +155,6 @@ async def _found(team: Team, member: Member, life: Life) -> Life:
     elif all(entry.msg_id != life.first for entry in await inbox.unread()):
         raise StorageError("damaged-file", f"its transcript is gone: {path}")
     return life
-
-
-async def _withdraw_goodbyes(team: Team, member: Member, life: Life) -> list[str]:
-    """Nobody has to stop any more because the session was being left. The requests that the member had read."""
-    asked = [r for r in team.requests.open_requests() if bound(r, member.name, life.incarnation) and r.get(GOODBYE)]
-    for request in asked:
-        await withdraw(team, request)
-    ids = [str(request["id"]) for request in asked]
-    held = ids_held(Path(life.transcript), [f"mail:{id}" for id in ids])
-    return [id for id in ids if f"mail:{id}" in held]
 
 
 async def _started(team: Team, member: Member, life: Life) -> Teammate:

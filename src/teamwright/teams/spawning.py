@@ -27,7 +27,7 @@ from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.post import held, send_protocol
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.stopping import stop_is_open, stop_read, stop_read
+from teamwright.teams.stopping import stop_is_open, stop_read
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, begin_life, change_team_file
 from teamwright.teams.teammate import Teammate

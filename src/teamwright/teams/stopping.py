@@ -22,15 +22,6 @@ from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
 
-GOODBYE = "goodbye"
-"""Marks a request to stop that was made because the session was being left."""
-
-WITHDRAWN = (
-    "The request to stop, {id}, is withdrawn: it was made because the session was being left, and the session goes on "
-    "now. Go on with your work; do not answer that request."
-)
-"""Told to a member that had read the request."""
-
 
 async def ask_to_stop(
     team: Team,
@@ -39,13 +30,11 @@ async def ask_to_stop(
     deadlines: set[asyncio.Task[None]],
     *,
     call: str = "",
-    goodbye: bool = False,
 ) -> str:
     """The lead asks a member to stop; returns the request's id. The deadline runs from now.
 
-    `call` names the call that asks: made again after a kill, it gives the request that is there. A `goodbye` holds
-    only as long as the session: who goes on with the team withdraws it. Raises UnknownMember, and TeamRefused when it
-    was asked already.
+    `call` names the call that asks: made again after a kill, it gives the request that is there. Raises UnknownMember,
+    and TeamRefused when it was asked already.
     """
     if call and (before := _asked_by(team, call)):
         return before
@@ -60,7 +49,6 @@ async def ask_to_stop(
         "opened_at": now_ms(),
         "deadline": now_ms() + int(team.settings.shutdown_objection_s * 1000),
         "call": call,
-        GOODBYE: goodbye,
     }
     team.requests.open(request_id, body)
     mate.asked = request_id
@@ -103,13 +91,6 @@ def _asked_by(team: Team, call: str) -> str:
     """The request that this call made before a kill, whatever became of it since; empty when it made none."""
     made = [*team.requests.open_requests(), *(request for request, _ in team.requests.answered())]
     return next((str(request["id"]) for request in made if request.get("call") == call), "")
-
-
-async def withdraw(team: Team, request: Mapping[str, Any]) -> None:
-    """Take back what was asked only because the session was being left: nobody ends by it any more."""
-    id = str(request["id"])
-    team.requests.answer(id, verdict(False, "withdrawn: the session goes on"))
-    await team.inbox(str(request["target"])).mark_read({id})
 
 
 async def send_request(team: Team, mate: Teammate, body: Mapping[str, Any], *, again: bool = False) -> None:
@@ -184,7 +165,7 @@ def stop_read(team: Team, name: str, incarnation: int, conversation: Conversatio
     """The open request to stop that this life of the member had read before a kill, and had not answered."""
     for request in team.requests.open_requests():
         id = str(request["id"])
-        if bound(request, name, incarnation) and not request.get(GOODBYE) and conversation.holds({f"mail:{id}"}):
+        if bound(request, name, incarnation) and conversation.holds({f"mail:{id}"}):
             reason = str(request.get("reason") or "") or None
             return ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso())
     return None

@@ -1,7 +1,7 @@
 """A team that a program holds, and the one call for scripts.
 
-Leaving the block is the guarantee: members are asked to stop, waited for, ended; state stays on disk. Knows the
-session and the handles; knows no screen.
+Leaving the block is the guarantee: turns that run are waited for, then everybody is ended; state stays on disk, and
+`Team.resume` goes on with it. Knows the session and the handles; knows no screen.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Team:
 
     Nothing is touched before the block is entered. Entering raises CannotStart (no model, unreadable settings) and
     TeamRefused (the name is led by somebody else, or its last team left something open: `replace=True` archives
-    that first). Leaving, also by an exception or a cancellation, asks members to stop, waits `goodbye_s` for those
-    at work and ends them; what was raised is raised again. See TeamOptions for the keywords. Raises InvalidName and
-    UsageError at once for a name or an option that cannot be.
+    that first). Leaving, also by an exception or a cancellation, waits `goodbye_s` for turns that run and ends
+    everybody; members keep their places for `Team.resume`. What was raised is raised again. See TeamOptions for the
+    keywords. Raises InvalidName and UsageError at once for a name or an option that cannot be.
     """
 
     def __init__(self, name: str, *, replace: bool = False, **options: Unpack[TeamOptions]) -> None:
@@ -132,7 +132,7 @@ class Team:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ask members to stop, wait `goodbye_s` for those at work, end them; an error in the block goes on."""
+        """Wait `goodbye_s` for turns that run, then end everybody, to be resumed; an error in the block goes on."""
         session = self.session
         try:
             if self._run is not None and not self._run.done:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.teams.lifecycle import State
 from teamwright.teams.health.standing import SUSPENDED, MemberStanding, Standing
+from teamwright.teams.lifecycle import State
 
 
 @dataclass(frozen=True, slots=True)

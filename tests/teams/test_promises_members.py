@@ -199,7 +199,7 @@ async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_obj
     def script(request):
         if request.asker == LEAD:
             return STOP if len(request.items) == 1 else "hm"
-        if "shutdown_request" not in newest(request):
+        if '"type":"shutdown_request"' not in newest(request):
             return "ok"
         if answer is None:
             return Failure("model-failed", "overloaded")

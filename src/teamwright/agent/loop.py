@@ -7,6 +7,7 @@ contracts of this room and of `models`; knows no tool, no team, no screen.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -159,6 +160,7 @@ async def _rounds(agent: Agent) -> TurnEnd:
         if calls:
             if await answer_calls(agent, calls):
                 return TurnEnd("done", text, usage, rounds, tools=tools)
+            await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
         elif answer.stop_reason != PAUSED:
             return TurnEnd("done", text, usage, rounds, tools=tools)
 

@@ -42,12 +42,12 @@ def doing_one_task(request: Request):
 async def test_events_are_matched_as_the_manual_shows(tmp_path):
     seen: list[tuple[str, str, str | None]] = []
     kinds_seen: set[str] = set()
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(doing_one_task)) as team:
-        await team.tasks.add("one")
-        run = team.run("See it through.")
-        await team.spawn("ada", "Claim what is there.")
+    last: list[object] = []
+
+    async def watch(run) -> None:
         async for event in run.events():
             kinds_seen.add(type(event).__name__)
+            last[:] = [event]
             match event:
                 case TaskChanged(task=task):
                     seen.append((task.id, task.status, task.owner))
@@ -55,9 +55,16 @@ async def test_events_are_matched_as_the_manual_shows(tmp_path):
                     await event.deny("nobody is here to ask")
                 case _:
                     pass
+
+    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(doing_one_task)) as team:
+        await team.tasks.add("one")
+        run = team.run("See it through.")
+        watching = asyncio.create_task(watch(run))
+        await team.spawn("ada", "Claim what is there.")
+        await watching
         result = await run
     assert seen == [("1", "in_progress", "ada"), ("1", "completed", "ada")]
-    assert result.ok and isinstance(event, RunEnded)
+    assert result.ok and isinstance(last[0], RunEnded)
     assert {"TextDelta", "ToolCalled", "MessageSent", "MemberChanged", "RunEnded"} <= kinds_seen
 
 

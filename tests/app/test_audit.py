@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.agent.conversation import Conversation
 from teamwright.app.looking.audit import audit
 from teamwright.mail.requests import RequestBox
 from teamwright.protocol.clock import now_ms
@@ -392,6 +393,7 @@ async def test_a_later_team_of_the_session_does_not_mix_its_tasks_and_mail_with_
     entry = await archive_team(crew.home, crew.directory)
     for talk in crew.talks.values():
         talk.close()
+    crew.talks[LEAD] = Conversation.load(crew.talks[LEAD].path, crew.talks[LEAD].prefix)
     moment = now_ms()
     while now_ms() <= moment:  # teams of one session are never made within one millisecond
         pass

@@ -21,6 +21,7 @@ from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
 from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.teams.teammate import Teammate
+from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, told, until
 
 
@@ -190,3 +191,20 @@ async def test_what_reaches_the_lead_while_its_team_is_deleted_is_told_all_the_s
         await delete_team(inner)
         await team.run("Go on.")
     assert told(model, LEAD).count("at the last moment") == 1
+
+
+@pytest.mark.promise("P1", "D8", "F11")
+async def test_a_member_that_is_not_back_yet_can_be_written_to_by_one_that_is(tmp_path):
+    first = Holding({"lead": ["ok"] * 9, "bob": ["never said"]}, "bob")
+    async with a_team(tmp_path, first) as team:
+        ada, _ = await team.spawn("ada", "Wait."), await team.spawn("bob", "Write to cy.")
+        await team.spawn("cy", "Wait.")
+        await asyncio.wait_for(first.thinking.wait(), 10)
+        await until(team, lambda: ada.state == "idle")
+        await team.session.wind_down("as a kill would", keep=True)
+    script = {"lead": ["ok"] * 9, "bob": [("SendMessage", {"to": "cy", "message": "are you back?"}), "written"]}
+    model = ScriptedModel(script | {"ada": [], "cy": ["I am."]})
+    async with Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
+        await until(team, lambda: team.session.team.members["cy"].turns >= 1 and team.session.team.quiet())
+        assert not team.session.team.coming_back
+    assert "are you back?" in told(model, "cy") and "no longer running" not in told(model, "bob")

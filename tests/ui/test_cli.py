@@ -490,5 +490,5 @@ def test_flags_that_need_p_say_so_on_a_terminal(tmp_path: Path):
 
 def test_the_root_knows_no_command_but_those_of_the_table():
     ctx = click.Context(root)
-    assert root.get_command(ctx, "status") is None
+    assert root.get_command(ctx, "statistics") is None
     assert root.list_commands(ctx) == list(COMMANDS)

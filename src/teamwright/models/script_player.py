@@ -21,7 +21,7 @@ from teamwright.protocol.blocks import Block, text_block, tool_calls
 Receipts: TypeAlias = Callable[[str], str]
 """The runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""
 
-AGAIN_AT_MOST = 3
+AGAIN_AT_MOST = 10
 """How often a turn whose call was interrupted is played anew."""
 
 _ANSWER = b'{"role":"assistant"'

@@ -214,7 +214,8 @@ def _reachable(team: Team, member: Member) -> bool:
     """Whether somebody may read it: the lead always, a member of this process while it lives, any other program's."""
     if member.name == LEAD or member.backend_type != "in-process":
         return True
-    return team.find(member.name) is not None or member.name.lower() in team.outside.strangers
+    name = member.name.lower()
+    return team.find(name) is not None or name in team.coming_back or name in team.outside.strangers
 
 
 def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
@@ -240,7 +241,7 @@ async def _deliver(team: Team, member: Member, entry: Entry) -> Sent:
         idle = "queued_next_round"
     sent = await team.inbox(member.name).send(entry, runtime=False)
     team.ring(member.name)
-    if idle in {"woke", "queued_next_round"} and member.name != LEAD and team.find(member.name) is None:
+    if idle in {"woke", "queued_next_round"} and not _reachable(team, member):
         idle = "no_consumer"  # it ended while the message was on its way
     return Sent(member.name, sent, idle, member.color)
 
@@ -252,7 +253,7 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
         return "queued_next_round" if team.lead_desk.busy else "woke"
     found = team.find(member.name)
     if found is None:
-        return "accepted"
+        return "queued_next_round" if member.name.lower() in team.coming_back else "accepted"
     held = found.desk.held(sender)
     return "woke" if found.state is State.IDLE and not held else "queued_next_round"
 

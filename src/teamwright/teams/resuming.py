@@ -68,6 +68,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
     here = [m for m in (await team.roster.read()).teammates if m.backend_type == "in-process"]
     back: list[str] = []
     gone = [parting.name for parting in file.partings.values()]
+    team.coming_back = {name for member in here if (name := member.name.lower()) in file.lives}
     for member in here:
         life = file.lives.get(member.name.lower())
         if life is None:
@@ -82,6 +83,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
             await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
             gone.append(member.name)
+        team.coming_back.discard(member.name.lower())
     gone += await _see_out_the_lost(team, [m.name.lower() for m in here])
     await return_late_mail(team)
     return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)

@@ -105,6 +105,8 @@ class Team:
     """What the events of the session add up to."""
     starting: list[str] = field(default_factory=list[str])
     """Names whose start is under way: they count as alive for limits and for deleting."""
+    coming_back: set[str] = field(default_factory=set[str])
+    """Names, in lower case, of members that are being resumed and not there yet: they can be written to."""
     closing: bool = False
     """Whether everybody is being ended: nobody starts any more."""
     forming: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -27,7 +27,7 @@ def team(root: str) -> str:
     os.environ["HOME"] = root
     from clawteam.team.manager import TeamManager
 
-    with contextlib.suppress(ValueError):  # another writer made it
+    with contextlib.suppress(ValueError, OSError):  # another writer made it, or is about to
         TeamManager.create_team("bench", "lead", "lead-1")
     return "bench"
 

@@ -166,11 +166,15 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
     async with _waking() as wake:
         wake.files([path, lease])
         while True:
+            before = lease_holder(lease)
             for item in _read_on(tail):
                 ended = _ended(item[1], ended)
                 driven = driven or isinstance(item[1], SessionOpened)
                 yield item
             pid = lease_holder(lease)
+            if pid != before:  # what it wrote before it let go may have come behind our look at the log
+                driven = driven or bool(before)
+                continue
             if driven and not pid:
                 why = "the session was left" if tail.closed else "its process is gone and said no goodbye"
                 yield Quiet(f"{why}; the last run ended: {ended}" if ended else why)

@@ -140,7 +140,7 @@ async def _follow(run: _Run) -> None:
 async def _one_life(run: _Run) -> bool:
     """One process: until it is killed (False) or has seen the team through (True)."""
     async with _process(run.life) as process:
-        ends = asyncio.create_task(process.wait())
+        ends, kills = asyncio.create_task(process.wait()), run.done.kills
         try:
             begins = FIRST if not run.seen else run.seen + APART
             if run.kills_left and await _reached(run, random.randint(begins, begins + LAST - FIRST), ends):
@@ -148,7 +148,7 @@ async def _one_life(run: _Run) -> bool:
             await ends
         finally:
             ends.cancel()
-        if process.returncode == -signal.SIGKILL:
+        if process.returncode == -signal.SIGKILL and run.done.kills > kills:
             run.screen.mark("✗", f"SIGKILL  the whole process, after {run.last}")
             return False
         if process.returncode != 0:

@@ -28,7 +28,7 @@ Names = frozenset[str] | None
 class WatchSettings:
     """How a process watches."""
 
-    step_ms: int = 10
+    step_ms: int = 30
     """How long changes are gathered before they are told."""
     poll_s: float = 2.0
     """How often all followed files are looked at, though the watcher said nothing."""

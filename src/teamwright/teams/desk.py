@@ -132,12 +132,20 @@ class Desk:
         return Told(tuple(blocks), tuple(ids))
 
     async def seen(self, entries: Sequence[Entry]) -> None:
-        """The transcript has them: flag them, and say so."""
+        """The transcript has them: say so, and flag them."""
+        await self.flag(self.saw(entries))
+
+    def saw(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """The transcript has them: say so. Returns the ids to `flag`, for which no model call need wait."""
         ids = tuple(e.msg_id for e in entries if e.msg_id)
         self._told.add(ids)
         if self.on_seen is not None:
             self.on_seen(entries)
         self.emit(MessageSeen(member=self.name, message_ids=ids))
+        return ids
+
+    async def flag(self, ids: Sequence[str]) -> None:
+        """Flag what was seen; after a kill before it, the transcript tells that they were."""
         await self.inbox.mark_read(ids)
 
     async def between_rounds(self) -> Steered | None:

@@ -274,9 +274,12 @@ class Teammate:
                 return TurnEnd("done")  # it agreed to stop before the kill
             conversation.tell(told)
             self.agent.say("user", told.blocks)
-            if entries:
-                await self.desk.seen(entries)
-        return await run_turn(self.agent, None)
+        # The model need not wait for the flags: the transcript is the ledger.
+        flagging = asyncio.ensure_future(self.desk.flag(self.desk.saw(entries) if entries else ()))
+        try:
+            return await run_turn(self.agent, None)
+        finally:
+            await flagging
 
     def note_seen(self, entries: Sequence[Entry]) -> None:
         """What the desk just showed the model: a shutdown request among it changes the state."""

@@ -129,11 +129,7 @@ def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
 
 
 @pytest.mark.promise("G1")
-def test_a_mode_that_is_planned_is_refused_with_a_sentence(repository):
-    for mode in ("plan", "delegate"):
-        with pytest.raises(UsageError) as caught:
-            repository.settings(Flags(permission_mode=mode))
-        assert caught.value.slug == "not-yet"
+def test_a_mode_that_nobody_knows_is_refused_with_a_sentence(repository):
     with pytest.raises(UsageError) as caught:
         repository.settings(Flags(permission_mode="bypas"))
     assert "bypassPermissions" in caught.value.render()

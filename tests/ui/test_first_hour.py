@@ -25,8 +25,6 @@ def scripted(tmp_path):
 @pytest.mark.parametrize(
     ("args", "env", "code", "slug", "words"),
     [
-        (("--permission-mode", "plan"), {}, 2, "not-yet", "is not built yet"),
-        (("--permission-mode", "delegate"), {}, 2, "not-yet", "is not built yet"),
         (("--permission-mode", "acceptEdit"), {}, 2, "usage", "did you mean acceptEdits?"),
         (("--allowedTools", "Bahs(ls)"), {}, 2, "usage", "did you mean Bash?"),
         (("--disallowedTools", "Wriet"), {}, 2, "usage", "did you mean Write?"),

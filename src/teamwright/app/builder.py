@@ -179,10 +179,10 @@ class Maker:
         return conversation
 
     def _policy_of(self, spec: SpawnSpec, above: Callable[[], Policy]) -> Callable[[], Policy]:
-        """The stricter of the caller's policy as it is then, and the mode that was asked for."""
-        if spec.mode is None:
-            return above
-        own = Policy(Mode(spec.mode), self.policy.rules, self.policy.scope).narrow(above())
+        """The agent's own: never more than the caller's as it is then; without a mode just that."""
+        mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
+        rules = () if mode is Mode.BUBBLE else self.policy.rules
+        own = Policy(mode, rules, self.policy.scope).narrow(above())
         self.derived.add(own)
         return lambda: own
 
@@ -190,7 +190,8 @@ class Maker:
         """An "always": the rule holds for the rest of this session, for every agent."""
         rules = parse_rules([text], Verdict.ALLOW, "said always", self.policy.scope.base)
         for policy in (self.policy, *self.derived):
-            policy.add(*rules)
+            if policy.mode is not Mode.BUBBLE:
+                policy.add(*rules)
 
     def _gate(
         self, shown: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False

@@ -17,23 +17,12 @@ from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stri
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
-_PLANNED = {
-    "plan": "planning before changes",
-    "delegate": "a lead that only coordinates",
-}
 _NAMED_MOST = 1_000
 """Verdicts that are remembered: a subject may be any text."""
 
 
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
-    """A mode from its name. Raises UsageError for an unknown one, `not-yet` for one that is planned."""
-    if text in _PLANNED:
-        raise UsageError(
-            "not-yet",
-            f"the permission mode {text} ({_PLANNED[text]}) is not built yet",
-            looked_at=[("from", source), ("works", ", ".join(Mode))],
-            note="nothing was done",
-        )
+    """A mode from its name. Raises UsageError for an unknown one."""
     try:
         return Mode(text)
     except ValueError:
@@ -41,7 +30,7 @@ def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
         raise UsageError(
             "usage",
             f"{text[:60]!r} is not a permission mode",
-            looked_at=[("from", source), ("modes", ", ".join(Mode))],
+            looked_at=[("from", source), ("modes", ", ".join(mode for mode in Mode if mode is not Mode.BUBBLE))],
             do=[f"did you mean {near}?"] if near else [],
         ) from None
 
@@ -67,6 +56,11 @@ class Policy:
     def mode(self) -> Mode:
         """The mode of this policy itself; a parent may be stricter."""
         return self._ground.mode
+
+    @property
+    def shown_mode(self) -> Mode:
+        """The mode as people read it: an agent without one of its own has its caller's."""
+        return self._above[0].shown_mode if self.mode is Mode.BUBBLE and self._above else self.mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
@@ -117,6 +111,8 @@ class Policy:
 
     def decide(self, tool: str, access: Access) -> Decision:
         """The verdict on this call. The same call under the same rules has the same verdict everywhere."""
+        if self.mode is Mode.BUBBLE and self._above and not self.rules:
+            return strictest((policy.decide(tool, access) for policy in self._above), _NOTHING)
         if access.reads or access.writes or access.command is not None or access.url is not None:
             decision = self._finished(tool, access, self._judge(tool, access))
         else:

@@ -29,7 +29,7 @@ def stricter(one: Verdict, other: Verdict) -> Verdict:
 
 
 class Mode(StrEnum):
-    """Permission modes that work today (names as in the ecosystem)."""
+    """Permission modes (names as in the ecosystem)."""
 
     DEFAULT = "default"
     """Reading inside the directories is allowed; all else asks."""
@@ -37,11 +37,20 @@ class Mode(StrEnum):
     ACCEPT_EDITS = "acceptEdits"
     """As default, and files inside the directories may be changed."""
 
+    PLAN = "plan"
+    """Only what changes nothing, until a plan was approved."""
+
+    DELEGATE = "delegate"
+    """A lead that only coordinates; a teammate that edits as in acceptEdits and asks its lead."""
+
     DONT_ASK = "dontAsk"
     """As default, but what would ask is denied."""
 
     BYPASS = "bypassPermissions"
     """Everything is allowed but what a deny rule names."""
+
+    BUBBLE = "bubble"
+    """No mode of its own: as whoever started it, whatever becomes of that one's mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +88,30 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """A change of permissions that is offered with a request, or granted with its answer.
+
+    `kind` is addRules (`rules` in rule syntax, with `behavior` allow, ask or deny), addDirectories (`directories`,
+    absolute paths) or setMode (`mode`). `destination` is session, or the settings file that keeps it: localSettings,
+    projectSettings, userSettings. Shapes on the wire: `permissions.updates`.
+    """
+
+    kind: str
+    rules: tuple[str, ...] = ()
+    behavior: str = "allow"
+    directories: tuple[str, ...] = ()
+    mode: str = ""
+    destination: str = "session"
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """What an asker shows: who asks, the whole command or diff, the rule that asked, what "always" would store."""
+    """What an asker shows: who asks, the whole command or diff, the rule that asked, what "always" would store.
+
+    `member` is who asks as people read it (`lead › Explore: find it`); `owner` the member at whose desk the answer
+    is missed (its sub-agents ask in its name). `kind` is permission, question or plan. `suggestions` are what a person
+    may grant along with a yes. `lead_may_answer`: the lead would be allowed the call, so it may allow it to a member.
+    """
 
     member: str
     tool: str
@@ -90,16 +121,27 @@ class Question:
     always: str = ""
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     options: tuple[str, ...] = ()
+    owner: str = ""
+    tool_use_id: str = ""
+    description: str = ""
+    suggestions: tuple[Update, ...] = ()
+    lead_may_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. `by` is terminal, program, policy or deadline; `text` a reason or a question's answer."""
+    """What came back. `by` says who: terminal, program, another terminal, hook, lead, policy or deadline.
+
+    `text` is a reason or a question's answer; `input` what is to be run in the place of what was asked; `updates` what
+    was granted along with a yes.
+    """
 
     allowed: bool
     by: str
     text: str = ""
     always: bool = False
+    input: Mapping[str, Any] | None = None
+    updates: tuple[Update, ...] = ()
 
 
 class Asker(Protocol):

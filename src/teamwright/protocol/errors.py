@@ -40,7 +40,6 @@ SLUGS: dict[str, Slug] = {
     "unknown-team": Slug(2, 404, "No team of that name is on disk."),
     "unknown-session": Slug(2, 404, "No session of that id is on disk."),
     "unknown-task": Slug(2, 404, "No task of that number is on the list."),
-    "not-yet": Slug(2, 501, "A part that is planned and not built yet; nothing was done."),
     "no-model": Slug(3, 401, "No model was named and no key was found."),
     "wrong-key": Slug(3, 401, "The model's service does not accept the key."),
     "no-network": Slug(3, 503, "The model's service could not be reached."),

@@ -104,7 +104,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         values["task"] = TaskInfo(**task)
     if "file" in values:
         values["file"] = _mark(values["file"])
-    for key in ("message_ids", "options"):
+    for key in ("message_ids", "options", "suggestions"):
         if key in values:
             values[key] = tuple(values[key])
     try:

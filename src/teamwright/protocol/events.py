@@ -8,7 +8,7 @@ tells what changed. New kinds may come in a minor version: a `match` shows `case
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
@@ -231,18 +231,27 @@ class Responder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswer:
-    """`verdict` is allow or deny; `always` stores the offered rule; `text` is the reason, or a question's answer."""
+    """`verdict` is allow or deny; `always` stores the offered rule; `text` is the reason, or a question's answer.
+
+    `input` is run in the place of what was asked; `updates` are granted along with a yes, as they are on the wire; `by`
+    is who answered, when it was not the surface that the request was shown on.
+    """
 
     verdict: str
     always: bool = False
     text: str = ""
+    input: Mapping[str, Any] | None = None
+    updates: tuple[Mapping[str, Any], ...] = ()
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOpened(_Event):
-    """Somebody waits for a person: a permission or a question.
+    """Somebody waits for a person: `kind` is permission, question or plan.
 
-    `always` says what "always" would store, and where; empty when nothing could be stored.
+    `always` says what "always" would store, and where; empty when nothing could be stored. `owner` is the member that
+    is held up by it; `deadline` when it is denied for want of an answer, in seconds since 1970 (0: never);
+    `suggestions` what may be granted along with a yes, as on the wire.
     """
 
     KIND = "request_opened"
@@ -254,11 +263,23 @@ class RequestOpened(_Event):
     always: str = ""
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     options: tuple[str, ...] = ()
+    owner: str = ""
+    deadline: float = 0.0
+    suggestions: tuple[Mapping[str, Any], ...] = ()
     responder: Responder | None = field(default=None, compare=False, repr=False)
 
-    async def allow(self, *, always: bool = False) -> bool:
-        """Let it run; with `always` store the offered rule. Returns False when somebody else was first."""
-        return await self._respond(RequestAnswer(verdict="allow", always=always))
+    async def allow(
+        self,
+        *,
+        always: bool = False,
+        input: Mapping[str, Any] | None = None,
+        updates: Sequence[Mapping[str, Any]] = (),
+    ) -> bool:
+        """Let it run; with `always` store the offered rule, with `input` run that instead, grant `updates` too.
+
+        Returns False when somebody else was first.
+        """
+        return await self._respond(RequestAnswer(verdict="allow", always=always, input=input, updates=tuple(updates)))
 
     async def deny(self, reason: str = "") -> bool:
         """Refuse, with a reason that the model reads."""

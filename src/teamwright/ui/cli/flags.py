@@ -55,7 +55,7 @@ def _dollars(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """A mode in its own spelling; what is none, or not built yet, is told by the room that decides."""
+    """A mode in its own spelling; what is none is told by the room that decides."""
     return next((mode for mode in MODES if value is not None and kebab(mode) == kebab(value)), value)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import sys
 import tempfile
 import time
@@ -141,20 +142,19 @@ async def by_watcher(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         await rest(session)
         ready()
         while len(took) < spec["times"]:
-            sent = await _next(session)
-            took.append(model.asked - sent)
+            took += [model.asked - sent for sent in await _next(session)]
     return spread(took, "ms", 1e3)
 
 
-async def _next(session: Session) -> float:
-    """Until the reader has had one more turn; when the message of that turn was sent."""
+async def _next(session: Session) -> list[float]:
+    """Until the reader has had one more turn; when the messages of that turn were sent."""
     mate = session.team.live[0]
     turns = mate.turns
     while mate.turns == turns or not mate.resting:
         session.team.changed.clear()
         await session.team.changed.wait()
-    last = json.loads(mate.agent.conversation.items[-2])["content"][-1]["text"]
-    return float(last.split("sent at ")[1].split(" ")[0])
+    told = json.loads(mate.agent.conversation.items[-2])["content"]
+    return [float(sent) for block in told for sent in re.findall(r"sent at ([\d.]+) for", block.get("text", ""))]
 
 
 async def sender(spec: dict[str, Any], root: Path) -> dict[str, Any]:

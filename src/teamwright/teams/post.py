@@ -279,7 +279,7 @@ def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
             author.notes.wrote_lead = True
         else:
             author.notes.peer_mail = f"[to {to}] {summary}"
-    file = mark_of(team.home, str(team.home.inbox(team.directory, to)))
+    file = mark_of(team.home, str(team.inbox(to).path))
     team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary, file=file))
     if LEAD in {sender, to} or sender == "user":
         # Somebody else acted: the two may talk again.

@@ -178,19 +178,22 @@ class Roster:
 
     def _load(self) -> TeamConfig:
         try:
+            if self._seen and self._seen[0] == _mark(os.stat(self.path)):
+                return self._seen[1]
             with open(self.path, "rb") as file:
                 stat = os.fstat(file.fileno())
-                mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-                if self._seen and self._seen[0] == mark:
-                    return self._seen[1]
                 raw = file.read()
         except FileNotFoundError:
             raise TeamwrightError("unknown-team", f"there is no team in {self.path.parent}") from None
         except OSError as problem:
             raise storage_error(problem, self.path) from problem
         config = parse_config(raw)
-        self._seen = (mark, config) if time.time_ns() - stat.st_mtime_ns > _RACY_NS else None
+        self._seen = (_mark(stat), config) if time.time_ns() - stat.st_mtime_ns > _RACY_NS else None
         return config
+
+
+def _mark(stat: os.stat_result) -> tuple[int, int, int]:
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _namesake(config: TeamConfig, name: str) -> Member | None:

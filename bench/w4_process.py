@@ -30,6 +30,7 @@ from teamwright.teams.forming import create_team
 from teamwright.teams.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.team_file import Life
 
 PROMPT = "Look up the lines that matter and say what is in them."
 TOOLS = 10
@@ -47,7 +48,9 @@ def resident_kb() -> float:
 
 async def member(session: Session, name: str) -> Agent:
     """One teammate, as a spawn makes it, without the roster and the coroutine that waits for mail."""
-    agent = await session.maker.teammate(SpawnSpec(PROMPT, name=name), session.team, 1)
+    team = session.team
+    life = Life(1, str(team.home.agent_transcript(team.cwd, team.session, name)), "first")
+    agent = await session.maker.teammate(SpawnSpec(PROMPT, name=name), team, life)
     agent.steering = Desk(name, session.team.inbox(name), agent.conversation, agent.emit)
     return agent
 

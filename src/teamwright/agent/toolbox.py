@@ -65,7 +65,11 @@ class CallNumbers:
 
 @dataclass(slots=True)
 class Prepared:
-    """A call that was found and validated, on its way through the steps."""
+    """A call that was found and validated, on its way through the steps.
+
+    `hook_answer` is what a hook said of it before the gate decides: `allow` answers a question that the gate would
+    ask and never lifts a refusal, `ask` has a call asked that the gate would let run; `hook_reason` says why.
+    """
 
     tool: AnyTool
     input: ToolInput
@@ -73,6 +77,8 @@ class Prepared:
     ctx: ToolContext
     summary: str
     denied: bool = False
+    hook_answer: str = ""
+    hook_reason: str = ""
 
 
 Step: TypeAlias = Callable[[Prepared], Awaitable[ToolResult]]

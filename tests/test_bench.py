@@ -1,0 +1,34 @@
+"""Benchmarks are run by hand; here each of their processes only proves that it still runs. Nothing is timed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+SPECS = [
+    ("w2_process", {"kind": "session", "times": 2}),
+    ("w2_process", {"kind": "idle", "members": 1, "seconds": 0}),
+    ("w2_floor", {"kind": "queue", "times": 2}),
+    ("w4_process", {"kind": "layers", "members": 1, "turns": 1, "url": ""}),
+    ("w4_process", {"kind": "rules", "members": 1, "turns": 1, "url": ""}),
+    ("w4_process", {"kind": "team", "members": 2, "turns": 1, "url": ""}),
+    ("w4_floor", {"kind": "append", "members": 1, "turns": 1, "url": ""}),
+    ("w6_process", {"kind": "append", "messages": 10}),
+]
+
+
+@pytest.mark.parametrize(("module", "spec"), SPECS, ids=lambda part: part if isinstance(part, str) else part["kind"])
+def test_a_benchmark_runs(module, spec):
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.{module}", json.dumps(spec)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, PAUSED, Conversation, Told
+from teamwright.agent.reminders import Remind, nothing
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
 from teamwright.models.model import Alive, Failure, Meter, Model, Prefix, Reply, Request, Retrying, TextPart, priced
@@ -90,6 +91,7 @@ class Agent:
     parent_call: str | None = None
     attended: Attended = always
     activity: Activity = field(default_factory=Activity)
+    remind: Remind = nothing
 
     def spent(self) -> Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
@@ -226,7 +228,10 @@ async def answer_calls(
 
 
 def tell(agent: Agent, told: Told) -> None:
-    """Store what the agent is told, then show it."""
+    """Store what the agent is told, with what it is reminded of, then show it."""
+    note = agent.remind(not told.blocks or told.blocks[0]["type"] != "tool_result")
+    if note is not None:
+        told = replace(told, blocks=(*told.blocks, note))
     agent.conversation.tell(told)
     agent.say("user", told.blocks)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from teamwright.agent.conversation import Conversation, Told
-from teamwright.agent.loop import Agent, TurnEnd, run_turn, settle
+from teamwright.agent.loop import Agent, TurnEnd, run_turn, settle, tell
 from teamwright.protocol.blocks import Block, ToolCall, text_block, text_of, tool_calls
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.envelope import envelope
@@ -268,12 +268,10 @@ class Teammate:
             self.turning = self.interrupting = False
 
     async def _run(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
-        conversation = self.agent.conversation
         if told is not None:
             if await settle(self.agent):
                 return TurnEnd("done")  # it agreed to stop before the kill
-            conversation.tell(told)
-            self.agent.say("user", told.blocks)
+            tell(self.agent, told)
         # The model need not wait for the flags: the transcript is the ledger.
         flagging = asyncio.ensure_future(self.desk.flag(self.desk.saw(entries) if entries else ()))
         try:

@@ -1,0 +1,119 @@
+"""Reminders: what an agent is told of the mode that it is in, at the end of whatever it is told.
+
+One table of words for all modes and roles. A reminder is a part of the line that it comes with, and stays there: what
+was sent stays as it was sent, so that a service finds it again. Hence the whole words at the beginning of a turn only,
+and one short line with each round. Knows the words of `permissions`; refuses to decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.envelope import reminder
+
+Remind: TypeAlias = Callable[[bool], Block | None]
+"""What goes behind that which is told now; None: nothing. It is given whether a turn begins (else results are told)."""
+
+
+def nothing(_begins: bool) -> Block | None:
+    """For agents that are reminded of nothing."""
+    return None
+
+
+class Role(StrEnum):
+    """Whose mode it is."""
+
+    LEAD = "lead"
+    MEMBER = "member"
+    SUBAGENT = "subagent"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """`begins`: when the mode or a turn begins; `goes_on`: with the results of each round; `over`: once, afterwards."""
+
+    begins: str
+    goes_on: str
+    over: str = ""
+
+
+MEANING: Mapping[Mode, str] = {
+    Mode.DEFAULT: "reading inside the directories is allowed, the rest asks",
+    Mode.ACCEPT_EDITS: "as default, and files inside the directories may be changed",
+    Mode.PLAN: "only what changes nothing, until a plan was approved",
+    Mode.DELEGATE: "a lead only coordinates; a member works as in acceptEdits and asks its lead",
+    Mode.DONT_ASK: "as default, and what would ask is denied",
+    Mode.BYPASS: "everything is allowed that no deny rule names",
+    Mode.BUBBLE: "as whoever started it, whatever becomes of that",
+}
+"""A line a mode, for people and for models."""
+
+WORDS: Mapping[tuple[Role, Mode], Words] = {
+    (Role.LEAD, Mode.DELEGATE): Words(
+        "You are in delegate mode: you coordinate, your teammates do the work.\n"
+        "What works: TeamCreate, TeamDelete, Agent with a name, SendMessage, the Task tools, ListAgents, "
+        "AskUserQuestion. Everything else is refused, reading files too. Give each piece of work to a teammate: as a "
+        "task, or as a message. Only the user ends this mode.",
+        "Delegate mode: coordinate; whatever else is to be done, a teammate does.",
+        "Delegate mode is over. All your tools work again.",
+    ),
+    (Role.LEAD, Mode.PLAN): Words(
+        "You are in plan mode: read, search and think; change nothing.\n"
+        "Write the plan, then call ExitPlanMode. Work begins when the plan was approved.",
+        "Plan mode: change nothing; ExitPlanMode submits the plan.",
+        "Plan mode is over.",
+    ),
+    (Role.MEMBER, Mode.PLAN): Words(
+        "You are in plan mode: read, search and think; change nothing.\n"
+        "Write the plan, then call ExitPlanMode. Work begins when the plan was approved.",
+        "Plan mode: change nothing; ExitPlanMode submits the plan.",
+        "Plan mode is over.",
+    ),
+}
+"""What is told of a mode to whom. A mode without words is told once, when it changes."""
+
+
+def news_of(mode: Mode) -> str:
+    """What is said once of a mode that begins."""
+    return f"The permission mode is {mode} now: {MEANING[mode]}."
+
+
+class ModeReminder:
+    """Reminds one agent of its mode. `mode` gives the one it is in now, its caller's where it has none of its own.
+
+    `told` is the mode that its conversation knows of, None when that is not known. `news`: changes are told here;
+    members hear of them by mail.
+    """
+
+    def __init__(self, mode: Callable[[], Mode], role: Role, told: Mode | None, *, news: bool) -> None:
+        self._mode = mode
+        self._role = role
+        self._told = told
+        self._news = news
+        self._whole = True
+
+    def __call__(self, begins: bool) -> Block | None:
+        """See Remind."""
+        mode, before = self._mode(), self._told
+        words = WORDS.get((self._role, mode))
+        if mode is before and words is None:
+            return None
+        self._told = mode
+        lines = self._changed(before, mode, known=words is not None) if mode is not before else []
+        if words is not None:
+            whole = begins or self._whole or mode is not before
+            lines.append(words.begins if whole else words.goes_on)
+        self._whole = False
+        return text_block(reminder("\n".join(lines))) if lines else None
+
+    def _changed(self, before: Mode | None, mode: Mode, *, known: bool) -> list[str]:
+        if not self._news:
+            return []
+        old = WORDS.get((self._role, before)) if before is not None else None
+        lines = [old.over] if old is not None and old.over else []
+        return lines if known else [*lines, news_of(mode)]

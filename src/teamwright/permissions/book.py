@@ -12,6 +12,9 @@ from pathlib import Path
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 
+PLAN_MODE = f"mode {Mode.PLAN}"
+"""What names plan mode as the reason of a decision."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -63,12 +66,13 @@ class Ground:
     """Everything that a decision depends on besides the call, and the directories as texts, made once.
 
     A path lies in one of them when its text and a `/` begins with it; the private ones are in lower case, because
-    some file systems know no other.
+    some file systems know no other. `plan_file` is the real path of the plan that its agent writes, or empty.
     """
 
     book: Book
     scope: Scope
     mode: Mode
+    plan_file: str = ""
     directories: tuple[str, ...] = field(init=False)
     private: tuple[str, ...] = field(init=False)
     own: tuple[str, ...] = field(init=False)
@@ -82,6 +86,16 @@ class Ground:
     def bypass(self) -> bool:
         """Whether everything is allowed that no deny rule names."""
         return self.mode is Mode.BYPASS
+
+    @property
+    def accepts_edits(self) -> bool:
+        """Whether files inside the directories may be changed: a member that was delegated to does so too."""
+        return self.mode is Mode.ACCEPT_EDITS or self.mode is Mode.DELEGATE
+
+    @property
+    def plans(self) -> bool:
+        """Whether nothing may be changed yet."""
+        return self.mode is Mode.PLAN
 
 
 def _as_texts(directories: Iterable[Path]) -> tuple[str, ...]:
@@ -97,6 +111,13 @@ def by_rule(rule: Rule) -> Decision:
 def by_mode(mode: Mode, verdict: Verdict, reason: str) -> Decision:
     """What the mode says where no rule did."""
     return Decision(verdict, f"mode {mode}", reason)
+
+
+def by_plan(ground: Ground) -> Decision:
+    """What plan mode says to everything that may change something, whatever a rule allows."""
+    to = f" to {ground.plan_file}" if ground.plan_file else ""
+    reason = f"Nothing is changed while you plan: read what you need, write the plan{to}, then call ExitPlanMode."
+    return Decision(Verdict.DENY, PLAN_MODE, reason)
 
 
 def strictest(decisions: Iterable[Decision], otherwise: Decision) -> Decision:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from teamwright.permissions.book import Ground, ToolRules, by_mode, by_rule, strictest
+from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_rule, strictest
 from teamwright.permissions.edits import Changes, changes
 from teamwright.permissions.files import judge_path
 from teamwright.permissions.line import as_line
@@ -22,7 +22,7 @@ from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.shell import Command, Parsed, Redirect, parse
 from teamwright.permissions.table import table
-from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.permissions.verdict import Access, Decision, Verdict
 from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
@@ -54,6 +54,9 @@ def judge_command(ground: Ground, access: Access) -> Decision:
     if ground.bypass:
         allowed = by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
         return strictest(_denials(ground, rules, parsed, facts), allowed)
+    if ground.plans and not _changes_nothing(parsed, facts):
+        denied = (decision for decision in _denials(ground, rules, parsed, facts) if decision.verdict is Verdict.DENY)
+        return strictest(denied, by_plan(ground))
     allowed = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
     return strictest(_all(ground, rules, parsed, facts), allowed)
 
@@ -80,6 +83,14 @@ def proves_read_only(command: str, cwd: Path) -> bool:
         return False
     found = [one for one in parsed.commands if one.role == "run"]
     return bool(found) and not any(one.name == "cd" or one.variables or proven(one) is None for one in found)
+
+
+def _changes_nothing(parsed: Parsed, facts: list[_Fact]) -> bool:
+    """Whether every command is proven to read only, whatever a rule says of it, and where a shell may end up."""
+    if not parsed.ok or parsed.doubt or any(_writes(redirect) for redirect in parsed.redirects):
+        return False
+    run = [fact for fact in facts if fact.command.role == "run"]
+    return all(fact.reads is not None for fact in run) and all(map(_may_set, _set_by(parsed)))
 
 
 def _writes(redirect: Redirect) -> bool:
@@ -134,7 +145,7 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, las
     if fact.reads is not None and not _secretive(parsed):
         fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
         return strictest((*_git_may_run(ground, fact.reads), *fact.touched), fine)
-    if fact.changes is not None and ground.mode is Mode.ACCEPT_EDITS and (last or not fact.changes.last):
+    if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.last):
         fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
@@ -177,10 +188,17 @@ def _unclear(rules: ToolRules, parsed: Parsed) -> Decision | None:
         return None
     if not parsed.ok or parsed.doubt:
         return Decision(Verdict.ASK, "unreadable command", f"The command is not judged by its parts: {parsed.doubt}.")
-    for name in (*parsed.sets, *(name for command in parsed.commands for name in command.variables)):
+    for name in _set_by(parsed):
         if not _may_set(name):
             return Decision(Verdict.ASK, "unreadable command", f"It sets {name}, which changes what programs do.")
     return None
+
+
+def _set_by(parsed: Parsed) -> Iterator[str]:
+    """The variables that the line sets, for itself or for one of its commands."""
+    yield from parsed.sets
+    for command in parsed.commands:
+        yield from command.variables
 
 
 def _may_set(name: str) -> bool:

@@ -6,19 +6,30 @@ and its parent's, asked anew at each call. Does not ask anybody, and does not kn
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.permissions.book import Book, Ground, Scope, by_mode, by_rule, strictest
-from teamwright.permissions.files import judge_path
-from teamwright.permissions.rule import Rule
+from teamwright.permissions.book import PLAN_MODE, Book, Ground, Scope, by_mode, by_plan, by_rule, strictest
+from teamwright.permissions.files import judge_path, judge_plan_file
+from teamwright.permissions.rule import READERS, Rule
+from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
 _NAMED_MOST = 1_000
 """Verdicts that are remembered: a subject may be any text."""
+
+COORDINATING = table(
+    "TeamCreate TeamDelete SendMessage TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop ListAgents"
+    " AskUserQuestion EnterPlanMode ExitPlanMode"
+)
+"""The tools of a lead that only coordinates, beside an `Agent` that starts a member."""
+
+_PLANNERS_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "Read"})
+"""Tools for the file with one's own plan: it may be read at any time and changed while one plans."""
 
 
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
@@ -51,20 +62,43 @@ class Policy:
         self._ground = Ground(Book(tuple(rules)), scope or Scope(), mode)
         self._above = above
         self._named: dict[tuple[str, str | None, bool], Decision] = {}
+        self._followed: tuple[Ground, Ground] | None = None
+        self.delegating = False
+        """The agent of this policy only coordinates: other tools are denied to it, and to nobody below it."""
 
     @property
     def mode(self) -> Mode:
         """The mode of this policy itself; a parent may be stricter."""
         return self._ground.mode
 
-    @property
-    def shown_mode(self) -> Mode:
-        """The mode as people read it: an agent without one of its own has its caller's."""
-        return self._above[0].shown_mode if self.mode is Mode.BUBBLE and self._above else self.mode
-
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        self._change(replace(self._ground, mode=mode))
+        # who had no mode had its caller's rules: they are its own from now on, or it would be asked more than others
+        self._change(replace(self._ground if mode is Mode.BUBBLE else self._seen(), mode=mode, plan_file=self._plan))
+
+    @property
+    def lasting_mode(self) -> Mode:
+        """The mode that decides, beside `delegating`: without one of its own, its caller's as it is now."""
+        return self._seen().mode
+
+    @property
+    def shown_mode(self) -> Mode:
+        """The mode as people read it: `delegate` for a lead that only coordinates, else the one that decides."""
+        return Mode.DELEGATE if self.delegating else self.lasting_mode
+
+    @property
+    def plan_file(self) -> Path | None:
+        """The file with this agent's plan, which Write and Edit may change in plan mode."""
+        return Path(self._plan) if self._plan else None
+
+    @property
+    def _plan(self) -> str:
+        return self._ground.plan_file
+
+    @plan_file.setter
+    def plan_file(self, path: Path | None) -> None:
+        real = "" if path is None else os.path.join(os.path.realpath(path.parent), path.name)
+        self._change(replace(self._ground, plan_file=real))
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -91,11 +125,14 @@ class Policy:
 
     def with_mode(self, mode: Mode) -> Policy:
         """The same rules and scope under another mode; narrow it to whoever gave it."""
-        return Policy(mode, self.rules, self.scope, self._above)
+        ground = self._ground if mode is Mode.BUBBLE else self._seen()
+        return Policy(mode, ground.book.rules, ground.scope, self._above)
 
     def narrow(self, parent: Policy) -> Policy:
         """This policy under another one: the stricter of both decides each call, whatever becomes of the parent."""
-        return Policy(self.mode, self.rules, self.scope, (*self._above, parent))
+        made = Policy(self.mode, self.rules, self.scope, (*self._above, parent))
+        made.plan_file = self.plan_file
+        return made
 
     def hides(self, tool: str) -> bool:
         """Whether the tool is forbidden as a whole, so that it need not be offered at all."""
@@ -111,47 +148,89 @@ class Policy:
 
     def decide(self, tool: str, access: Access) -> Decision:
         """The verdict on this call. The same call under the same rules has the same verdict everywhere."""
+        if self.delegating and not (tool in COORDINATING or (tool == "Agent" and access.named)):
+            reason = f"{tool} is not for you while you coordinate: {_GIVE}"
+            return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
+        return self._with_above(tool, access, self._is_own_plan(tool, access))
+
+    def _with_above(self, tool: str, access: Access, plan: bool) -> Decision:
+        """The stricter of this policy's own verdict and of those above. `plan`: it is the plan of whoever asks."""
         if self.mode is Mode.BUBBLE and self._above and not self.rules:
-            return strictest((policy.decide(tool, access) for policy in self._above), _NOTHING)
-        if access.reads or access.writes or access.command is not None or access.url is not None:
-            decision = self._finished(tool, access, self._judge(tool, access))
-        else:
-            decision = self._by_name_alone(tool, access)
+            return _from_above(strictest((policy._with_above(tool, access, plan) for policy in self._above), _NOTHING))
+        decision = self._own(tool, access, plan)
+        if self.mode is Mode.BUBBLE and self._above:
+            decision = _from_above(decision)
         for policy in self._above:
-            theirs = policy.decide(tool, access)
-            decision = decision if stricter(decision.verdict, theirs.verdict) is decision.verdict else theirs
+            theirs = policy._with_above(tool, access, plan)
+            if stricter(decision.verdict, theirs.verdict) is not decision.verdict:
+                decision = _from_above(theirs)
         return decision
 
-    def _by_name_alone(self, tool: str, access: Access) -> Decision:
+    def _own(self, tool: str, access: Access, plan: bool) -> Decision:
+        ground = self._seen()
+        if plan:
+            paths = access.writes or access.reads
+            decision = strictest((judge_plan_file(ground, tool, path) for path in paths), _NOTHING)
+            return self._finished(tool, access, decision)
+        if access.reads or access.writes or access.command is not None or access.url is not None:
+            return self._finished(tool, access, self._judge(ground, tool, access))
+        return self._by_name_alone(ground, tool, access)
+
+    def _is_own_plan(self, tool: str, access: Access) -> bool:
+        """Whether the call only reads this agent's plan, or changes it while it plans."""
+        mine = self._plan
+        if not mine or tool not in _PLANNERS_TOOLS or access.command is not None:
+            return False
+        if access.writes and self.lasting_mode is not Mode.PLAN:
+            return False
+        paths = (*access.writes, *access.reads)
+        return bool(paths) and all(os.path.realpath(path) == mine for path in paths)
+
+    def _seen(self) -> Ground:
+        """The ground that is decided on. Without a mode of its own it is the caller's, with this policy's rules."""
+        ground = self._ground
+        if ground.mode is not Mode.BUBBLE:
+            return ground
+        above = self._above[0]._seen() if self._above else ground
+        if self._followed is None or self._followed[0] is not above:
+            self._named = {}
+            if self._above:
+                self._followed = (above, replace(above, book=Book((*above.book.rules, *ground.book.rules))))
+            else:
+                self._followed = (above, replace(ground, mode=Mode.DEFAULT))
+        return self._followed[1]
+
+    def _by_name_alone(self, ground: Ground, tool: str, access: Access) -> Decision:
         """A verdict that depends on names only holds until the rules change: it is made once."""
         key = (tool, access.subject, access.harmless)
         decision = self._named.get(key)
         if decision is None:
-            decision = self._finished(tool, access, self._judge(tool, access))
+            decision = self._finished(tool, access, self._judge(ground, tool, access))
             if len(self._named) < _NAMED_MOST:
                 self._named[key] = decision
         return decision
 
     def _change(self, ground: Ground) -> None:
         self._ground = ground
+        self._followed = None
         self._named = {}
 
-    def _judge(self, tool: str, access: Access) -> Decision:
-        ground = self._ground
+    def _judge(self, ground: Ground, tool: str, access: Access) -> Decision:
         if access.command is not None:
             # The grammar of the shell is the dearest thing to load: only who decides on a command pays for it.
             from teamwright.permissions.commands import judge_command
 
-            return strictest([judge_command(ground, access), self._by_name(tool, access)], _NOTHING)
+            return strictest([judge_command(ground, access), self._by_name(ground, tool, access)], _NOTHING)
         deep = tool == "Grep"
         paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
         paths += [judge_path(ground, tool, path, writes=False, deep=deep) for path in access.reads]
-        return strictest(paths, _NOTHING) if paths else self._by_name(tool, access)
+        return strictest(paths, _NOTHING) if paths else self._by_name(ground, tool, access)
 
-    def _by_name(self, tool: str, access: Access) -> Decision:
+    def _by_name(self, ground: Ground, tool: str, access: Access) -> Decision:
         """Rules about the tool, its subject or its address, then the mode."""
-        ground, rules = self._ground, self._ground.book.of(tool)
-        for group in (rules.deny, () if ground.bypass else rules.ask, rules.allow):
+        rules = ground.book.of(tool)
+        planning = ground.plans and access.command is None and not access.harmless and tool not in _ONLY_LOOK
+        for group in (rules.deny, () if ground.bypass or planning else rules.ask, () if planning else rules.allow):
             for rule in group:
                 if _names_call(rule, access):
                     return by_rule(rule)
@@ -159,6 +238,8 @@ class Policy:
             return by_mode(ground.mode, Verdict.ALLOW, "The command decides.")
         if access.harmless:
             return by_mode(ground.mode, Verdict.ALLOW, "It touches nothing but the team's own files.")
+        if planning:
+            return by_plan(ground)
         if ground.bypass:
             return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
         return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {tool}{f' for {access.url}' if access.url else ''}.")
@@ -167,7 +248,7 @@ class Policy:
         """An ask gets what "always" would store; where nobody is asked it is a denial."""
         if decision.verdict is not Verdict.ASK:
             return decision
-        if self.mode is Mode.DONT_ASK:
+        if self._seen().mode is Mode.DONT_ASK:
             return replace(decision, verdict=Verdict.DENY, reason=f"{decision.reason} In this mode nobody is asked.")
         return replace(decision, always=self._offered(tool, access, decision))
 
@@ -177,7 +258,20 @@ class Policy:
             return ""
         from teamwright.permissions.suggest import always
 
-        return always(tool, access, self.scope)
+        return always(tool, access, self._seen().scope)
+
+
+_ONLY_LOOK = READERS | {"WebFetch", "WebSearch"}
+"""Tools that change nothing, whatever they are called with."""
+
+_GIVE = "give the work to a member: TaskCreate, or Agent with a name."
+_WAITS = "Whoever started you is still planning, so nothing is changed; read what you need and report what you found."
+
+
+def _from_above(decision: Decision) -> Decision:
+    """Who plans is told how to go on; whom it started cannot do that, and reads what it can do."""
+    told = decision.verdict is Verdict.DENY and decision.rule == PLAN_MODE
+    return replace(decision, reason=_WAITS) if told else decision
 
 
 _NOTHING = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from teamwright.permissions.book import Ground, ToolRules, by_mode, by_rule
+from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_rule
 from teamwright.permissions.guarded import guard_of
 from teamwright.permissions.rule import Rule
-from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.permissions.verdict import Decision, Verdict
 
 
 def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: bool = False) -> Decision:
@@ -22,6 +22,8 @@ def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: boo
     denied = _matching(rules.deny, named, real)
     if denied is not None:
         return by_rule(denied)
+    if writes and ground.plans:
+        return by_plan(ground)
     if _is_private(ground, rules, named, real, writes):
         return Decision(Verdict.DENY, "private files", f"{named} belongs to Teamwright itself or to other agents.")
     if ground.bypass:
@@ -35,6 +37,17 @@ def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: boo
         return decision
     allowed = _matching(rules.allow, named, real)
     return by_rule(allowed) if allowed is not None else _by_mode(ground, named, real, writes)
+
+
+def judge_plan_file(ground: Ground, tool: str, path: Path) -> Decision:
+    """The verdict on the plan of whoever asks: only a rule keeps an agent from it."""
+    named, real = os.path.normpath(path), os.path.realpath(path)
+    rules = ground.book.of(tool)
+    for group in (rules.deny, () if ground.bypass else rules.ask):
+        found = _matching(group, named, real)
+        if found is not None:
+            return by_rule(found)
+    return by_mode(ground.mode, Verdict.ALLOW, "It is the plan that this agent writes.")
 
 
 def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
@@ -95,7 +108,7 @@ def _by_mode(ground: Ground, named: str, real: str, writes: bool) -> Decision:
     inside = place.startswith(ground.directories)  # a link is as good as what it leads to
     if inside and not writes:
         return by_mode(ground.mode, Verdict.ALLOW, "Reading inside the directories is allowed.")
-    if inside and ground.mode is Mode.ACCEPT_EDITS:
+    if inside and ground.accepts_edits:
         return by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
     if not inside and not writes and place.startswith(ground.own):
         return by_mode(ground.mode, Verdict.ALLOW, "It is this agent's own file.")

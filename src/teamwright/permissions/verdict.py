@@ -59,7 +59,8 @@ class Access:
 
     `reads` and `writes` are absolute paths; `command` is a shell command with the directory it runs in as `cwd`;
     `url` is what would be fetched; `subject` is what `Tool(pattern)` rules match where none of these applies
-    (an agent type for `Agent`). `harmless` marks calls that touch nothing outside the team's own files.
+    (an agent type for `Agent`). `harmless` marks calls that touch nothing outside the team's own files; `named` that
+    what is started is a member of the team, not a sub-agent.
     """
 
     reads: tuple[Path, ...] = ()
@@ -69,6 +70,7 @@ class Access:
     url: str | None = None
     subject: str | None = None
     harmless: bool = False
+    named: bool = False
 
 
 HARMLESS = Access(harmless=True)

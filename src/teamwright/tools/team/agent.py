@@ -26,6 +26,10 @@ class AgentInput(SubagentInput):
     name: str | None = Field(None, description="Makes it a teammate of that name.")
     team_name: str | None = Field(None, description="Your own team; may be left out.")
 
+    def access(self) -> Access:
+        """As a sub-agent's; who only coordinates may start members alone."""
+        return Access(subject=self.subagent_type, harmless=True, named=bool(self.name))
+
 
 class AgentTool(Tool[AgentInput]):
     """Starts agents for its caller."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -21,8 +22,12 @@ from teamwright.storage.atomic import storage_error, write_new
 
 VERSION = 1
 
+RETIRED = "answered"
+"""Where requests go that are over."""
+
 _KEYS = ("requester", "target", "incarnation", "opened_at", "deadline")
 _ANSWER = ".answer"
+_LATE = re.compile(r".+\.late\.[0-9a-f]{8}")
 _LONGEST_NAME = 200
 _ODD = re.compile(rb"[^A-Za-z0-9._@-]")
 _AMBIGUOUS = re.compile(r"^\.|\.(?=answer$)")
@@ -56,7 +61,25 @@ class RequestBox:
             raise TeamRefused(
                 "team-refused", f"there is no open request {request_id[:80]!r}", note="nothing was answered"
             )
-        return write_new(_answer_path(path), _encode({"id": request_id, "v": VERSION} | dict(body)))
+        content = _encode({"id": request_id, "v": VERSION} | dict(body))
+        if not write_new(_answer_path(path), content):
+            return False
+        return path.exists() or self._counts(_answer_path(path), content)
+
+    def _counts(self, answer: Path, content: bytes) -> bool:
+        """Whether the answer that was just written is the one that was retired with its request meanwhile.
+
+        A request goes before its answer: where another answer lies there already, ours came after both had gone.
+        """
+        try:
+            if (self.directory / RETIRED / answer.name).read_bytes() == content:
+                return True
+            answer.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return True  # ours, on its way
+        except OSError as problem:
+            raise storage_error(problem, answer) from problem
+        return False
 
     def get(self, request_id: str) -> dict[str, Any] | None:
         """The request; None when there is none, or when its file was damaged and is set aside now."""
@@ -80,10 +103,24 @@ class RequestBox:
         pairs = [(_load(self.directory / n), _load(_answer_path(self.directory / n))) for n in sorted(asked)]
         return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
 
+    def retired(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """A request that was retired, with its answer; None when there is none of that id."""
+        done = RequestBox(self.directory / RETIRED)
+        body, answer = done.get(request_id), done.answer_of(request_id)
+        return (body, answer) if body is not None and answer is not None else None
+
+    def retired_ids(self) -> list[str]:
+        """The ids of all that were retired: only for telling somebody who means none that is open."""
+        names = RequestBox(self.directory / RETIRED)._names()
+        return sorted(request_id_of(n.removesuffix(".json")) for n in names if not n.endswith(f"{_ANSWER}.json"))
+
     def retire(self, request_id: str) -> None:
-        """Move a request that is over, with its answer, to `answered/`: open ones are found among few files."""
+        """Move a request that is over, with its answer, to `answered/`: open ones are found among few files.
+
+        The request goes first (see `answer`).
+        """
         path = self._path(request_id)
-        done = self.directory / "answered"
+        done = self.directory / RETIRED
         try:
             done.mkdir(mode=0o700, parents=True, exist_ok=True)
             for file in (path, _answer_path(path)):
@@ -91,6 +128,25 @@ class RequestBox:
                     os.rename(file, done / file.name)
         except OSError as problem:
             raise storage_error(problem, path) from problem
+
+    def note_late(self, request_id: str, body: Mapping[str, Any]) -> None:
+        """Note an answer that came when another one counted already: whoever asked takes it with `take_late`."""
+        name = f"{file_stem(request_id)}.late.{secrets.token_hex(4)}"
+        write_new(self.directory / name, _encode({"id": request_id, "v": VERSION} | dict(body)))
+
+    def take_late(self) -> list[dict[str, Any]]:
+        """The late answers that were noted since the last time, by name; they are gone then."""
+        late = [path for path in sorted(self._entries()) if _LATE.fullmatch(path.name)]
+        bodies = [_load(path) for path in late]
+        for path in late:
+            path.unlink(missing_ok=True)
+        return [body for body in bodies if body is not None]
+
+    def _entries(self) -> list[Path]:
+        try:
+            return [Path(entry.path) for entry in os.scandir(self.directory)]
+        except FileNotFoundError:
+            return []
 
     def _names(self) -> set[str]:
         try:

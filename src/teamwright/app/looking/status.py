@@ -219,7 +219,7 @@ def _requests(home: Home, team: TeamView, standing: Standing) -> list[RequestSta
         RequestStatus(id, _shown(one.member), one.kind, f"{one.tool} {one.what}".strip(), one.at)
         for id, one in standing.requests.items()
     ]
-    asked += _unanswered(home.requests(team.directory))
+    asked += [one for one in _unanswered(home.requests(team.directory)) if one.id not in standing.requests]
     return sorted(asked, key=lambda one: one.at)
 
 

@@ -1,0 +1,159 @@
+"""Reading a team definition: TOML, strict, and every error with its line.
+
+What is not known is an error, not a warning: a guardrail that is misspelt would guard nothing. Reads one file; what of
+it holds before somebody trusts it is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.agent.definition import built_in
+from teamwright.app.budget import Budget
+from teamwright.app.definition.lines import line_of
+from teamwright.app.definition.schema import EXPECTED, ROLE, TEAM, TOPS, Kind, Role, TeamDefinition
+from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, member_name, nearest
+from teamwright.storage.plain import read_plain
+
+FILE = Path(".teamwright") / "team.toml"
+"""Where a repository keeps its team definition."""
+
+MAX_BYTES = 1_000_000
+_ROLES_MOST = 64
+
+
+def read_definition(path: Path) -> TeamDefinition | None:
+    """The definition in the file, None when there is none. Raises CannotStart (`bad-settings`) with file and line."""
+    try:
+        content = read_plain(path, MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise _bad(path, problem.strerror or "it cannot be opened") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise _bad(path, "it is not UTF-8", content.count(b"\n", 0, problem.start) + 1) from None
+    return parse_definition(text, path)
+
+
+def parse_definition(text: str, path: Path) -> TeamDefinition:
+    """The definition in this text. Raises CannotStart (`bad-settings`) with file and line."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise _bad(path, str(problem)) from None
+    except RecursionError:
+        raise _bad(path, "it is nested too deeply") from None
+    reader = _Reader(path, text)
+    reader.known(raw, TOPS, ())
+    team = reader.table(raw, "team", ())
+    values = reader.values(team, TEAM, ("team",))
+    roles = reader.roles(reader.table(raw, "roles", ()))
+    return TeamDefinition(file=str(path), roles=roles, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    path: Path
+    text: str
+
+    def roles(self, raw: Mapping[str, Any]) -> dict[str, Role]:
+        if len(raw) > _ROLES_MOST:
+            raise self.wrong(("roles",), f"there are {len(raw)} roles, and at most {_ROLES_MOST} can be")
+        found: dict[str, Role] = {}
+        for name in raw:
+            where = ("roles", name)
+            self.role_name(name, where, found)
+            values = self.values(self.table(raw, name, ("roles",)), ROLE, where)
+            kind = values.get("type", "general-purpose")
+            if kind not in built_in():
+                near = nearest(kind, built_in())
+                raise self.wrong((*where, "type"), f"there is no agent type {kind!r}", near)
+            found[name] = Role(name=name, line=line_of(self.text, where), **values)
+        return found
+
+    def role_name(self, name: str, where: Sequence[str], found: Mapping[str, Role]) -> None:
+        if name.lower() in {LEAD, LEAD_ALIAS}:
+            raise self.wrong(where, "the lead is no role: what holds for everybody is in [team]")
+        try:
+            member_name(name)
+        except InvalidName as problem:
+            raise self.wrong(where, problem.what) from None
+        if name.lower() in {kind.lower() for kind in built_in()}:
+            raise self.wrong(where, f"{name} is the name of an agent type already")
+        if any(name.lower() == other.lower() for other in found):
+            raise self.wrong(where, f"there are two roles {name}")
+
+    def table(self, raw: Mapping[str, Any], name: str, above: Sequence[str]) -> Mapping[str, Any]:
+        value = raw.get(name, {})
+        if not isinstance(value, dict):
+            raise self.wrong((*above, name), f"{name} must be a table: [{'.'.join((*above, name))}]")
+        return cast("dict[str, Any]", value)
+
+    def known(self, raw: Mapping[str, Any], keys: Sequence[str], where: Sequence[str]) -> None:
+        for name in raw:
+            if name not in keys:
+                near = nearest(name, keys)
+                raise self.wrong((*where, name), f"{name[:60]!r} is not known here", near or ", ".join(keys))
+
+    def values(self, raw: Mapping[str, Any], kinds: Mapping[str, Kind], where: Sequence[str]) -> dict[str, Any]:
+        self.known(raw, tuple(kinds), where)
+        return {name: self.value(value, kinds[name], (*where, name)) for name, value in raw.items()}
+
+    def value(self, value: Any, kind: Kind, where: Sequence[str]) -> Any:
+        if kind.kind == "budget":
+            return self.budget(value, where)
+        if kind.kind == "word":
+            if value not in kind.words:
+                near = nearest(str(value), kind.words)
+                raise self.wrong(where, f"{where[-1]} must be one of {', '.join(kind.words)}", near)
+            return value
+        if not _fits(kind.kind, value):
+            raise self.wrong(where, f"{where[-1]} must be {EXPECTED[kind.kind]}")
+        return tuple(cast("list[str]", value)) if isinstance(value, list) else value
+
+    def budget(self, value: Any, where: Sequence[str]) -> Budget:
+        caps = tuple(item.name for item in fields(Budget))
+        if not isinstance(value, dict):
+            raise self.wrong(where, f"{where[-1]} must be {EXPECTED['budget']}, such as {{ tokens = 400_000 }}")
+        given = cast("dict[str, Any]", value)
+        self.known(given, caps, where)
+        try:
+            return Budget(**given)
+        except UsageError as problem:
+            raise self.wrong(where, problem.what) from None
+
+    def wrong(self, where: Sequence[str], what: str, near: str | None = None) -> CannotStart:
+        return _bad(self.path, what, line_of(self.text, where), ".".join(where), near)
+
+
+def _fits(kind: str, value: Any) -> bool:
+    match kind:
+        case "text":
+            return isinstance(value, str) and bool(value.strip())
+        case "count":
+            return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        case "texts":
+            return isinstance(value, list) and all(isinstance(part, str) for part in cast("list[Any]", value))
+        case _:
+            return isinstance(value, list) and all(_is_pattern(part) for part in cast("list[Any]", value))
+
+
+def _is_pattern(value: Any) -> bool:
+    """A pattern below the repository: ownership of anything else would be nobody's to give."""
+    if not isinstance(value, str) or not value.strip("/. ") or "\n" in value or "\0" in value:
+        return False
+    return not value.startswith(("/", "~")) and ".." not in value.split("/")
+
+
+def _bad(path: Path, what: str, line: int = 0, key: str = "", near: str | None = None) -> CannotStart:
+    at = f"line {line}" + (f", {key}" if key else "") if line else ""
+    do = [f"did you mean {near}?"] if near else ["correct the file, or move it away"]
+    looked_at = [("file", str(path)), *([("at", at)] if at else [])]
+    return CannotStart("bad-settings", f"the team file cannot be used: {what}", looked_at=looked_at, do=do)

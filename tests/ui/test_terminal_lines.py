@@ -144,7 +144,7 @@ def test_limits_notices_and_deadlines_are_told():
     ]
     assert narrator.lines(Notice(member="tester", text="trying again", level="warning")) == ["tester     trying again"]
     closed = RequestClosed(member="tester", request="r", verdict="deny", by="deadline", reason="no answer within 60 s")
-    assert narrator.lines(closed) == ["tester     deny by deadline: no answer within 60 s"]
+    assert narrator.lines(closed) == ["tester     denied at its deadline (no answer within 60 s)"]
     gone = RequestClosed(member="tester", request="r", verdict="deny", by="cancelled")
     assert narrator.lines(gone) == ["tester     no longer asks"]
 

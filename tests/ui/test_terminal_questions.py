@@ -1,6 +1,7 @@
 """Questions at a terminal: what is shown, what a line means, and that nothing is ever taken for a yes."""
 
 import asyncio
+import re
 from collections import deque
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
-from teamwright.ui.terminal.asking import Questions
+from teamwright.ui.terminal.asking import SETTLES_S, Questions
 from teamwright.ui.terminal.editor import NOTHING, Kept, Withdrawn
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.offers import offers_of
 from teamwright.ui.terminal.questions import Meaning, Reply, question_label, question_lines, read_reply
 
 LONG = "\n".join(f"line {n}" for n in range(120))
@@ -49,14 +51,18 @@ class Typist:
         self.lines = deque(lines)
         self.labels: list[str] = []
         self.withdrawn = asyncio.Event()
+        self.out_of_lines = asyncio.Event()
         self.shown: list[str] = []
+        self.kept: list[Kept] = []
 
     async def read(self, kept: Kept = NOTHING) -> str:
         return await self.answer("> ")
 
-    async def answer(self, label: str) -> str:
+    async def answer(self, label: str, kept: Kept = NOTHING) -> str:
         self.labels.append(label)
+        self.kept.append(kept)
         if not self.lines:
+            self.out_of_lines.set()
             await self.withdrawn.wait()
             self.withdrawn.clear()
             raise Withdrawn
@@ -169,7 +175,7 @@ async def test_each_question_is_answered_in_turn_and_never_between():
     heads = [line for line in shown if line.startswith("?")]
     assert heads == [
         "? tester wants to use Bash   (2 more wait)",
-        "? docs wants to use Bash   (1 more wait)",
+        "? docs wants to use Bash   (1 more waits)",
         "? tester asks",
     ]
 
@@ -212,6 +218,184 @@ async def test_a_question_that_somebody_else_answered_goes_away():
     async with asyncio.timeout(5):
         assert await task == ""
     assert answers == []
+
+
+@pytest.mark.promise("F44", "K5")
+async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_other():
+    answers, shown, typist = [], [], Typist()
+    now = [100.0]
+    questions = Questions(clock=lambda: now[0])
+    questions.opened(a_request(answers, 1))
+    questions.opened(a_request(answers, 2, what="rm -rf build"))
+    first = asyncio.create_task(questions.ask_first(typist, Narrator(), shown.extend))
+    await asyncio.sleep(0)
+    assert questions.closed(RequestClosed(member="tester", request="perm-1", verdict="allow", by="another terminal"))
+    typist.withdraw()
+    async with asyncio.timeout(5):
+        await first
+        typist.lines.append("y")
+        typist.out_of_lines.clear()
+        second = asyncio.create_task(questions.ask_first(typist, Narrator(), shown.extend))
+        await typist.out_of_lines.wait()
+        assert "  the request before this one has just gone: once more, please" in shown
+        assert answers == []
+        now[0] += SETTLES_S
+        typist.lines.append("y")
+        typist.withdraw()
+        await second
+    assert [number for number, _ in answers] == ["perm-2"]
+
+
+async def test_what_is_put_off_waits_and_is_asked_again():
+    answers, shown, questions = [], [], Questions()
+    questions.opened(a_request(answers))
+    async with asyncio.timeout(5):
+        await questions.ask_first(Typist("l"), Narrator(), shown.extend)
+        assert (questions.waiting, answers) == ([], [])
+        assert questions.lines(Narrator()) == ["  perm-1  tester wants to use Bash: git push origin main"]
+        assert questions.again()
+        await questions.ask_first(Typist("y"), Narrator(), shown.extend)
+    assert [answer.verdict for _, answer in answers] == ["allow"]
+    assert not questions.again()
+    assert questions.lines(Narrator()) == ["  no request waits"]
+
+
+async def test_what_waits_is_listed_at_a_question_and_the_question_is_shown_again():
+    answers = []
+    requests = [a_request(answers, 1), a_request(answers, 2, member="docs", what="make\nclean")]
+    async with asyncio.timeout(5):
+        _, shown, _ = await asked(requests, "/requests", "y", "n")
+    listed = shown.index("  perm-2  docs wants to use Bash: make")
+    assert next(line for line in shown[listed:] if line.startswith("?")).startswith("? tester wants to use Bash")
+
+
+@pytest.mark.promise("K5", "G4")
+async def test_a_command_is_edited_before_it_runs():
+    answers = []
+    request = a_request(answers, input={"command": "git push origin main", "timeout": 5})
+    async with asyncio.timeout(5):
+        _, shown, typist = await asked([request], "e", "git push --dry-run")
+    assert typist.kept == [NOTHING, Kept("git push origin main", 20)]
+    assert answers == [
+        ("perm-1", RequestAnswer(verdict="allow", input={"command": "git push --dry-run", "timeout": 5}))
+    ]
+    assert "  runs instead: git push --dry-run" in shown
+
+
+async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_is_a_plain_yes():
+    answers = []
+    request = a_request(answers, input={"command": "git push origin main"})
+    async with asyncio.timeout(5):
+        await asked([request], "e", " ", "e", "git push origin main")
+    assert answers == [("perm-1", RequestAnswer(verdict="allow"))]
+
+
+def test_only_a_command_can_be_edited():
+    assert read_reply(a_request(tool="Write", input={"content": "x"}), "e").meaning is Meaning.AGAIN
+    assert "e edit" not in "\n".join(question_lines(a_request(tool="Write", input={}), Narrator()))
+
+
+DIRECTORY = {"type": "addDirectories", "directories": ["/srv/data"], "destination": "session"}
+MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+RULE = {
+    "type": "addRules",
+    "rules": [{"toolName": "Bash", "ruleContent": "git push:*"}],
+    "behavior": "allow",
+    "destination": "session",
+}
+
+
+@pytest.mark.promise("G4", "K5")
+def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means():
+    request = a_request(suggestions=(DIRECTORY, MODE, {**MODE, "mode": "plan"}, RULE))
+    text = "\n".join(question_lines(request, Narrator()))
+    assert "  d  yes, and may use /srv/data, until this session ends" in text
+    assert "  m  yes, and mode acceptEdits: its edits are not asked, until this session ends" in text
+    assert "  m2 yes, and mode plan" in text
+    assert "  r " not in text  # "always" stores it
+    assert read_reply(request, "D") == Reply(Meaning.ALLOW, updates=(DIRECTORY,))
+    assert read_reply(request, "m2") == Reply(Meaning.ALLOW, updates=({**MODE, "mode": "plan"},))
+    assert read_reply(request, "r").meaning is Meaning.AGAIN
+    assert read_reply(a_request(always="", suggestions=(RULE,)), "r") == Reply(Meaning.ALLOW, updates=(RULE,))
+
+
+@pytest.mark.promise("G4", "K5")
+@pytest.mark.parametrize(
+    ("place", "destination"), [("local", "localSettings"), ("project", "projectSettings"), ("user", "userSettings")]
+)
+def test_always_is_kept_in_the_file_that_is_named(place, destination):
+    request = a_request(suggestions=(RULE,))
+    assert "a always (a local, project or user: in a file)" in "\n".join(question_lines(request, Narrator()))
+    assert read_reply(request, f"a {place}") == Reply(Meaning.ALLOW, updates=({**RULE, "destination": destination},))
+    assert read_reply(request, "always session").meaning is Meaning.ALWAYS
+    assert read_reply(request, "a nowhere").meaning is Meaning.AGAIN
+    assert read_reply(a_request(), f"a {place}").meaning is Meaning.AGAIN
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"type": "addRules", "rules": [], "destination": "session"},
+        {"type": "addRules", "rules": [7, {"toolName": ""}]},
+        {"type": "addDirectories", "directories": "/"},
+        {"type": "setMode"},
+        {**MODE, "destination": "elsewhere"},
+        {"type": "removeEverything"},
+    ],
+)
+def test_a_suggestion_that_is_not_understood_is_not_offered(odd):
+    assert offers_of(a_request(suggestions=(odd,))) == ()
+
+
+@pytest.mark.promise("K5")
+async def test_a_plan_is_shown_whole_and_approved_or_sent_back_with_feedback():
+    plan = "# Plan\n\n" + LONG
+    answers = []
+    requests = [a_request(answers, n, kind="plan", tool="ExitPlanMode", what=plan, always="") for n in (1, 2)]
+    async with asyncio.timeout(5):
+        _, shown, typist = await asked(requests, "n test it first", "y")
+    text = "\n".join(shown)
+    assert "? tester asks for approval of its plan" in text and "    line 119" in text
+    assert "y approve · n FEEDBACK sends it back" in text
+    assert set(typist.labels) == {"approve? [y/n] "}
+    assert [(number, a.verdict, a.text) for number, a in answers] == [
+        ("perm-1", "deny", "test it first"),
+        ("perm-2", "allow", ""),
+    ]
+
+
+@pytest.mark.promise("K5")
+def test_no_line_of_ours_is_wider_than_80_columns():
+    full = a_request(suggestions=(DIRECTORY, MODE, RULE), input={"command": "x"}, deadline=1.0, owner="tester")
+    for request in (full, a_question(), a_request(kind="plan", always="")):
+        assert max(map(len, question_lines(request, Narrator(), 12))) <= 80
+
+
+@pytest.mark.promise("F44", "K5")
+def test_who_asks_is_the_whole_chain_and_until_when_is_said():
+    request = a_request(member="tester › Explore: find the flags", owner="tester", deadline=1_700_000_000.0)
+    lines = question_lines(request, Narrator())
+    assert lines[0] == "? tester › Explore: find the flags wants to use Bash"
+    assert any(re.fullmatch(r"  until   \d\d:\d\d:\d\d, then it is denied", line) for line in lines)
+
+
+@pytest.mark.promise("F44")
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("another terminal", "tester     allowed from another terminal: Bash git push origin main"),
+        ("lead", "tester     allowed by the lead: Bash git push origin main"),
+        ("hook", "tester     allowed by a hook: Bash git push origin main"),
+        ("cancelled", "tester     no longer asks: Bash git push origin main"),
+        ("terminal", None),
+    ],
+)
+def test_who_answered_elsewhere_is_said(by, said):
+    narrator = Narrator()
+    assert narrator.lines(a_request()) == []
+    closed = RequestClosed(member="tester", request="perm-1", verdict="allow", by=by)
+    assert narrator.lines(closed) == ([said] if said else [])
 
 
 async def test_leaving_at_a_question_leaves_it_open():

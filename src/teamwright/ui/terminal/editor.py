@@ -61,8 +61,11 @@ class Editor(Protocol):
         """A line for the session. Raises Withdrawn, and EOFError when the person wants to leave."""
         ...
 
-    async def answer(self, label: str) -> str:
-        """An answer to what was just shown; not kept in the history. Raises as `read`."""
+    async def answer(self, label: str, kept: Kept = NOTHING) -> str:
+        """An answer to what was just shown; not kept in the history. Raises as `read`.
+
+        `kept` stands there to be changed, where the line can be edited at all.
+        """
         ...
 
     def withdraw(self) -> None:

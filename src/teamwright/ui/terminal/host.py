@@ -29,6 +29,7 @@ from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.parsing import Command, Mail, Prompt, Unknown, leading_word, parse
+from teamwright.ui.terminal.questions import head_line
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean
 
@@ -94,7 +95,7 @@ class Host:
 
     def status(self) -> str:
         """What goes on, on one line."""
-        waiting = len(self.questions.waiting) - (self.questions.asked is not None)
+        waiting = len(self.questions.waiting) - (self.questions.asked is not None) + len(self.questions.aside)
         return self.activity.line(self.lead_works, members_at_work(self.session), waiting, self._width())
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
@@ -119,6 +120,8 @@ class Host:
                 self.questions.opened(event)
                 if self._at_line:
                     self.editor.withdraw()
+                elif self.questions.asked is not None:
+                    self.show([f"  meanwhile: {head_line(event, self.narrator)}"])
             case RequestClosed():
                 if self.questions.closed(event):
                     self.editor.withdraw()
@@ -231,6 +234,8 @@ class Host:
             match line:
                 case Command(name="/quit"):
                     raise EOFError
+                case Command(name="/requests"):
+                    self.show([] if self.questions.again() else self.questions.lines(self.narrator))
                 case Command():
                     self.show(await RUN[line.name](self.session, line.rest))
                 case Unknown():

@@ -73,9 +73,9 @@ class LineEditor:
         """See Editor."""
         return await self._prompt(self._lines, kept, "> ")
 
-    async def answer(self, label: str) -> str:
+    async def answer(self, label: str, kept: Kept = NOTHING) -> str:
         """See Editor."""
-        return await self._prompt(self._answers, NOTHING, label)
+        return await self._prompt(self._answers, kept, label)
 
     def withdraw(self) -> None:
         """See Editor."""

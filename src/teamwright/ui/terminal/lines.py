@@ -14,6 +14,7 @@ from teamwright.protocol.events import (
     MessageSent,
     Notice,
     RequestClosed,
+    RequestOpened,
     TaskChanged,
     TeamEvent,
     ToolCalled,
@@ -37,6 +38,17 @@ _PROTOCOL = {
     "plan_approval_request": "asks for approval of its plan",
     "plan_approval_response": "answers on the plan",
 }
+_BY = {
+    "terminal": "at its terminal",
+    "another terminal": "from another terminal",
+    "program": "by the program",
+    "hook": "by a hook",
+    "lead": "by the lead",
+    "policy": "by policy",
+    "deadline": "at its deadline",
+}
+"""Who answered a request, in words."""
+
 _UNTOLD = frozenset({"task_assignment", "shutdown_approved", "teammate_terminated"})
 """Protocol messages that another line tells already."""
 
@@ -54,6 +66,7 @@ class Narrator:
     width: int = 80
     colors: dict[str, str] = field(default_factory=dict[str, str])
     _known: set[str] = field(default_factory=set[str])
+    _asked: dict[str, str] = field(default_factory=dict[str, str])
 
     def lines(self, event: TeamEvent) -> list[str]:
         """The lines for an event; none for what would only be noise."""
@@ -66,12 +79,11 @@ class Narrator:
                 return self._task(event)
             case MemberChanged():
                 return self._member(event)
-            case RequestClosed(by="surface" | "terminal"):
+            case RequestOpened():
+                self._asked[event.request] = asked_for(event)
                 return []
             case RequestClosed():
-                why = f": {one_line(event.reason)}" if event.reason else ""
-                said = "no longer asks" if event.by == "cancelled" else f"{event.verdict} by {event.by}{why}"
-                return [self._line(event.member, said)]
+                return self._closed(event)
             case LimitReached():
                 return [self._line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
             case Notice():
@@ -80,9 +92,9 @@ class Narrator:
             case _:
                 return []
 
-    def name(self, member: str) -> str:
-        """A member's name in its colour."""
-        return self.paint(self._style(member), shown(member))
+    def name(self, member: str, owner: str = "") -> str:
+        """A member's name in its colour; a sub-agent has that of its owner."""
+        return self.paint(self._style(owner or member), shown(member))
 
     def _style(self, member: str) -> str:
         return "bold" if member in {LEAD, "user"} else self.colors.get(member, "")
@@ -125,6 +137,15 @@ class Narrator:
         taken = cells(f"{shown(event.member)} → {shown(event.to)}: ")
         return [head + cut(said, max(self.width, NARROWEST) - taken)]
 
+    def _closed(self, event: RequestClosed) -> list[str]:
+        """Who answered, when it was not the person here."""
+        asked = self._asked.pop(event.request, "")
+        if event.by in {"surface", "terminal"}:
+            return []
+        said = closed_words(event) + (f": {asked}" if asked else "")
+        reason = f" ({one_line(event.reason)})" if event.reason else ""
+        return [self._line(event.member, said + reason, whole=True)]
+
     def _task(self, event: TaskChanged) -> list[str]:
         if event.change == "updated":
             return []
@@ -154,6 +175,20 @@ class Narrator:
             model = f" ({one_line(event.model)})" if event.model else ""
             return [self._line(event.member, f"joined{model}")]
         return []
+
+
+def asked_for(request: RequestOpened) -> str:
+    """What is asked, on one line: the tool and the first line of its command, or of the question or plan."""
+    first = one_line(request.what.strip().split("\n", 1)[0])
+    return first if request.kind == "question" else f"{one_line(request.tool)} {first}".strip()
+
+
+def closed_words(event: RequestClosed) -> str:
+    """What became of a request, and who said so."""
+    if event.by == "cancelled":
+        return "no longer asks"
+    verdict = {"allow": "allowed", "deny": "denied"}.get(event.verdict, event.verdict)
+    return f"{verdict} {_BY.get(event.by) or f'by {one_line(event.by)}'}"
 
 
 def diff_line(paint: Paint, line: str) -> str:

@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "/members": "who is in the team, what each does and waits for",
     "/tasks": "the task list",
     "/cost": "tokens and money so far, by member",
+    "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
     "/stop NAME": "end a member at once; its open tasks go back to the list",
     "/quit": "leave; with members at work you are asked what becomes of them",

@@ -37,8 +37,8 @@ class PlainEditor:
         """See Editor. What was typed stays with the kernel: there is nothing to put back."""
         return await self._next("> ")
 
-    async def answer(self, label: str) -> str:
-        """See Editor. Lines that were finished before the question are not its answer."""
+    async def answer(self, label: str, kept: Kept = NOTHING) -> str:
+        """See Editor. Lines that were finished before the question are not its answer; nothing can be put back."""
         before, self._lines = self._lines, deque()
         try:
             return await self._next(label)

@@ -1,16 +1,24 @@
 """Questions: what a person is shown before saying yes, and what their line means.
 
-A line that is no answer is never taken for one: silence, an empty line and half a word ask again. Pure.
+A line that is no answer is never taken for one: silence, an empty line and half a word ask again. Every face shows a
+request by `request_lines`, so that a person sees the same wherever they answer. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from teamwright.protocol.events import RequestOpened
 from teamwright.ui.terminal.lines import Narrator, diff_line
+from teamwright.ui.terminal.offers import PLACES, kept_in, offers_of
 from teamwright.ui.terminal.text import clean, one_line
+
+EDITED = "command"
+"""The key of an input that a person may edit before it runs: a shell command."""
 
 
 class Meaning(StrEnum):
@@ -20,60 +28,153 @@ class Meaning(StrEnum):
     ALWAYS = "always"
     DENY = "deny"
     ANSWER = "answer"
+    EDIT = "edit"
+    LATER = "later"
+    LIST = "list"
     AGAIN = "again"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`text` is the reason of a no, the answer to a question, or what to say when it has to be asked again."""
+    """`text` is the reason of a no, the answer to a question, or what to say when it has to be asked again.
+
+    `updates` are what is granted along with a yes.
+    """
 
     meaning: Meaning
     text: str = ""
+    updates: tuple[Mapping[str, Any], ...] = ()
+
+
+# ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "") -> list[str]:
+    """Who asks, the whole command, diff or plan, the rule that asked, what "always" would store, until when."""
+    paint = narrator.paint
+    head = f"{paint('yellow', '?')} {narrator.name(request.member, request.owner)} {_asks(request)}{more}"
+    body = [f"    {diff_line(paint, line)}" for line in clean(request.what).rstrip("\n").split("\n")]
+    options = [f"    {number}  {one_line(label)}" for number, label in enumerate(request.options, 1)]
+    facts = {
+        "rule": "" if request.kind == "question" else one_line(request.rule),
+        "always": one_line(request.always),
+        "until": f"{_time(request.deadline)}, then it is denied" if request.deadline else "",
+    }
+    return [head, *body, *options, *(f"  {name:<7} {value}" for name, value in facts.items() if value)]
+
+
+def head_line(request: RequestOpened, narrator: Narrator) -> str:
+    """The request on one line."""
+    what = one_line(request.what.strip().split("\n", 1)[0])
+    who = narrator.name(request.member, request.owner)
+    return f"{who} {_asks(request)}" + (f": {what}" if what else "")
 
 
 def question_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0) -> list[str]:
-    """Who asks, the whole command or diff, the rule that asked, what "always" would store, and the keys."""
-    who, paint = narrator.name(request.member), narrator.paint
-    more = f"   ({waiting} more wait)" if waiting else ""
-    body = [f"    {diff_line(paint, line)}" for line in clean(request.what).rstrip("\n").split("\n")]
-    if request.kind == "question":
-        options = [f"    {number}  {one_line(label)}" for number, label in enumerate(request.options, 1)]
-        keys = "a number, or your own words" if request.options else "your answer, in your own words"
-        return [f"{paint('yellow', '?')} {who} asks{more}", *body, *options, paint("dim", f"  {keys}")]
-    rule = [f"  rule    {one_line(request.rule)}"] if request.rule else []
-    always = [f"  always  {one_line(request.always)}"] if request.always else []
-    keys = "y yes · n no · n REASON" + (" · a always" if request.always else "")
-    head = f"{paint('yellow', '?')} {who} wants to use {clean(request.tool)}{more}"
-    return [head, *body, *rule, *always, paint("dim", f"  {keys}")]
+    """The request as it is asked at a terminal: all of it, and the keys."""
+    more = f"   ({waiting} more wait{'s' if waiting == 1 else ''})" if waiting else ""
+    dim = [narrator.paint("dim", f"  {line}") for line in _keys(request)]
+    return [*request_lines(request, narrator, more=more), *dim]
 
 
 def question_label(request: RequestOpened) -> str:
     """What stands before the answer."""
     if request.kind == "question":
         return "answer: "
+    if request.kind == "plan":
+        return "approve? [y/n] "
     return "allow? [y/n/a] " if request.always else "allow? [y/n] "
+
+
+def may_edit(request: RequestOpened) -> bool:
+    """Whether a person may change what runs, as a line of text."""
+    return request.kind == "permission" and isinstance(request.input.get(EDITED), str)
+
+
+def _asks(request: RequestOpened) -> str:
+    match request.kind:
+        case "question":
+            return "asks"
+        case "plan":
+            return "asks for approval of its plan"
+        case _:
+            return f"wants to use {clean(request.tool)}"
+
+
+def _keys(request: RequestOpened) -> list[str]:
+    if request.kind == "question":
+        how = "a number, or your own words" if request.options else "your answer, in your own words"
+        return [f"{how} · /later · /requests lists what waits"]
+    later = "l later · /requests lists what waits"
+    if request.kind == "plan":
+        return [f"y approve · n FEEDBACK sends it back · {later}", *_granting(request)]
+    always = " · a always" if request.always else ""
+    if always and kept_in(request, "local"):
+        always += " (a local, project or user: in a file)"
+    edit = "e edit it first · " if may_edit(request) else ""
+    return [f"y yes · n no · n REASON{always}", *_granting(request), edit + later]
+
+
+def _granting(request: RequestOpened) -> list[str]:
+    return [f"{offer.key:<2} yes, {offer.words}" for offer in offers_of(request)]
+
+
+def _time(seconds_since_1970: float) -> str:
+    return datetime.fromtimestamp(seconds_since_1970).strftime("%H:%M:%S")
+
+
+# ── what a line means ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_reply(request: RequestOpened, line: str) -> Reply:
     """What the line means as an answer to this request."""
     text = line.strip()
-    if request.kind == "question":
-        return (
-            Reply(Meaning.ANSWER, _chosen(request.options, text)) if text else Reply(Meaning.AGAIN, "an answer, please")
-        )
+    if text in {"/requests", "/later"}:
+        return Reply(Meaning.LIST if text == "/requests" else Meaning.LATER)
+    if request.kind == "question":  # a bare word may be the answer
+        answer = Reply(Meaning.ANSWER, _chosen(request.options, text))
+        return answer if text else Reply(Meaning.AGAIN, "an answer, please")
     word, _, rest = text.partition(" ")
-    match word.lower().rstrip(",:"):
-        case "y" | "yes" if not rest:
+    word, rest = word.lower().rstrip(",:"), rest.strip()
+    if word in {"n", "no"}:
+        return Reply(Meaning.DENY, rest)
+    if word in {"a", "always"} and request.kind != "plan":
+        return _always(request, rest.lower())
+    return _again(request) if rest else _key(request, word)
+
+
+def _key(request: RequestOpened, word: str) -> Reply:
+    """What a key without anything behind it means."""
+    if granted := [offer.update for offer in offers_of(request) if offer.key == word]:
+        return Reply(Meaning.ALLOW, updates=(granted[0],))
+    match word:
+        case "y" | "yes":
             return Reply(Meaning.ALLOW)
-        case "a" | "always" if not rest:
-            if request.always:
-                return Reply(Meaning.ALWAYS)
-            return Reply(Meaning.AGAIN, '"always" is not offered here: y or n')
-        case "n" | "no":
-            return Reply(Meaning.DENY, rest.strip())
+        case "e" | "edit" if may_edit(request):
+            return Reply(Meaning.EDIT)
+        case "l" | "later":
+            return Reply(Meaning.LATER)
         case _:
-            keys = "y, n or a" if request.always else "y or n"
-            return Reply(Meaning.AGAIN, f"that is no answer: {keys}")
+            return _again(request)
+
+
+def _always(request: RequestOpened, place: str) -> Reply:
+    if not request.always:
+        return Reply(Meaning.AGAIN, '"always" is not offered here: y or n')
+    if place in {"", "session"}:
+        return Reply(Meaning.ALWAYS)
+    if place not in PLACES:
+        return _again(request)
+    update = kept_in(request, place)
+    if update is None:
+        return Reply(Meaning.AGAIN, "it can be kept for this session only: a")
+    return Reply(Meaning.ALLOW, updates=(update,))
+
+
+def _again(request: RequestOpened) -> Reply:
+    keys = ["y", "n", *(["a"] if request.always and request.kind != "plan" else [])]
+    keys += [offer.key for offer in offers_of(request)]
+    return Reply(Meaning.AGAIN, f"that is no answer: {', '.join(keys[:-1])} or {keys[-1]}")
 
 
 def _chosen(options: tuple[str, ...], text: str) -> str:

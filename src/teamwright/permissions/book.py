@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from teamwright.permissions.fence import Fence
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 
@@ -22,7 +23,7 @@ class Scope:
 
     `directories` may be used; `private` are denied to file tools (the state root), but for reading what is the
     agent's `own` in them; `trusted_git` are common directories of repositories whose git configuration a person
-    trusted; `base` is where relative rules and offered rules lie.
+    trusted; `base` is where relative rules and offered rules lie; `fence` tells what belongs to others.
     """
 
     directories: tuple[Path, ...] = ()
@@ -30,6 +31,7 @@ class Scope:
     own: tuple[Path, ...] = ()
     trusted_git: frozenset[Path] = frozenset()
     base: Path = Path("/")
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True, slots=True)

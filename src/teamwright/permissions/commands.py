@@ -15,6 +15,7 @@ from pathlib import Path
 
 from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_rule, strictest
 from teamwright.permissions.edits import Changes, changes
+from teamwright.permissions.fence import changed_by
 from teamwright.permissions.files import judge_path
 from teamwright.permissions.line import as_line
 from teamwright.permissions.manners import forms, needs_asking
@@ -105,10 +106,22 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact
             yield by_rule(denied)
         yield from (decision for decision in fact.touched if decision.verdict is Verdict.DENY)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
+    yield from _fenced_off(ground, parsed)
     hidden = _hidden(rules.deny, parsed)
     if hidden is not None:
         reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
         yield Decision(Verdict.DENY if ground.bypass else Verdict.ASK, str(hidden), reason)
+
+
+def _fenced_off(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
+    """What is about to change a file of somebody else, or may be."""
+    fence = ground.scope.fence
+    if fence is None:
+        return
+    for command in parsed.commands:
+        yield from (found for path in changed_by(command) if (found := fence.refuses(path, deep=True)) is not None)
+    if any(one.writes and (one.target is None or one.glob or None in one.places) for one in parsed.redirects):
+        yield fence.hidden()
 
 
 def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -> Iterator[Decision]:

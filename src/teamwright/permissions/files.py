@@ -22,6 +22,8 @@ def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: boo
     denied = _matching(rules.deny, named, real)
     if denied is not None:
         return by_rule(denied)
+    if writes and ground.scope.fence is not None and (fenced := ground.scope.fence.refuses(path)) is not None:
+        return fenced
     if writes and ground.plans:
         return by_plan(ground)
     if _is_private(ground, rules, named, real, writes):

@@ -1,0 +1,101 @@
+"""Path ownership: what belongs to others is not changed, by no tool, in no mode."""
+
+from pathlib import Path
+
+import pytest
+
+from teamwright.permissions.book import Scope
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.fence import Fence, Owned
+from teamwright.permissions.rule import PathPattern, parse_rules
+from teamwright.permissions.verdict import Access, Mode, Verdict
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    for name in ("src/api/a.py", "src/web/w.py", "docs/d.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "link.py").symlink_to(tmp_path / "src/api/a.py")
+    (tmp_path / "alias").symlink_to(tmp_path / "src/api")
+    return tmp_path
+
+
+def policy(base: Path, mode: Mode, fence: Fence, *allowed: str) -> Policy:
+    rules = parse_rules(allowed, Verdict.ALLOW, "test", base)
+    return Policy(mode, rules, Scope(directories=(base,), base=base, fence=fence))
+
+
+def others(base: Path) -> Fence:
+    return Fence(owned=(Owned.of("api", "src/api/**", "team.toml:3", base),))
+
+
+def own(base: Path) -> Fence:
+    return Fence(only=(PathPattern.of("docs/**", base, False),), whose="writer", source="team.toml:7")
+
+
+COMMANDS = [
+    "echo x > src/api/a.py",
+    "echo x >> alias/new.py",
+    "cat docs/d.md | tee src/api/a.py",
+    "rm src/api/a.py",
+    "rm -rf src",
+    "rm -rf src/*",
+    "cd src && rm api/a.py",
+    "sed -i s/a/b/ src/api/a.py",
+    "cp docs/d.md src/api/a.py",
+    "mv src/api/a.py docs/",
+    "mv src elsewhere",
+    "touch src/api/new.py",
+    "mkdir src/api/deep",
+    "ln -sf docs/d.md src/api/a.py",
+    "dd if=docs/d.md of=src/api/a.py",
+    "true && { truncate -s 0 link.py; }",
+    "sh -c 'rm src/api/a.py'",
+    "find docs -name x -exec rm src/api/a.py {} +",
+]
+
+
+@pytest.mark.promise("F45")
+@pytest.mark.parametrize("mode", [m for m in Mode if m not in {Mode.BUBBLE, Mode.PLAN}])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_changes_somebody_elses_file_is_denied_in_every_mode(base, mode, command):
+    decision = policy(base, mode, others(base), "Bash").decide("Bash", Access(command=command, cwd=base))
+    assert decision.verdict is Verdict.DENY
+    assert "api" in decision.reason
+    assert "team.toml:3" in decision.rule
+
+
+@pytest.mark.parametrize("path", ["src/api/a.py", "src/api/new/deep.py", "link.py", "alias/a.py", "SRC/API/a.py"])
+@pytest.mark.parametrize("mode", [Mode.BYPASS, Mode.ACCEPT_EDITS])
+def test_an_edit_of_somebody_elses_file_is_denied_by_name_and_by_real_path(base, path, mode):
+    for tool in ("Edit", "Write", "NotebookEdit"):
+        decision = policy(base, mode, others(base), "Edit").decide(tool, Access(writes=(base / path,)))
+        assert decision.verdict is Verdict.DENY
+        assert "send api a message" in decision.reason
+
+
+@pytest.mark.parametrize("command", ["cat src/api/a.py", "grep x src/api/a.py > docs/found", "rm docs/d.md", "ls src"])
+def test_reading_it_and_changing_other_files_is_as_without_a_fence(base, command):
+    fenced = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command=command, cwd=base))
+    assert fenced.verdict is Verdict.ALLOW
+
+
+def test_a_file_that_only_the_shell_will_know_is_asked_about(base):
+    decision = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command="echo x > $F", cwd=base))
+    assert decision.verdict is Verdict.ASK
+    assert "only the shell will know" in decision.reason
+
+
+@pytest.mark.parametrize(("path", "verdict"), [("docs/new.md", "allow"), ("src/web/w.py", "deny"), ("x.py", "deny")])
+def test_who_has_files_of_its_own_changes_no_others(base, path, verdict):
+    decision = policy(base, Mode.ACCEPT_EDITS, own(base)).decide("Write", Access(writes=(base / path,)))
+    assert str(decision.verdict) == verdict
+    if verdict == "deny":
+        assert "writer changes only files of its own" in decision.reason
+
+
+def test_a_link_out_of_ones_own_files_leads_nowhere(base):
+    (base / "docs/way").symlink_to(base / "src")
+    decision = policy(base, Mode.BYPASS, own(base)).decide("Write", Access(writes=(base / "docs/way/web/w.py",)))
+    assert decision.verdict is Verdict.DENY

@@ -1,4 +1,4 @@
-"""Commands as processes: each in a group of its own, stdin empty, environment given, output bounded.
+"""Commands as processes: each in a group of its own, stdin given or empty, environment given, output bounded.
 
 A process ends with its whole family (`family`), and waiting for it ends when the process itself does, whoever
 still holds its pipe. With records it stands on disk as long as something of it lives. Knows no shell, no tool and
@@ -28,13 +28,17 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded."""
+    """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded.
+
+    `input` is what it reads on its stdin; one that does not read keeps nobody waiting.
+    """
 
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
     records: ProcessRecords | None = None
     purpose: Purpose = NOTHING_KNOWN
+    input: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Process:
         family: Family,
         pipes: Sequence[_Pipe],
         record: ProcessRecord | None = None,
+        feed: _Feed | None = None,
     ) -> None:
         self.pid = child.pid
         self.family = family
@@ -67,6 +72,7 @@ class Process:
         self._child = child
         self._pipes = pipes
         self._record = record
+        self._feed = feed
         self._closed = False
         self._released = False
         self._watch()
@@ -77,30 +83,32 @@ class Process:
         mark = new_mark()
         record = command.records.begin(mark, command.purpose) if command.records is not None else None
         pipes = [_Pipe(sink) for sink in (output, errors) if sink is not None]
+        feed = _Feed(command.input) if command.input else None
+        ends = [*pipes, *([feed] if feed is not None else [])]
         try:
             child = subprocess.Popen(
                 list(command.argv),
                 cwd=command.cwd,
                 env={**command.env, MARK: mark},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if feed is None else feed.theirs,
                 stdout=pipes[0].theirs,
                 stderr=pipes[-1].theirs,
                 start_new_session=True,
             )
         except BaseException:
-            for pipe in pipes:
-                pipe.close()
+            for end in ends:
+                end.close()
             if record is not None:
                 record.remove()
             raise
         finally:
-            for pipe in pipes:
-                os.close(pipe.theirs)
+            for end in ends:
+                os.close(end.theirs)
         if record is not None:
             record.began(child.pid)
-        for pipe in pipes:
-            pipe.listen()
-        return cls(child, Family(child.pid, mark), pipes, record)
+        for end in ends:
+            end.listen()
+        return cls(child, Family(child.pid, mark), pipes, record, feed)
 
     @property
     def exit_code(self) -> int | None:
@@ -139,6 +147,8 @@ class Process:
 
     def close(self) -> None:
         """Stop reading; bytes that are in the pipe now are still taken. Whoever holds the other end may go on."""
+        if self._feed is not None:
+            self._feed.close()
         for pipe in self._pipes:
             pipe.close()
         self._closed = True
@@ -286,3 +296,37 @@ class _Pipe:
         self.ended.set()
         asyncio.get_running_loop().remove_reader(self._ours)
         os.close(self._ours)
+
+
+class _Feed:
+    """The writing end of a process's stdin: written as far as the process reads, then closed."""
+
+    def __init__(self, content: bytes) -> None:
+        self.theirs, self._ours = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._left = memoryview(content)
+        self._listens = False
+
+    def listen(self) -> None:
+        self._write()
+        if self._ours >= 0:
+            self._listens = True
+            asyncio.get_running_loop().add_writer(self._ours, self._write)
+
+    def close(self) -> None:
+        if self._ours < 0:
+            return
+        if self._listens:
+            asyncio.get_running_loop().remove_writer(self._ours)
+        os.close(self._ours)
+        self._ours = -1
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._ours, self._left) :]
+        except BlockingIOError:
+            return
+        except OSError:  # nobody reads any more
+            self._left = self._left[:0]
+        if not self._left:
+            self.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 from teamwright.mail.inbox import peek
 from teamwright.protocol.errors import InvalidName, StorageError, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_dir
-from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.protocol.mail import Entry, parse_protocol, says_nothing
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.storage.paths import Home, home_of
@@ -189,7 +189,7 @@ def _state(view: TeamView, ours: bool, *, live: bool) -> str:
 def _member(team: Path, member: Member, *, live: bool, archived: bool) -> MemberView:
     try:
         entries = peek(team / "inboxes" / f"{inbox_stem(member.name)}.json")
-        unread, messages = sum(not entry.read and not _says_nothing(entry) for entry in entries), len(entries)
+        unread, messages = sum(not entry.read and not says_nothing(entry.text) for entry in entries), len(entries)
     except (TeamwrightError, OSError):
         unread, messages = -1, -1
     return MemberView(
@@ -201,12 +201,6 @@ def _member(team: Path, member: Member, *, live: bool, archived: bool) -> Member
         unread=unread,
         messages=messages,
     )
-
-
-def _says_nothing(entry: Entry) -> bool:
-    """A notice that somebody is idle, and no more: nobody waits for it to be read."""
-    message = parse_protocol(entry.text)
-    return isinstance(message, IdleNotification) and message.contentless
 
 
 def _member_state(member: Member, *, live: bool) -> str:

@@ -66,8 +66,8 @@ class Tally:
                 pass
 
     def _sent(self, event: MessageSent) -> None:
-        if event.wire == "idle_notification" and event.summary == "idle":
-            return
+        if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):
+            return  # nobody waits for it to be read
         self.sent += 1
         if event.message_id in self.early:
             del self.early[event.message_id]

@@ -190,6 +190,15 @@ class MemberChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChanged(_Event):
+    """A member, or the lead, is in another permission mode from now on; `by` is who changed it (`user`, a member)."""
+
+    KIND = "mode_changed"
+    mode: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Underway(_Event):
     """What a member has been busy with for a second: told once a call, by a timer, never again and again.
 
@@ -344,6 +353,7 @@ TeamEvent: TypeAlias = (
     | MessageSeen
     | TaskChanged
     | MemberChanged
+    | ModeChanged
     | Underway
     | TeamChanged
     | SessionOpened

@@ -342,6 +342,12 @@ def parse_protocol(text: str) -> Protocol | None:
     return cast("Protocol", made)
 
 
+def says_nothing(text: str) -> bool:
+    """Whether nobody waits for the text to be read: it goes along with the next mail, if any comes."""
+    message = parse_protocol(text)
+    return isinstance(message, ModeChanged) or (isinstance(message, IdleNotification) and message.contentless)
+
+
 def looks_like_protocol(text: str) -> bool:
     """Whether any reader, ours or a stranger's, could take the text for a protocol message."""
     stripped = text.strip()

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, agent_id, dir_stem, nearest, team_dir, team_name
-from teamwright.protocol.mail import IdleNotification, parse_entry, parse_protocol
+from teamwright.protocol.mail import parse_entry, says_nothing
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.atomic import write_atomic
@@ -304,9 +304,4 @@ def _unread_in(path: Path) -> int:
         entries = [parse_entry(e) for e in cast("list[dict[str, Any]]", loaded)]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return 1
-    return sum(not entry.read and not _says_nothing(entry.text) for entry in entries)
-
-
-def _says_nothing(text: str) -> bool:
-    message = parse_protocol(text)
-    return isinstance(message, IdleNotification) and message.contentless
+    return sum(not entry.read and not says_nothing(entry.text) for entry in entries)

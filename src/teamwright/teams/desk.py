@@ -19,7 +19,7 @@ from teamwright.protocol.clock import ms_of, now_ms
 from teamwright.protocol.envelope import escaped, reminder, render_entry
 from teamwright.protocol.events import Emit, MessageSeen
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
+from teamwright.protocol.mail import Entry, IdleNotification, ModeChanged, ShutdownRequest, parse_protocol
 from teamwright.teams.told import ToldIds
 
 WAKE_ORDER = ("user", "shutdown", "lead", "peer", "task")
@@ -41,9 +41,14 @@ def kind_of(entry: Entry) -> str:
 
 
 def wakes(entry: Entry) -> bool:
-    """Whether the entry may start a model call: idle notices do so only with a result or a failure."""
-    message = parse_protocol(entry.text)
-    return message.wakes if isinstance(message, IdleNotification) else entry.extra.get("no_reply") is not True
+    """Whether the entry may start a model call: idle notices only with a result or a failure, a new mode never."""
+    match parse_protocol(entry.text):
+        case IdleNotification() as notice:
+            return notice.wakes
+        case ModeChanged():
+            return False
+        case _:
+            return entry.extra.get("no_reply") is not True
 
 
 def _how_old(entries: Sequence[Entry]) -> list[Block]:

@@ -15,6 +15,7 @@ from teamwright.protocol.events import (
     MemberChanged,
     MessageSeen,
     MessageSent,
+    ModeChanged,
     RequestClosed,
     RequestOpened,
     RoundEnded,
@@ -68,6 +69,7 @@ class MemberStanding:
     stalled: bool = False
     lost: bool = False
     model: str = ""
+    mode: str = ""
     color: str | None = None
     rounds: int = 0
     context: int = 0
@@ -142,6 +144,8 @@ class Standing:
                 self._worked(event)
             case MemberChanged():
                 self._changed(event)
+            case ModeChanged():
+                self._mode(event)
             case MessageSent():
                 self._wrote(event)
             case MessageSeen():
@@ -229,6 +233,12 @@ class Standing:
         member.color = event.color or member.color
         member.settles()
         self._forget_old()
+
+    def _mode(self, event: ModeChanged) -> None:
+        if event.member == LEAD and LEAD not in self.members:
+            self.members[LEAD] = MemberStanding(LEAD, str(State.IDLE), since=event.at)  # it has had no turn yet
+        if (member := self._active(event)) is not None:
+            member.mode = event.mode
 
     def _late(self, member: MemberStanding, event: MemberChanged) -> bool:
         """Whether the event tells of a turn before the newest, or of a life that has ended."""

@@ -120,18 +120,24 @@ class Models:
         await self.services.aclose()
 
 
-def models_for(model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: Play) -> Models:
-    """The source for what was given as `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script."""
+def models_for(
+    model: str | Model | None, settings: ModelSettings, env: Mapping[str, str], play: Play, governors: Path
+) -> Models:
+    """The source for what was given as `model=` or `--model`. Raises CannotStart (`bad-script`) for a bad script.
+
+    `governors` is the directory in which processes share what they know of a credential's limits.
+    """
+    pool = ModelPool(governors)
     if model is not None and not isinstance(model, str):
-        return Models(OneModel(model), Services(settings, env))
+        return Models(OneModel(model), Services(settings, env, pool=pool))
     if model is not None and model.startswith(SCRIPTED):
         from teamwright.models.scripted import Script
 
         script = Script.load(Path(model.removeprefix(SCRIPTED)).expanduser())
         if play.pace_s is not None:
             script.pace_s = play.pace_s
-        return Models(Scripts(script, play), Services(settings, env))
-    services = Services(settings, env, model)
+        return Models(Scripts(script, play), Services(settings, env, pool=pool))
+    services = Services(settings, env, model, pool)
     return Models(services, services)
 
 

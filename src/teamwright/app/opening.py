@@ -259,7 +259,7 @@ def _models(ground: Ground, numbers: CallNumbers) -> Models:
     options = ground.options
     model = options.model if options.model is not None else model_of_resumed(ground)
     play = Play(options.given, numbers.of, options.pace_s)
-    return models_for(model, model_settings(ground.settings), ground.env, play)
+    return models_for(model, model_settings(ground.settings), ground.env, play, ground.home.governors)
 
 
 def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:

@@ -36,7 +36,9 @@ def policy_of(settings: Settings, home: Home, cwd: Path, trust: TrustState, own:
         trusted_git=trust.trusted_git,
         base=trust.root,
     )
-    return Policy(settings.mode, settings.rules, scope)
+    made = Policy(settings.mode, settings.rules, scope)
+    made.delegating = settings.delegates
+    return made
 
 
 def model_settings(settings: Settings) -> ModelSettings:
@@ -52,6 +54,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         max_output_tokens=given.get("max_output_tokens"),
         context_tokens=given.get("context_tokens"),
         retries=given.get("retries", fallback.retries),
+        stagger_s=given.get("stagger_s", fallback.stagger_s) or 0.0,
         stall_s=given.get("stall_s", fallback.stall_s),
         custom={name: _provider(settings, name, value) for name, value in _objects(settings, "providers")},
         prices={name: _price(settings, name, value) for name, value in _objects(settings, "prices")},

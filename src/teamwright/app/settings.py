@@ -28,7 +28,17 @@ from teamwright.tools.shell.bash import BashSettings
 
 _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
 _FOR_MODELS = frozenset(
-    {"model", "thinking", "context_tokens", "max_output_tokens", "retries", "stall_s", "providers", "prices"}
+    {
+        "model",
+        "thinking",
+        "context_tokens",
+        "max_output_tokens",
+        "retries",
+        "stagger_s",
+        "stall_s",
+        "providers",
+        "prices",
+    }
 )
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(^|_)(API|ACCESS|PRIVATE|AUTH)?_?KEY(_|$|S$)|(^|_)AUTH(_|$)",

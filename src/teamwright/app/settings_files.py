@@ -74,6 +74,9 @@ KEYS: dict[str, Key] = {
     "bash.max_timeout_s": Key("seconds", "How long a command may run at most."),
     "bash.output_chars": Key("count", "Characters of output in a result; the rest is in a file."),
     "retries": Key("count", "How often a failed model request is tried again."),
+    "stagger_s": Key(
+        "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."
+    ),
     "stall_s": Key("seconds", "How long an answer may make no progress."),
     "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
     "shutdown_objection_s": Key("seconds", "How long a member may take to answer a request to stop."),

@@ -7,6 +7,7 @@ endpoint goes through here.
 from __future__ import annotations
 
 import hashlib
+import hmac
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Literal, TypeAlias
@@ -102,6 +103,10 @@ class Endpoint:
     def fingerprint(self) -> str:
         """A name for the credential at this address that does not reveal it."""
         return hashlib.sha256(f"{self.base_url}\0{self.credential}".encode()).hexdigest()[:16]
+
+    def keyed_fingerprint(self, key: bytes) -> str:
+        """The same for a name that lies on the disk: without the secret `key` nobody can try what it stands for."""
+        return hmac.new(key, f"{self.base_url}\0{self.credential}".encode(), hashlib.sha256).hexdigest()[:32]
 
     def scrub(self, text: str) -> str:
         """A text of the service without our key in it, printable, at most 600 characters."""

@@ -1,8 +1,9 @@
 """One governor per credential: whoever shares a key shares its rate limit, so all members wait together.
 
 On "too many requests" and "overloaded" everybody pauses, with jitter, and fewer may call at once; each success
-lets a little more through. Waiting costs nothing: sleepers have a timer, queued ones are woken by who leaves.
-Usable from several event loops. Knows no HTTP.
+lets a little more through. Waiting costs nothing: sleepers have a timer, queued ones are woken by who leaves; only
+who waits for a place that another process has looks again by itself. Usable from several event loops. Below:
+`pacing` (the arithmetic, and the page that processes share). Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from teamwright.models.pacing.board import ANY_PLACE, Alone, Board, Page
+from teamwright.models.pacing.state import Refusal, State, Terms, refused, went_well
+from teamwright.protocol.errors import StorageError
+
+LOOK_S, LOOK_MOST_S = 0.05, 0.5
+"""How soon, in seconds, one who waits for another process's place looks again; it doubles."""
 
 
 class Turn:
@@ -26,29 +36,33 @@ class Turn:
         self.epoch = epoch
 
 
+class _Waiting(NamedTuple):
+    """A place in the queue; `outside`: there is room here, but other processes have all the places."""
+
+    future: asyncio.Future[None]
+    outside: bool
+
+
 class Governor:
     """Shared by all adapters with the same credential.
 
     `most` requests run at once at most. Pauses that we choose start at `backoff_s` and double up to
-    `backoff_most_s` seconds.
+    `backoff_most_s` seconds. `board` is where the state is kept: without one it is this object's alone.
     """
 
-    def __init__(self, *, most: int = 32, backoff_s: float = 0.5, backoff_most_s: float = 60.0) -> None:
-        self._most = most
-        self._limit = float(most)
-        self._backoff_s = backoff_s
-        self._backoff_most_s = backoff_most_s
+    def __init__(
+        self, *, most: int = 32, backoff_s: float = 0.5, backoff_most_s: float = 60.0, board: Board | None = None
+    ) -> None:
+        self._terms = Terms(most, backoff_s, backoff_most_s)
+        self._board = board or Alone()
         self._running = 0
-        self._epoch = 0
-        self._level = 0
-        self._paused_until = 0.0
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
 
     @property
     def limit(self) -> int:
         """How many may call at once now."""
-        return int(self._limit)
+        return self._state().may(self._terms)
 
     @property
     def running(self) -> int:
@@ -58,64 +72,93 @@ class Governor:
     @property
     def paused_s(self) -> float:
         """How long everybody still waits, in seconds; 0 when nobody has to."""
-        return max(0.0, self._paused_until - time.monotonic())
+        return max(0.0, self._state().paused_until - time.monotonic())
 
     @property
     def waits_for(self) -> str:
         """On what a call would wait now, in words; empty when it may go at once."""
-        if self.paused_s > 0:
+        state = self._state()
+        if state.paused_until > time.monotonic():
             return "the rate limit"
-        return "" if self._running < self.limit else "a free place among those who may call"
+        return "" if self._running < state.may(self._terms) else "a free place among those who may call"
+
+    def _state(self) -> State:
+        with self._mutex:
+            state = self._board.look()
+        return state.at(time.monotonic()) if state.epoch else state
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Turn, None]:
         """A place among those who may call. Waits for the pause and for a place, first come first served."""
-        await self._enter()
-        turn = Turn(self._epoch)
+        turn, place = await self._enter()
         try:
             yield turn
         finally:
-            self._leave()
+            self._leave(place)
 
-    async def _enter(self) -> None:
+    async def _enter(self) -> tuple[Turn, int]:
         try:
-            await self._wait_for_place()
+            return await self._wait_for_place()
         except asyncio.CancelledError:
             self._wake()  # it may have been called up: then the next one takes its place
             raise
 
-    async def _wait_for_place(self) -> None:
-        called = False
+    async def _wait_for_place(self) -> tuple[Turn, int]:
+        called, look_s = False, LOOK_S
         while True:
-            pause = self.paused_s
+            state = self._state()
+            pause = state.paused_until - time.monotonic()
             if pause > 0:
                 # A little apart, so that they do not come back as one wave.
                 await asyncio.sleep(pause * (1 + random.random() * 0.1))
                 continue
-            with self._mutex:
-                if self._running < self.limit and (called or not self._queue):
-                    self._running += 1
-                    return
-                place = asyncio.get_running_loop().create_future()
-                (self._queue.appendleft if called else self._queue.append)(place)
+            taken = self._take(state, called=called)
+            if isinstance(taken, int):
+                if state.narrow:
+                    self._wake()  # other processes may have left more places than one
+                return Turn(state.epoch), taken
             try:
-                await place
+                # Nobody here will say when another process leaves its place.
+                async with asyncio.timeout(look_s * (1 + random.random()) if taken.outside else None):
+                    await taken.future
+            except TimeoutError:
+                look_s = min(LOOK_MOST_S, look_s * 2)
             finally:
-                self._forget(place)
+                self._forget(taken.future)
             called = True
+
+    def _take(self, state: State, *, called: bool) -> int | _Waiting:
+        """A place, or what to wait for; who was `called` up goes before all others."""
+        with self._mutex:
+            room = self._running < state.may(self._terms) and (called or not self._queue)
+            place = self._place(state) if room else None
+            if place is not None:
+                self._running += 1
+                return place
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            (self._queue.appendleft if called else self._queue.append)(future)
+            return _Waiting(future, outside=room)
+
+    def _place(self, state: State) -> int | None:
+        """While few may call, processes share the places; else nobody asks."""
+        return self._board.place(state.may(self._terms)) if state.narrow else ANY_PLACE
 
     def _forget(self, place: asyncio.Future[None]) -> None:
         with self._mutex:
             if place in self._queue:
                 self._queue.remove(place)
 
-    def _leave(self) -> None:
+    def _leave(self, place: int) -> None:
         with self._mutex:
             self._running -= 1
+            if place != ANY_PLACE:
+                self._board.leave(place)
         self._wake()
 
     def _wake(self) -> None:
         """Call up as many as there are places."""
+        if not self._queue:
+            return
         with self._mutex:
             open_places = (place for place in tuple(self._queue) if not place.get_loop().is_closed())
             called = list(islice(open_places, max(0, self.limit - self._running)))
@@ -130,23 +173,20 @@ class Governor:
         Several who were under way together are one event: the first one shrinks the number, the others only
         lengthen the pause if the service asked for more.
         """
+        now = time.monotonic()
+        refusal = Refusal(turn.epoch, self._running, now, retry_after_s, random.random() * 0.25)
         with self._mutex:
-            if turn.epoch == self._epoch:
-                self._epoch += 1
-                self._limit = max(1.0, min(self._limit, float(max(self._running, 1))) / 2)
-                self._level += 1
-            own = min(self._backoff_most_s, self._backoff_s * 2 ** min(self._level - 1, 20))
-            pause = (retry_after_s if retry_after_s is not None else own) * (1 + random.random() * 0.25)
-            self._paused_until = max(self._paused_until, time.monotonic() + pause)
+            self._board.change(lambda state: refused(state.at(now), self._terms, refusal))
         return self.paused_s
 
     def succeeded(self, turn: Turn) -> None:
         """A request went well: a little more may be let through."""
-        with self._mutex:
-            self._limit = min(float(self._most), self._limit + 1 / self._limit)
-            if turn.epoch == self._epoch:
-                self._level = 0
-        self._wake()
+        state = self._state()
+        if state.narrow or state.level:
+            with self._mutex:
+                now = time.monotonic()
+                self._board.change(lambda state: went_well(state.at(now), self._terms, epoch=turn.epoch))
+            self._wake()
 
 
 def _call_up(place: asyncio.Future[None]) -> None:
@@ -154,9 +194,22 @@ def _call_up(place: asyncio.Future[None]) -> None:
         place.set_result(None)
 
 
-_GOVERNORS: dict[str, Governor] = {}
+_GOVERNORS: dict[tuple[str, str], Governor] = {}
 
 
-def governor_for(fingerprint: str) -> Governor:
-    """The governor of a credential, one in the process."""
-    return _GOVERNORS.setdefault(fingerprint, Governor())
+def governor_for(fingerprint: str, page: Path | None = None) -> Governor:
+    """The governor of a credential, one in the process.
+
+    With a `page` it is shared with all processes that name the same file; where that cannot be, it is this one's alone.
+    """
+    key = (fingerprint, str(page or ""))
+    if key not in _GOVERNORS:
+        _GOVERNORS[key] = Governor(board=_board(page))
+    return _GOVERNORS[key]
+
+
+def _board(page: Path | None) -> Board:
+    try:
+        return Alone() if page is None else Page(page)
+    except StorageError:
+        return Alone()

@@ -1,8 +1,8 @@
 """The Messages API: a request of ready bytes out, an answer in parts back, tried again while that may help.
 
 Below: `wire` (the body), `exchange` (HTTP and its clocks), `assemble` (blocks from events), `trouble` and
-`failure` (what went wrong), `governor` (who may call). Knows no tools and no history; raises nothing but
-`CancelledError`.
+`failure` (what went wrong), `governor` (who may call) and `pacing.stagger` (who calls first). Knows no tools and no
+history; raises nothing but `CancelledError`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from teamwright.models.model import (
     ThinkingPart,
     price,
 )
+from teamwright.models.pacing.stagger import Stagger
 from teamwright.models.prompt_check import PromptCheck
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 ALIVE_EVERY_S = 1.0
 """How often an answer that grows where nothing can be shown (the input of a tool call) says so."""
+FIRST_READ = "an equal prompt, which is read first"
+"""On what a call waits that lets another one go ahead."""
 CONTINUATIONS = 8
 """How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
 FIRST_CONNECTS = 2
@@ -61,6 +64,7 @@ class MessagesApi:
         self._client: AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
+        self._stagger = Stagger(settings.stagger_s if card.caching else 0.0)
         self._check = None if endpoint.provider == "anthropic" else PromptCheck()
 
     def __repr__(self) -> str:
@@ -106,8 +110,12 @@ class MessagesApi:
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
         """One answer, tried as often as it may help; how it ended is left in `outcome`."""
         body = body_of(request.prefix, items, caching=self._card.caching)
+        digest = request.prefix.digest
+        if (first := self._stagger.ahead_of(digest)) is not None:
+            yield Alive(FIRST_READ)
+            await self._stagger.follow(first)
         for tries in count(1):
-            attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks))
+            attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks), digest, self._stagger)
             async with aclosing(self._one_try(attempt, body, request.prefix.betas)) as parts:
                 async for part in parts:
                     yield part
@@ -118,7 +126,8 @@ class MessagesApi:
 
             failure = failure_of(attempt.trouble, self._card, self._endpoint, tries, answered=self._answered)
             if not self._worth_another(attempt.trouble, tries):
-                outcome.failure = replace(failure, partial=attempt.text())
+                again_s = self._again_s(attempt.trouble)
+                outcome.failure = replace(failure, partial=attempt.text(), again_s=again_s)
                 return
             wait_s = self._own_pause(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
             yield Retrying(failure.what, wait_s, tries)
@@ -133,12 +142,13 @@ class MessagesApi:
         waits = self._governor.waits_for
         if waits:
             yield Alive(waits)
-        async with self._governor.turn() as turn, aclosing(attempt.parts(body, betas)) as parts:
-            if waits:
-                yield Alive()
-            async for part in parts:
-                yield part
-            self._account(turn, attempt)
+        with attempt.leading():
+            async with self._governor.turn() as turn, aclosing(attempt.parts(body, betas)) as parts:
+                if waits:
+                    yield Alive()
+                async for part in parts:
+                    yield part
+                self._account(turn, attempt)
 
     def _account(self, turn: Turn, attempt: _Try) -> None:
         trouble = attempt.trouble
@@ -158,6 +168,14 @@ class MessagesApi:
         if trouble.kind == "connect" and not self._answered:
             most = 0 if self._endpoint.loopback else min(most, FIRST_CONNECTS)
         return tries <= most
+
+    def _again_s(self, trouble: Trouble) -> float | None:
+        """When a limit of the service will have passed; None when it is something else, or takes too long."""
+        if not throttles(trouble) or trouble.answer.should_retry is False:
+            return None
+        asked = trouble.answer.retry_after_s or 0.0
+        wait_s = max(asked, self._governor.paused_s, self._settings.backoff_most_s)
+        return wait_s if wait_s <= self._settings.limit_most_s else None
 
     def _own_pause(self, tries: int) -> float:
         longest = min(self._settings.backoff_most_s, self._settings.backoff_s * 2 ** min(tries - 1, 20))
@@ -203,19 +221,28 @@ class _Outcome:
 class _Try:
     """One exchange and what came of it: a whole answer, or the trouble that broke it."""
 
-    __slots__ = ("assembly", "exchange", "shared_pause_s", "trouble")
+    __slots__ = ("_digest", "_stagger", "assembly", "exchange", "shared_pause_s", "trouble")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, digest: str, stagger: Stagger) -> None:
         self.exchange = exchange
+        self._digest, self._stagger = digest, stagger
         self.assembly = Assembly()
         self.trouble: Trouble | None = None
         self.shared_pause_s: float | None = None
+
+    def leading(self) -> AbstractContextManager[None]:
+        """While it is under way, calls with the same new prefix come after it."""
+        return self._stagger.calling(self._digest)
 
     async def parts(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
         """What may be shown as it comes, and signs of what may not. Does not raise `Trouble`: it is kept."""
         shown_at = time.monotonic()
         async with self._keeping_trouble(), aclosing(self.exchange.events(body, betas)) as events:
+            begun = False
             async for event in events:
+                if not begun:
+                    begun = True
+                    self._stagger.began(self._digest)
                 part = self._take(event)
                 if part is None and time.monotonic() - shown_at < ALIVE_EVERY_S:
                     continue

@@ -108,7 +108,8 @@ class Failure:
 
     `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed context-full
     window-too-small limit`). `retriable` says that the same request may work later (the agent is paused, not
-    ended). `before_first_reply` is for exit codes: nothing was ever answered by this service in this process.
+    ended); `again_s` is set for a limit that passes by itself: after how many seconds. `before_first_reply` is for
+    exit codes: nothing was ever answered by this service in this process.
     """
 
     slug: str
@@ -118,6 +119,7 @@ class Failure:
     retriable: bool = False
     before_first_reply: bool = False
     partial: list[Block] = field(default_factory=list[Block])
+    again_s: float | None = None
 
 
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Reply | Failure

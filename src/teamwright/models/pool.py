@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from teamwright.models.endpoint import Endpoint
@@ -15,6 +16,7 @@ from teamwright.models.exchange import Clocks, get_json
 from teamwright.models.governor import governor_for
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Model, ModelCard
+from teamwright.models.pacing.page_name import page_of
 from teamwright.models.providers import Provider, endpoint_of
 from teamwright.models.resolve import no_model, providers, resolve
 from teamwright.models.settings import ModelSettings
@@ -28,7 +30,9 @@ PAGES_MOST = 20
 class ModelPool:
     """Gives out models and closes them. An async context manager; `aclose` may be called twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, governors: Path | None = None) -> None:
+        """`governors` is the directory in which processes share what they know of a credential's limits."""
+        self._governors = governors
         self._open: dict[tuple[str, str, str], MessagesApi] = {}
 
     async def __aenter__(self) -> ModelPool:
@@ -50,7 +54,7 @@ class ModelPool:
             window = await asyncio.to_thread(ask_window, endpoint, card.wire)
             card = replace(card, context_tokens=window or card.context_tokens)
         if key not in self._open:
-            governor = governor_for(endpoint.fingerprint)
+            governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint))
             self._open[key] = MessagesApi(card, endpoint, governor=governor, settings=settings)
         return self._open[key]
 

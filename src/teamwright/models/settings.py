@@ -68,6 +68,11 @@ class ModelSettings:
     """The longest pause that we choose ourselves."""
     retry_after_most_s: float = 300.0
     """The longest pause that a service may ask for; beyond it the agent is paused instead."""
+    limit_most_s: float = 3600.0
+    """How long a limit may last, by what the service says, for an agent to try again by itself after it."""
+    stagger_s: float = 4.0
+    """How long a call waits at most for an equal prompt that was sent just before it, to read it from the service's
+    cache; 0 is never."""
     connect_s: float = 10.0
     """How long a connection may take."""
     read_timeout_s: float = 60.0

@@ -108,6 +108,11 @@ class Home:
         return self.ours / "archive"
 
     @property
+    def governors(self) -> Path:
+        """`governors/`: what processes with the same key know of its rate limit."""
+        return self.ours / "governors"
+
+    @property
     def trust(self) -> Path:
         """`trust.json`."""
         return self.ours / "trust.json"

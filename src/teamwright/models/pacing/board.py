@@ -1,0 +1,246 @@
+"""Where the state of a service's limits is kept: in the process, or on a page that all who share the key see.
+
+The page is one short line, rewritten in place under a lock; the places of those who may call are locks too, so a
+process that is killed keeps none. Whatever cannot be read or written means that nobody is throttled. Below: the
+operating system and `storage`. Knows neither keys nor HTTP. Format: docs/formats/governors.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from teamwright.models.pacing.state import State
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.family import this_boot
+from teamwright.storage.paths import make_private
+
+PAGE = 512
+"""Bytes of the page: one record, filled up with spaces, never across the border of a page of memory."""
+VERSION = 1
+PAUSE_MOST_S = 3600.0
+"""A pause that is longer, in seconds, was not written by us."""
+_TRIES, _TRY_S = 5, 0.001
+"""How often, and how far apart in seconds, the lock is tried: it is held for microseconds, or by a stopped process."""
+ANY_PLACE = -1
+
+
+class Board(Protocol):
+    """What a governor needs: the state, a change of it, and places while few may call."""
+
+    def look(self) -> State:
+        """The state now. Costs next to nothing while it has not changed."""
+        ...
+
+    def change(self, step: Callable[[State], State]) -> State:
+        """Take one step from what is true now; returns what is true then."""
+        ...
+
+    def place(self, among: int) -> int | None:
+        """One of the places 0 … `among` - 1 that nobody has, or None. Give it back with `leave`."""
+        ...
+
+    def leave(self, place: int) -> None:
+        """Give a place back."""
+        ...
+
+
+class Alone:
+    """The board of one process: its governor counts its own calls."""
+
+    def __init__(self) -> None:
+        self._state = State()
+
+    def look(self) -> State:
+        """See Board."""
+        return self._state
+
+    def change(self, step: Callable[[State], State]) -> State:
+        """See Board."""
+        self._state = step(self._state)
+        return self._state
+
+    def place(self, among: int) -> int | None:
+        """See Board: here the governor's own count is all there is."""
+        return ANY_PLACE
+
+    def leave(self, place: int) -> None:
+        """See Board."""
+
+
+class Page:
+    """The board of all processes with one key: the file `path`, and `<path>.places` beside it, both 0600.
+
+    One object a file and process: the places belong to the process. Not for several threads at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises StorageError when it can be neither opened nor made."""
+        make_private(path.parent)
+        self._path = path
+        self._places_path = path.with_name(f"{path.name}.places")
+        try:
+            self._fd = _open(path)
+            self._places = _open(self._places_path)
+        except OSError as problem:
+            raise StorageError("io-failed", f"{path}: {problem.strerror or problem}") from problem
+        self._taken: set[int] = set()
+        self._seen: bytes = b""
+        self._state = State()
+
+    def look(self) -> State:
+        """See Board: one read of a page that is in memory."""
+        try:
+            raw = os.pread(self._fd, PAGE, 0)
+        except OSError:
+            return self._state
+        if raw == self._seen:
+            return self._state
+        state = _decoded(raw)
+        if state is None:
+            with self._locked() as locked:
+                return self._read() if locked else self._state
+        self._seen, self._state = raw, state
+        return state
+
+    def change(self, step: Callable[[State], State]) -> State:
+        """See Board. Where the page cannot be locked or written the step holds for this process alone."""
+        with self._locked() as locked:
+            state = step(self._read() if locked else self._state)
+            if locked and state != self._state:
+                raw = _encoded(state)
+                with suppress(OSError):  # a full disk: others will be refused themselves
+                    os.pwrite(self._fd, raw, 0)
+                    self._seen = raw
+            self._state = state
+        return state
+
+    def place(self, among: int) -> int | None:
+        """See Board."""
+        for place in range(among):
+            if place in self._taken:
+                continue
+            try:
+                fcntl.lockf(self._places, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            except (BlockingIOError, PermissionError):
+                continue  # another process has it
+            except OSError:
+                return ANY_PLACE
+            self._taken.add(place)
+            return place
+        return None
+
+    def leave(self, place: int) -> None:
+        """See Board."""
+        if place in self._taken:
+            self._taken.discard(place)
+            with suppress(OSError):
+                fcntl.lockf(self._places, fcntl.LOCK_UN, 1, place)
+
+    def close(self) -> None:
+        """Let go of the files; places that are held are free then."""
+        for fd in (self._fd, self._places):
+            with suppress(OSError):
+                os.close(fd)
+        self._taken.clear()
+
+    @contextmanager
+    def _locked(self) -> Generator[bool]:
+        """The page, for us alone; False when somebody holds on to it, who must be stopped."""
+        locked = False
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(_TRY_S)
+                continue
+            if locked := self._stands():
+                break
+            if not self._reopened():
+                break
+        try:
+            yield locked
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _stands(self) -> bool:
+        """Whether the file that we hold is still the one at its place."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            return False
+
+    def _reopened(self) -> bool:
+        """Somebody removed or replaced the file: go on with the one that is there."""
+        try:
+            make_private(self._path.parent)
+            fd = _open(self._path)
+        except OSError:
+            return False
+        os.close(self._fd)
+        self._fd, self._seen = fd, b""
+        return True
+
+    def _read(self) -> State:
+        """What the page holds, under the lock. A damaged one is set aside; then nobody is throttled."""
+        try:
+            raw = os.pread(self._fd, PAGE, 0)
+            state = _decoded(raw)
+            if state is None:
+                with suppress(StorageError):
+                    write_atomic(self._path.with_name(f"{self._path.name}.bad"), raw)
+                raw, state = _encoded(State()), State()
+                os.pwrite(self._fd, raw, 0)
+        except OSError:
+            return self._state
+        self._seen, self._state = raw, state
+        return state
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _encoded(state: State) -> bytes:
+    body = json.dumps({"v": VERSION, "boot": _boot(), **asdict(state)}, separators=(",", ":"))
+    return f"{body} {zlib.crc32(body.encode()):08x}".ljust(PAGE - 1).encode() + b"\n"
+
+
+def _decoded(raw: bytes) -> State | None:
+    """The state on the page, None for a damaged one. Nothing yet, an earlier boot, a newer format: nobody throttled."""
+    if not raw:
+        return State()
+    body, _, check = raw.decode("ascii", "replace").strip().rpartition(" ")
+    try:
+        if f"{zlib.crc32(body.encode()):08x}" != check:
+            return None
+        found = cast("dict[str, Any]", json.loads(body))
+        if found["v"] != VERSION or found["boot"] != _boot():
+            return State()
+        state = State(
+            int(found["epoch"]),
+            int(found["level"]),
+            float(found["limit"]),
+            float(found["paused_until"]),
+            float(found["refused_at"]),
+        )
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+    now = time.monotonic()
+    sane = state.limit >= 1 and 0 <= state.refused_at <= now + 1 and state.paused_until <= now + PAUSE_MOST_S
+    return state if sane else None
+
+
+def _boot() -> str:
+    """Since when times of `time.monotonic` mean what they do now; empty where nobody knows."""
+    return this_boot().partition(" ")[0]

@@ -68,7 +68,8 @@ class Prepared:
     """A call that was found and validated, on its way through the steps.
 
     `hook_answer` is what a hook said of it before the gate decides: `allow` answers a question that the gate would
-    ask and never lifts a refusal, `ask` has a call asked that the gate would let run; `hook_reason` says why.
+    ask and never lifts a refusal, `ask` has a call asked that the gate would let run; `hook_reason` says why. A call
+    that was `revised` runs with another input than the model's.
     """
 
     tool: AnyTool
@@ -79,6 +80,7 @@ class Prepared:
     denied: bool = False
     hook_answer: str = ""
     hook_reason: str = ""
+    revised: bool = False
 
 
 Step: TypeAlias = Callable[[Prepared], Awaitable[ToolResult]]
@@ -92,6 +94,19 @@ async def run_tool(call: Prepared) -> ToolResult:
         return await call.tool.run(call.input, call.ctx)
     except TeamwrightError as problem:
         return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+
+
+def revise(call: Prepared, given: Mapping[str, Any]) -> ToolResult | None:
+    """Give the call another input, which is validated and looked at like the first. What is wrong with it, or None."""
+    checked = validate(call.tool, dict(given))
+    if isinstance(checked, ToolResult):
+        return checked
+    try:
+        access = call.tool.access(checked, call.ctx)
+    except TeamwrightError as problem:
+        return ToolResult(problem.for_model(), is_error=True, brief=problem.what)
+    call.input, call.access, call.summary, call.revised = checked, access, call.tool.summary(checked), True
+    return None
 
 
 def gated(gate: Gate, inner: Step) -> Step:
@@ -134,7 +149,9 @@ class Toolbox:
         gate: Gate,
         numbers: CallNumbers,
         emit: Emit,
+        wrap: Callable[[Step], Step] | None = None,
     ) -> None:
+        """`wrap` puts a step around all others: what happens before a call is decided on, and after it ran."""
         self.member = member
         self.tools = tuple(tools)
         self.workplace = workplace
@@ -147,7 +164,8 @@ class Toolbox:
         self.activity = Activity()
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
-        self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
+        step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
+        self._step = step if wrap is None else wrap(step)
 
     @property
     def names(self) -> frozenset[str]:
@@ -214,6 +232,8 @@ class Toolbox:
         finally:
             self.activity.ran(number)
         outcome = "denied" if prepared.denied else "failed" if result.is_error else "done"
+        if prepared.revised:
+            call = replace(call, input=prepared.input.model_dump(exclude_unset=True))
         self._emit_called(number, call, prepared.summary, result, outcome, time.perf_counter() - started)
         return result
 

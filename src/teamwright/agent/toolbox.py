@@ -149,9 +149,7 @@ class Toolbox:
         gate: Gate,
         numbers: CallNumbers,
         emit: Emit,
-        wrap: Callable[[Step], Step] | None = None,
     ) -> None:
-        """`wrap` puts a step around all others: what happens before a call is decided on, and after it ran."""
         self.member = member
         self.tools = tuple(tools)
         self.workplace = workplace
@@ -164,8 +162,7 @@ class Toolbox:
         self.activity = Activity()
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
-        step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
-        self._step = step if wrap is None else wrap(step)
+        self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
 
     @property
     def names(self) -> frozenset[str]:
@@ -176,6 +173,10 @@ class Toolbox:
     def schemas(self) -> list[Mapping[str, Any]]:
         """What the model is told of the tools, in order."""
         return [tool_schema(tool) for tool in self.tools]
+
+    def put_around(self, wrap: Callable[[Step], Step]) -> None:
+        """Put a step around all others: what happens before a call is decided on, and after it ran."""
+        self._step = wrap(self._step)
 
     async def run_all(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run the calls of one round; `done` is filled as they end, also when this is cancelled."""

@@ -1,0 +1,183 @@
+"""The hooks of one agent: whose they are, the step around its tool calls, and its start and stop.
+
+Composed from outside: a toolbox is handed `wrap`, a turn is handed `may_stop`. An agent without hooks pays nothing.
+Knows the contract of a call and the room of hooks; knows no settings, no team and no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.tool import ToolResult
+from teamwright.agent.toolbox import Prepared, Step, revise
+from teamwright.hooks import payload
+from teamwright.hooks.book import POST_TOOL, PRE_TOOL, SUBAGENT_START, SUBAGENT_STOP
+from teamwright.hooks.firing import Hooks, no_hooks
+from teamwright.hooks.outcome import ALLOW, ASK, DENY, NOTHING, Outcome
+from teamwright.hooks.payload import Who
+from teamwright.hooks.starts import Starts
+from teamwright.protocol.blocks import Block, text_block, text_of
+from teamwright.protocol.envelope import escaped, reminder
+
+REFUSED_BY = "hook"
+"""The rule that a refusal of a hook names."""
+
+
+def _nowhere() -> Path:
+    return Path()
+
+
+def _no_mode() -> str:
+    return ""
+
+
+def _not_noted(call: Prepared, rule: str, reason: str) -> None:
+    """Nobody keeps what was refused."""
+
+
+def note(text: str) -> Block:
+    """What a hook says to the model: data in a note of the runtime."""
+    return text_block(reminder(escaped(text)))
+
+
+@dataclass(slots=True)
+class AgentHooks:
+    """The hooks of one agent. `cwd` and `mode` are asked each time; `denied` keeps what a hook refused.
+
+    `starts` notes the start until its stop; None where nobody needs it.
+    """
+
+    hooks: Hooks = field(default_factory=no_hooks)
+    who: Who = field(default_factory=lambda: Who("", Path()))
+    cwd: Callable[[], Path] = _nowhere
+    mode: Callable[[], str] = _no_mode
+    denied: Callable[[Prepared, str, str], None] = _not_noted
+    starts: Starts | None = None
+    _runs: bool = False
+
+    async def fire(self, event: str, more: Callable[[], Mapping[str, Any]], *subjects: str) -> Outcome:
+        """Run the hooks of an event of this agent; `more` makes what its payload has beside the common keys."""
+        if not self.hooks.wants(event):
+            return NOTHING
+        return await self.hooks.fire(event, self._whole(more()), subjects or ("",), self.cwd())
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def wrap(self) -> Callable[[Step], Step] | None:
+        """The step around all others of a call; None when no hook is for calls."""
+        return self._around if self.hooks.wants(PRE_TOOL, POST_TOOL) else None
+
+    def _around(self, inner: Step) -> Step:
+        async def step(call: Prepared) -> ToolResult:
+            before = await self._before(call)
+            if before.halted or before.permission == DENY or before.blocked:
+                return self._refused(call, before)
+            if before.input is not None and (problem := revise(call, before.input)) is not None:
+                return _unfit(problem)
+            call.hook_answer = before.permission if before.permission in {ALLOW, ASK} else ""
+            call.hook_reason = before.permission_reason
+            result = await inner(call)
+            notes = [*_changed(before), *before.contexts]
+            if result.is_error:
+                return _with(result, notes)
+            after = await self._after(call, result)
+            if after.blocked:
+                notes.append(f"A hook that ran after this call says: {after.reason}")
+            made = _with(result, [*notes, *after.contexts])
+            return replace(made, ends_turn=True) if after.halted else made
+
+        return step
+
+    async def _before(self, call: Prepared) -> Outcome:
+        def more() -> dict[str, Any]:
+            return payload.pre_tool_use(call.tool.name, _given(call), call.ctx.tool_use_id)
+
+        return await self.fire(PRE_TOOL, more, call.tool.name, *call.tool.aliases)
+
+    async def _after(self, call: Prepared, result: ToolResult) -> Outcome:
+        def more() -> dict[str, Any]:
+            content = result.content if isinstance(result.content, str) else text_of(result.content)
+            given = _given(call)
+            response = payload.tool_response(call.tool.name, given, content, result.facts)
+            return payload.post_tool_use(call.tool.name, given, call.ctx.tool_use_id, response)
+
+        return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases)
+
+    def _refused(self, call: Prepared, said: Outcome) -> ToolResult:
+        reason = said.reason or said.halt_reason
+        call.denied = True
+        self.denied(call, REFUSED_BY, reason)
+        made = ToolResult.error(f"A hook refused this call: {reason}", "Nothing was done. Go on as it says.")
+        made = _with(made, said.contexts)
+        return replace(made, ends_turn=True) if said.halted else made
+
+    # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def began(self) -> tuple[Block, ...]:
+        """The agent begins to run; what hooks want it to know."""
+        if not self.hooks.wants(SUBAGENT_START, SUBAGENT_STOP):
+            return ()
+        self._note_start()
+        said = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.who), self.who.agent_type)
+        return tuple(note(context) for context in said.contexts)
+
+    async def may_stop(self, event: str, said: str, *, again: bool) -> Outcome:
+        """The agent has come to its end: what the hooks say to that. Blocked, it goes on, and is still running."""
+        who = self.who
+        if event != SUBAGENT_STOP:
+            return await self.fire(event, lambda: payload.stop(said, again=again))
+        self._note_stop()
+        outcome = await self.fire(event, lambda: payload.subagent_stop(who, said, "done", again=again), who.agent_type)
+        if outcome.blocked and not outcome.halted:
+            self._note_start()
+        return outcome
+
+    def ended(self, outcome: str, detail: str = "", said: str = "") -> None:
+        """The agent runs no more, however that came; its stop hooks run without anybody waiting. Once a start."""
+        if not self._runs:
+            return
+        self._note_stop()
+        self.hooks.later(self._stopped(outcome, detail, said), f"end of {self.who.agent_id}")
+
+    async def _stopped(self, outcome: str, detail: str, said: str) -> None:
+        who = self.who
+        await self.fire(SUBAGENT_STOP, lambda: payload.subagent_stop(who, said, outcome, detail), who.agent_type)
+
+    def _note_start(self) -> None:
+        self._runs = True
+        if self.starts is not None:
+            self.starts.begun(self.who)
+
+    def _note_stop(self) -> None:
+        self._runs = False
+        if self.starts is not None:
+            self.starts.over(self.who)
+
+    def _whole(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        return {**payload.common(self.who, self.cwd(), self.mode()), **more}
+
+
+def _given(call: Prepared) -> dict[str, Any]:
+    return call.input.model_dump(mode="json", exclude_unset=True)
+
+
+def _changed(said: Outcome) -> list[str]:
+    return [] if said.input is None else ["A hook changed the input of this call before it ran."]
+
+
+def _unfit(problem: ToolResult) -> ToolResult:
+    what = problem.content if isinstance(problem.content, str) else problem.brief
+    return ToolResult.error(f"A hook changed this call, and it cannot run that way: {what}", "Nothing was done.")
+
+
+def _with(result: ToolResult, notes: list[str] | tuple[str, ...]) -> ToolResult:
+    if not notes:
+        return result
+    if isinstance(result.content, str):
+        told = (result.content, *(reminder(escaped(text)) for text in notes))
+        return replace(result, content="\n\n".join(text for text in told if text))
+    return replace(result, content=[*result.content, *(note(text) for text in notes)])

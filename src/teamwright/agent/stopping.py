@@ -1,0 +1,51 @@
+"""Past the stops: a turn that a hook does not let end goes on with the hook's reason, a bounded number of times.
+
+Knows the loop; does not know which hook asks, nor whose turn it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from teamwright.agent.conversation import Told
+from teamwright.agent.hooked import note
+from teamwright.agent.loop import Agent, TurnEnd, run_turn, tell
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import message_id
+
+MOST_BLOCKS = 8
+"""How often in a row a turn may be kept from its end; then it ends, whatever the hook says."""
+
+
+async def run_past_stops(
+    agent: Agent, opening: Told | None, asks: Callable[[TurnEnd, bool], Awaitable[str]] | None
+) -> TurnEnd:
+    """A turn, and what hooks add to it. `asks` says why the agent shall go on, empty when it may stop; None: nobody.
+
+    It is given how the turn ended, and whether the agent went on already because of it. Raises what `run_turn` does.
+    """
+    end = await run_turn(agent, opening)
+    if asks is None:
+        return end
+    blocked = 0
+    while end.stop == "done" and (why := await asks(end, blocked > 0)):
+        if blocked == MOST_BLOCKS:
+            text = f"a hook would not let {agent.name} stop {MOST_BLOCKS} times in a row; now it stops"
+            agent.emit(Notice(member=agent.name, text=text, level="warning"))
+            break
+        blocked += 1
+        tell(agent, Told((note(f"A hook does not let you stop yet: {why}"),), (f"notice:{message_id()}",)))
+        end = _both(end, await run_turn(agent, None))
+    return end
+
+
+def _both(before: TurnEnd, after: TurnEnd) -> TurnEnd:
+    """One turn of two parts."""
+    return replace(
+        after,
+        text=after.text or before.text,
+        usage=before.usage + after.usage,
+        rounds=before.rounds + after.rounds,
+        tools=before.tools + after.tools,
+    )

@@ -29,6 +29,7 @@ async def test_a_member_whose_start_is_under_way_is_ended_once_it_lives(tmp_path
 
         class Slow:
             wire_model = staticmethod(maker.wire_model)
+            resolved = staticmethod(maker.resolved)
 
             async def teammate(self, *given):
                 begun.set()

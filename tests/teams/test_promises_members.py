@@ -47,6 +47,9 @@ class Failing:
     def __init__(self, builder, step: str, names: set[str]) -> None:
         self.builder, self.step, self.names = builder, step, names
 
+    def resolved(self, spec):
+        return self.builder.resolved(spec)
+
     async def wire_model(self, spec):
         self._fail("model", spec)
         return await self.builder.wire_model(spec)

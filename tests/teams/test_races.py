@@ -56,6 +56,7 @@ async def test_a_start_that_fails_late_takes_back_name_and_first_prompt(tmp_path
 
         class Broken:
             wire_model = staticmethod(maker.wire_model)
+            resolved = staticmethod(maker.resolved)
 
             async def teammate(self, spec, team, incarnation):
                 raise CannotStart("no-key", "no key")
@@ -78,6 +79,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
 
         class Slow:
             wire_model = staticmethod(maker.wire_model)
+            resolved = staticmethod(maker.resolved)
 
             async def teammate(self, spec, team, incarnation):
                 made = await maker.teammate(spec, team, incarnation)

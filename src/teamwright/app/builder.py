@@ -7,7 +7,7 @@ rooms below; knows no screen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakSet, WeakValueDictionary
@@ -18,6 +18,7 @@ from teamwright.agent.definition import (
     LEAD_ONLY,
     NOT_FOR_SUBAGENTS,
     TEAMMATE_TOOLS,
+    AgentDefinition,
     find_definition,
 )
 from teamwright.agent.gate import Denial, Gate
@@ -25,13 +26,17 @@ from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
 from teamwright.agent.prefix import load_conversation, store_prefix
+from teamwright.agent.reminders import ModeReminder, Role
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
 from teamwright.agent.workplace import Edits, Workplace
-from teamwright.app.budget import Purse
+from teamwright.app.definition.applying import fence_of, kinds_of, roles_text, with_role
+from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
+from teamwright.app.spending.meter import AgentMeter
+from teamwright.app.spending.purse import Purse
 from teamwright.models.model import Model
 from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
@@ -53,11 +58,12 @@ Waiting: TypeAlias = Callable[[str | None], None]
 class Born:
     """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
 
-    Lives as long as the member's gate, which decides by it.
+    Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent.
     """
 
     policy: Callable[[], Policy]
     model: str | None
+    kind: str = ""
 
     def now(self) -> Policy:
         """The policy as it is now."""
@@ -95,6 +101,11 @@ class Maker:
     born: WeakValueDictionary[str, Born] = field(default_factory=WeakValueDictionary[str, "Born"])
     """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
     watchdog: Watchdog | None = None
+    mode_untold: bool = False
+    """Whether the mode may be another than the lead's conversation knows of."""
+    may_bypass: bool = False
+    """Whether a person allowed bypassPermissions at the start: nobody can later."""
+    definition: TeamDefinition | None = None
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -103,21 +114,24 @@ class Maker:
         model = await self._open(None, LEAD)
         self.team = team
         tools = self.kit.tools(Caller(LEAD, team), self)
-        toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: self.policy, None))
+        policy = self._fenced(self.policy, "")
+        toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: policy, None))
         if conversation is None:
-            system = lead_prompt(self.kit.teams, self.place, self.instructions, self.appended)
+            appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
+            system = lead_prompt(self.kit.teams, self.place, self.instructions, appended)
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
         else:
             conversation = self._go_on(conversation, model)
-        return self._watched(self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds))
+        made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
+        return self._watched(self._reminded(made, policy, Role.LEAD))
 
     async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
         """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
-        kind = find_definition(spec.agent_type)
+        kind = self._kind(spec)
         model = await self._open(spec.model or kind.model, spec.name)
         caller = Caller(spec.name, team)
-        policy = self._policy_of(spec, lambda: self.policy)
-        born = self.born[spec.name] = Born(policy, spec.model or kind.model)
+        policy = self._policy_of(spec, lambda: self.policy, kind.name)
+        born = self.born[spec.name] = Born(policy, spec.model or kind.model, kind.name)
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
         gate = self._gate(spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
@@ -131,11 +145,13 @@ class Maker:
             conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
         rounds = spec.max_turns or kind.max_turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
-        return self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
+        made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
+        return self._watched(self._reminded(made, born.now(), Role.MEMBER))
 
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
-        kind = find_definition(spec.agent_type)
+        spec = self.resolved(spec)
+        kind = self._kind(spec)
         parent = self.born.get(caller, Born(lambda: self.policy, None))
         model = await self._open(spec.model or kind.model or parent.model, caller)
         self.limits.admit(depth=1)
@@ -144,7 +160,9 @@ class Maker:
         tools = [t for t in tools if kind.allows(t.name)]
         waiting = blocking(self.team, caller) if self.team is not None else None
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
-        gate = self._gate(shown, self._policy_of(spec, parent.policy), waiting, read_only=kind.read_only)
+        is_role = self.definition is not None and self.definition.role(kind.name) is not None
+        policy = self._policy_of(spec, parent.policy, kind.name if is_role else parent.kind)
+        gate = self._gate(shown, policy, waiting, read_only=kind.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
         path = self.home.agent_transcript(self.cwd, self.session, agent_id)
@@ -155,8 +173,15 @@ class Maker:
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """The model that a teammate will really use (port of `teams`)."""
-        kind = find_definition(spec.agent_type)
-        return (await self._open(spec.model or kind.model, spec.name)).card.name
+        return (await self._open(spec.model or self._kind(spec).model, spec.name)).card.name
+
+    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
+        """The spec with what its role says (port of `teams`). Raises UsageError for a kind that nobody knows."""
+        self._kind(spec)
+        return with_role(spec, self.definition)
+
+    def _kind(self, spec: SpawnSpec) -> AgentDefinition:
+        return find_definition(spec.agent_type, kinds_of(self.definition))
 
     async def _open(self, name: str | None, agent: str) -> Model:
         """The model for an agent. Raises CannotStart, also when money is capped and its price is not known."""
@@ -170,6 +195,17 @@ class Maker:
             agent.activity = agent.toolbox.activity = self.watchdog.activity(agent.name)
         return agent
 
+    def _reminded(self, agent: Agent, policy: Policy, role: Role) -> Agent:
+        """The agent with its policy, reminded of its mode. The lead hears of another mode here, members by mail."""
+        agent.policy = policy
+        if role is Role.LEAD:
+            policy.delegating = self.policy.delegating
+            told = None if self.mode_untold else policy.shown_mode
+            agent.remind = ModeReminder(lambda: policy.shown_mode, role, told, news=True)
+        else:
+            agent.remind = ModeReminder(lambda: policy.mode, role, None, news=False)
+        return agent
+
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _go_on(self, conversation: Conversation, model: Model) -> Conversation:
@@ -178,13 +214,27 @@ class Maker:
             conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
         return conversation
 
-    def _policy_of(self, spec: SpawnSpec, above: Callable[[], Policy]) -> Callable[[], Policy]:
-        """The agent's own: never more than the caller's as it is then; without a mode just that."""
+    def _policy_of(self, spec: SpawnSpec, above: Callable[[], Policy], kind: str) -> Callable[[], Policy]:
+        """The agent's own: never more than the caller's as it is then; without a mode just that.
+
+        `kind` is whose paths it may change: a role's, or nobody's.
+        """
         mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
         rules = () if mode is Mode.BUBBLE else self.policy.rules
-        own = Policy(mode, rules, self.policy.scope).narrow(above())
+        own = self._fenced(Policy(mode, rules, self.policy.scope).narrow(above()), kind)
         self.derived.add(own)
         return lambda: own
+
+    def _fenced(self, policy: Policy, kind: str) -> Policy:
+        """The policy behind the fence of an agent of this kind, and that of whoever has no role: the lead.
+
+        The lead's own fence does not hold for those it starts: they have theirs.
+        """
+        fence = fence_of(self.definition, kind, self.policy.scope.base)
+        if fence is None:
+            return policy
+        behind = Policy(Mode.BYPASS, (), replace(self.policy.scope, fence=fence))
+        return (Policy(Mode.BUBBLE).narrow(policy) if policy is self.policy else policy).narrow(behind)
 
     def keep_always(self, text: str) -> None:
         """An "always": the rule holds for the rest of this session, for every agent."""
@@ -247,7 +297,7 @@ class Maker:
             model,
             conversation,
             toolbox,
-            self.purse.meter(name),
+            AgentMeter(self.purse, name),
             self.emit,
             rounds_left=rounds,
             attended=self.attended,

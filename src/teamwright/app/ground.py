@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from teamwright.agent.conversation import read_header
 from teamwright.agent.system_prompt import Surroundings
+from teamwright.app.definition.applying import held
+from teamwright.app.definition.reading import FILE, read_definition
+from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.looking.sessions import SessionView, find_session, latest_session
 from teamwright.app.looking.system import require_platform
 from teamwright.app.options import Options
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
 from teamwright.app.trust.store import Trust, TrustState
+from teamwright.app.trust.survey import team_entry
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
 from teamwright.storage.gitdir import branch_of
@@ -40,6 +44,10 @@ _SWITCH = {
 }
 
 
+ASKS = ("deny", "wait")
+"""What becomes of a request where nobody is at a terminal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What is known before anything is made."""
@@ -52,6 +60,7 @@ class Ground:
     trust: TrustState
     id: SessionId
     resumed: bool
+    definition: TeamDefinition | None = None
 
     @property
     def directory(self) -> Path:
@@ -77,7 +86,26 @@ def ground_of(options: Options) -> Ground:
     flags = flags_of(options)
     trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)
-    return Ground(options, home, cwd, env, settings, trust, session, resumed)
+    definition, warnings = definition_of(trust)
+    settings = replace(settings, warnings=(*settings.warnings, *warnings))
+    return Ground(options, home, cwd, env, settings, trust, session, resumed, definition)
+
+
+def definition_of(trust: TrustState) -> tuple[TeamDefinition | None, tuple[str, ...]]:
+    """The repository's team definition as far as it holds, and lines about what of it does not.
+
+    A file that cannot be used is an error once the repository is trusted: what it forbids must not get lost in silence.
+    Raises CannotStart (`bad-settings`) with file and line.
+    """
+    try:
+        definition = read_definition(trust.root / FILE)
+    except CannotStart as problem:
+        if trust.trusted:
+            raise
+        return None, (f"{trust.root / FILE}: left out: {problem.what}",)
+    if definition is None:
+        return None, ()
+    return held(definition, lambda name, said: trust.allows(team_entry(name, said))), ()
 
 
 def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
@@ -151,9 +179,22 @@ def model_of_resumed(ground: Ground) -> str | None:
 
 def surroundings(ground: Ground) -> Surroundings:
     roots = (ground.cwd, *ground.settings.directories)
-    return Surroundings(ground.cwd, roots, branch_of(ground.cwd), platform.system(), headless=deserted(ground.options))
+    return Surroundings(ground.cwd, roots, branch_of(ground.cwd), platform.system(), headless=deserted(ground))
 
 
-def deserted(options: Options) -> bool:
+def deserted(ground: Ground) -> bool:
     """Whether it is known already that nobody will answer questions."""
-    return not options.interactive and options.on_request is None
+    options = ground.options
+    return not options.interactive and options.on_request is None and not waits_for_answers(ground)
+
+
+def waits_for_answers(ground: Ground) -> bool:
+    """Whether a request waits for another process to answer it, where nobody is at a terminal.
+
+    What the caller said, else the setting. Raises CannotStart (`bad-settings`) for another word than wait or deny.
+    """
+    said = ground.options.ask or ground.settings.headless_asks
+    if said not in ASKS:
+        where = [("headless_asks", said)]
+        raise CannotStart("bad-settings", "headless_asks must be wait or deny", looked_at=where)
+    return not ground.options.interactive and said == "wait"

@@ -24,12 +24,19 @@ from teamwright.agent.loop import Agent
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
-from teamwright.app.budget import Purse
 from teamwright.app.builder import Maker
 from teamwright.app.ended.former import Former
 from teamwright.app.ended.naming import all_teams, named_team, require_adoptable
 from teamwright.app.ended.retention import prune
-from teamwright.app.ground import Ground, ground_of, model_of_resumed, surroundings, teams_on, trust_warnings
+from teamwright.app.ground import (
+    Ground,
+    ground_of,
+    model_of_resumed,
+    surroundings,
+    teams_on,
+    trust_warnings,
+    waits_for_answers,
+)
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
@@ -37,7 +44,9 @@ from teamwright.app.models_of import Models, Play, models_for
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.policy import model_settings, policy_of
+from teamwright.app.requests.files import RequestFiles
 from teamwright.app.session import Deadlines, Session
+from teamwright.app.spending.purse import Purse
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.protocol.clock import iso
@@ -104,8 +113,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     numbers = _numbers(ground, log)
     models = _models(ground, numbers)
     stack.push_async_callback(models.aclose)
-    requests = Requests(log.emit, lambda: options.interactive, _ask_timeout(ground), options.on_request)
-    requests.answerer = "terminal" if options.interactive else "program"
+    requests = _requests(ground, log, watcher)
     jobs = _jobs(ground, stack)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
@@ -115,7 +123,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team.standing = standing
     await stack.enter_async_context(Scribe(team, watcher))
     deadlines.team = team
-    outside = Outside(team, log.emit, watcher, deadlines.ask)
+    requests.led_by(team, always=ground.settings.lead_answers)
+    outside = Outside(team, log.emit, watcher, deadlines.ask, on_ring=requests.look)
     team.hang = outside.hang
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
@@ -164,6 +173,7 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
         elif ground.resumed:
             session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
             session.warnings += _left_out(ground)
+        session.requests.close_left()
         tell_lost(session.jobs, session.team, session.lead, notification)
     except BaseException:
         if await session.team.teams.led_by(session.id) is not None:
@@ -249,6 +259,16 @@ def _proves_read_only(command: str, cwd: Path) -> bool:
     return proves_read_only(command, cwd)
 
 
+def _requests(ground: Ground, log: EventLog, watcher: Watcher) -> Requests:
+    """The one queue of the run, and where its files lie."""
+    options = ground.options
+    files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
+    made = Requests(log.emit, lambda: options.interactive, files, _ask_timeout(ground), options.on_request)
+    made.answerer = "terminal" if options.interactive else "program"
+    made.waits = waits_for_answers(ground)
+    return made
+
+
 def _ask_timeout(ground: Ground) -> float | None:
     """A person at a terminal may take any time; elsewhere a request has a deadline."""
     given = ground.settings.ask_timeout_s
@@ -286,6 +306,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         appended=options.append_system_prompt,
         numbers=numbers,
         attended=log.attended,
+        definition=ground.definition,
     )
 
 

@@ -70,6 +70,10 @@ class Builder(Protocol):
         """The model that the agent will really use, as the roster shows it. Raises TeamwrightError."""
         ...
 
+    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
+        """The spec with everything that its role says. Raises UsageError for a kind of agent that nobody knows."""
+        ...
+
 
 @dataclass(slots=True)
 class Team:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from teamwright.app.definition.applying import widening_of_role, widening_of_team
+from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.settings_files import KEYS, MAX_BYTES, Layer, Origin, read_layer
 from teamwright.protocol.errors import CannotStart
 from teamwright.storage.gitdir import running_entries
@@ -68,6 +70,7 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
             continue
         if layer is not None:
             found += layer_entries(layer, root)
+    found += _team_file(root)
     found += _servers(root, compat)
     found += [
         entry
@@ -112,6 +115,24 @@ def _entry(kind: str, name: str, file: str, effect: Effect, value: Any) -> Trust
     what = kind.removeprefix("permissions.")
     shown = _shortened(name if name == value else f"{name} {text}".strip())
     return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}")
+
+
+def _team_file(root: Path) -> list[TrustEntry]:
+    """What the team definition would run or widen: the team's part, and each role by itself."""
+    try:
+        definition = read_definition(root / FILE)
+    except CannotStart:
+        return []
+    if definition is None:
+        return []
+    said = {name: widening_of_role(role) for name, role in definition.roles.items()}
+    said["team"] = widening_of_team(definition)
+    return [team_entry(name, values) for name, values in said.items() if values]
+
+
+def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
+    """The entry of a role, or of `team`, of the team definition."""
+    return _entry("team file", name, str(FILE), "used", dict(said))
 
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_rule, strictest
+from teamwright.permissions.book import Ground, Scope, ToolRules, by_mode, by_plan, by_rule, strictest
 from teamwright.permissions.edits import Changes, changes
 from teamwright.permissions.fence import changed_by
-from teamwright.permissions.files import judge_path
+from teamwright.permissions.files import judge_path, place_of
 from teamwright.permissions.line import as_line
 from teamwright.permissions.manners import forms, needs_asking
 from teamwright.permissions.readonly import Reads, proven
@@ -92,6 +92,34 @@ def _changes_nothing(parsed: Parsed, facts: list[_Fact]) -> bool:
         return False
     run = [fact for fact in facts if fact.command.role == "run"]
     return all(fact.reads is not None for fact in run) and all(map(_may_set, _set_by(parsed)))
+
+
+def places_of(access: Access, scope: Scope) -> tuple[list[Path], bool] | None:
+    """The directories that a line uses which only reads and changes files, and whether it changes some.
+
+    None for every other line, also for one that writes by redirection: no mode and no directory lets it pass.
+    """
+    parsed = parse(access.command or "", access.cwd or scope.base)
+    if not parsed.ok or parsed.doubt or any(_writes(one) for one in parsed.redirects) or _secretive(parsed):
+        return None
+    found: list[Path] = []
+    edits = False
+    for command in parsed.commands if all(map(_may_set, _set_by(parsed))) else ():
+        reads, change = proven(command), changes(command)
+        if command.role == "run" and reads is None and change is None:
+            return None
+        found += [place_of(path) for path in reads.paths] if reads is not None else []
+        if change is not None:
+            edits = True
+            made = command.name == "mkdir"  # what it makes is no directory yet
+            found += [place_of(path) for path in change.reads]
+            found += [Path(os.path.realpath(path)) if made else place_of(path) for path in change.writes]
+    for redirect in parsed.redirects:
+        if redirect.target is None or redirect.glob or None in redirect.places:
+            return None
+        target = os.path.expanduser(redirect.target)
+        found += [place_of(Path(os.path.join(place or "/", target))) for place in redirect.places]
+    return (found, edits) if found else None
 
 
 def _writes(redirect: Redirect) -> bool:

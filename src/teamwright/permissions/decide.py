@@ -15,7 +15,7 @@ from teamwright.permissions.book import PLAN_MODE, Book, Ground, Scope, by_mode,
 from teamwright.permissions.files import judge_path, judge_plan_file
 from teamwright.permissions.rule import READERS, Rule
 from teamwright.permissions.table import table
-from teamwright.permissions.verdict import Access, Decision, Mode, Verdict, stricter
+from teamwright.permissions.verdict import Access, Decision, Mode, Update, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
@@ -107,12 +107,29 @@ class Policy:
 
     @property
     def scope(self) -> Scope:
-        """The directories and what is private in them."""
-        return self._ground.scope
+        """The directories and what is private in them: without a mode of its own, its caller's."""
+        return self._seen().scope
 
     @scope.setter
     def scope(self, scope: Scope) -> None:
         self._change(replace(self._ground, scope=scope))
+
+    def apply(self, update: Update, source: str = "granted with an answer", *, by_user: bool = False) -> None:
+        """What was granted holds from the next call on, as far as the policies above allow it.
+
+        `source` names who granted it. `by_user`: a person did, so that its rules also answer git manners. Raises
+        UsageError, and changes nothing, when it reaches further than an answer may (`permissions.updates`).
+        """
+        from teamwright.permissions.updates import check_directories, check_mode, check_rules
+
+        if update.kind == "setMode":
+            self.mode = check_mode(update, self.lasting_mode)
+        elif update.kind == "addDirectories":
+            added = check_directories(update, self.scope)
+            scope = self._ground.scope
+            self.scope = replace(scope, directories=tuple(dict.fromkeys((*scope.directories, *added))))
+        else:
+            self.add(*check_rules(update, self.scope, source, by_user))
 
     def add(self, *rules: Rule) -> None:
         """Rules from now on, as when somebody answers "always"."""

@@ -41,6 +41,12 @@ def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: boo
     return by_rule(allowed) if allowed is not None else _by_mode(ground, named, real, writes)
 
 
+def place_of(path: Path) -> Path:
+    """The directory that a path is, or lies in, by real path."""
+    real = Path(os.path.realpath(path))
+    return real if real.is_dir() else real.parent
+
+
 def judge_plan_file(ground: Ground, tool: str, path: Path) -> Decision:
     """The verdict on the plan of whoever asks: only a rule keeps an agent from it."""
     named, real = os.path.normpath(path), os.path.realpath(path)

@@ -33,7 +33,8 @@ _SPEAKS_OF = {
     "Task": frozenset({"Agent", "Task"}),
 }
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*(?:\*)?)(?:\((.*)\))?", re.DOTALL)
-_PATHS = READERS | WRITERS | {"MultiEdit"}
+PATHS = READERS | WRITERS | {"MultiEdit"}
+"""Tools whose patterns are paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +127,16 @@ class PathPattern:
 
         `strict` is for rules that forbid: they also follow links in the written part, and ignore case.
         """
+        root, rest = _begins(pattern, base)
         if pattern.startswith("//"):
-            root, rest = Path("/"), pattern[2:]
             top, slash, below = rest.partition("/")
             real_root, real_rest = (
                 (Path("/"), rest) if "*" in top else (Path(os.path.realpath("/" + top)), slash + below)
             )
         elif pattern == "~" or pattern.startswith("~/"):
-            root, rest = Path(os.path.expanduser("~")), pattern[2:]
             real_root, real_rest = Path(os.path.realpath(root)), rest
         else:
-            rest = pattern.removeprefix("/").removeprefix("./")
-            rest = rest if "/" in pattern.rstrip("/") or not rest else "**/" + rest
-            root, real_root, real_rest = base, Path(os.path.realpath(base)), rest
+            real_root, real_rest = Path(os.path.realpath(base)), rest
         flags = re.IGNORECASE if strict else 0
         named = _path_expression(root, rest)
         real = _path_expression(real_root, real_rest)
@@ -146,6 +144,21 @@ class PathPattern:
             fixed, rest = _written_part(root, rest)
             real += "|" + _path_expression(Path(os.path.realpath(fixed)), rest)
         return cls(re.compile(named, flags), re.compile(real, flags))
+
+
+def _begins(pattern: str, base: Path) -> tuple[Path, str]:
+    """Where a path pattern begins, and the rest of it."""
+    if pattern.startswith("//"):
+        return Path("/"), pattern[2:]
+    if pattern == "~" or pattern.startswith("~/"):
+        return Path(os.path.expanduser("~")), pattern[2:]
+    rest = pattern.removeprefix("/").removeprefix("./")
+    return base, rest if "/" in pattern.rstrip("/") or not rest else "**/" + rest
+
+
+def written_place(pattern: str, base: Path) -> Path:
+    """The real path of the part of a path pattern that has no wildcards: all that it matches lies there or below."""
+    return Path(os.path.realpath(_written_part(*_begins(pattern, base))[0]))
 
 
 def _written_part(root: Path, rest: str) -> tuple[Path, str]:
@@ -262,7 +275,7 @@ def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPatte
         raise ValueError("one line")
     if tool == "Bash":
         return WordPattern.of(pattern.strip(), verdict is not Verdict.ALLOW)
-    if tool in _PATHS:
+    if tool in PATHS:
         if ".." in pattern.split("/"):
             raise ValueError("a path without '..'")
         return PathPattern.of(pattern, base, verdict is not Verdict.ALLOW)

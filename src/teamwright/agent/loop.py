@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, PAUSED, Conversation, Told
+from teamwright.agent.hooked import AgentHooks
 from teamwright.agent.reminders import Remind, nothing
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
@@ -92,6 +93,7 @@ class Agent:
     attended: Attended = always
     activity: Activity = field(default_factory=Activity)
     remind: Remind = nothing
+    hooks: AgentHooks = field(default_factory=AgentHooks)
 
     def spent(self) -> Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""

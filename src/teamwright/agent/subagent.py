@@ -10,7 +10,9 @@ import time
 from dataclasses import dataclass
 
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, TurnEnd, run_turn
+from teamwright.agent.loop import Agent, TurnEnd
+from teamwright.agent.stopping import run_past_stops
+from teamwright.hooks.book import SUBAGENT_STOP
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.usage import Usage
 
@@ -48,9 +50,21 @@ class SubagentResult:
 async def run_subagent(agent: Agent, prompt: str) -> SubagentResult:
     """Run the job to its end. Cancelling is re-raised after the transcript is in order."""
     started = time.monotonic()
+    outcome, said = "cancelled", ""
+
+    async def goes_on(end: TurnEnd, again: bool) -> str:
+        stopping = await agent.hooks.may_stop(SUBAGENT_STOP, end.text, again=again)
+        return stopping.reason if stopping.blocked and not stopping.halted else ""
+
     try:
-        end = await run_turn(agent, Told((text_block(prompt),), (f"prompt:{agent.agent_id}",)))
+        told = (text_block(prompt), *await agent.hooks.began())
+        end = await run_past_stops(agent, Told(told, (f"prompt:{agent.agent_id}",)), goes_on)
+        outcome, said = end.stop, end.text
+    except Exception:
+        outcome = "failed"
+        raise
     finally:
         agent.conversation.close()
+        agent.hooks.ended(outcome, said=said)
     took_ms = int((time.monotonic() - started) * 1000)
     return SubagentResult(agent.agent_id, end.text, end, end.usage, end.tools, took_ms)

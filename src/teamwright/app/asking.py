@@ -1,19 +1,24 @@
-"""Who answers: open requests that any surface may answer, or a policy that answers for nobody.
+"""Who answers: requests that any surface and any process may answer, or a policy that answers for nobody.
 
-Every ask becomes an event with a way to answer it; the first answer counts, a deadline denies with its reason.
-Fills the port of `permissions`; knows no screen.
+Every ask becomes a file and an event; the first answer counts, a deadline denies with its reason. Fills the port of
+`permissions`; knows no screen, and leaves to others where the files lie and how a lead is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from teamwright.permissions.verdict import Answer, Question
-from teamwright.protocol.events import Emit, RequestAnswer, RequestClosed, RequestOpened
-from teamwright.protocol.ids import permission_id
+from teamwright.app.requests.files import RequestFiles
+from teamwright.app.requests.lead import LeadAnswers
+from teamwright.mail.requests import RequestBox
+from teamwright.permissions.verdict import Answer, Question, Update
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.events import Emit, Notice, RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.ids import LEAD, request_id
+from teamwright.teams.team import Team
 
 OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
 """A program's own answerer: called with each request; answers through its methods.
@@ -22,7 +27,23 @@ A plain function returns what `allow`, `deny` or `answer` gave it, and must not 
 for somebody else, until its deadline.
 """
 
+Answerer: TypeAlias = Callable[[Question], Awaitable[Answer | None]]
+"""Answers a question before anybody is asked, or leaves it to others with None: a hook."""
+
 NOBODY = "nobody is here to ask"
+
+_PREFIX = {"permission": "perm"}
+"""How ids begin; those of other kinds begin with the kind."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One open request: its question, the box with its file (None: the disk refused), and the answer to come."""
+
+    id: str
+    question: Question
+    answered: asyncio.Future[RequestAnswer]
+    box: RequestBox | None = None
 
 
 @dataclass(slots=True)
@@ -30,62 +51,83 @@ class Requests:
     """The one queue of a run. `attended` says whether anybody could answer; without, asking is denying.
 
     `timeout_s` is the deadline of a request, in seconds; None waits for ever (a person at a terminal). `answerer` is
-    who answers here: `terminal` or `program`.
+    who answers here: `terminal` or `program`. `waits`: a request is open until its deadline though nobody is here,
+    for another process may answer it. `answerers` are tried in order before anybody is asked.
     """
 
     emit: Emit
     attended: Callable[[], bool]
+    files: RequestFiles
     timeout_s: float | None = None
     on_request: OnRequest | None = None
     answerer: str = "terminal"
-    _open: dict[str, asyncio.Future[RequestAnswer]] = field(default_factory=dict[str, "asyncio.Future[RequestAnswer]"])
+    waits: bool = False
+    answerers: list[Answerer] = field(default_factory=list[Answerer])
+    lead: LeadAnswers | None = None
+    _open: dict[str, _Waiting] = field(default_factory=dict[str, _Waiting])
     _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    def __post_init__(self) -> None:
+        self.files.look = self.look
+
+    def led_by(self, team: Team, *, always: bool) -> None:
+        """The team whose requests these are, once there is one. `always`: its lead answers for every member."""
+        self.files.team = team
+        self.lead = LeadAnswers(team, always)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def ask(self, question: Question) -> Answer:
         """See permissions.verdict.Asker."""
-        if self.on_request is None and not self.attended():
+        for answerer in self.answerers:
+            if (found := await self._tried(answerer, question)) is not None:
+                return found
+        lead = self.lead if self.lead is not None and self.lead.answers(question) else None
+        if not (lead or self.waits or self.on_request is not None or self.attended()):
             return Answer(False, "policy", _nobody(question))
-        request_id = permission_id()
-        answered: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
-        self._open[request_id] = answered
-        self._announce(request_id, question)
-        by, reply = self.answerer, RequestAnswer(verdict="deny")
+        waiting = self._opened(question, target=LEAD if lead is not None else "user")
         try:
             async with asyncio.timeout(self.timeout_s):
-                reply = await answered
+                await self._tell_lead(waiting)
+                reply = await waiting.answered
         except TimeoutError:
-            by = "deadline"
-            reply = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:g} s")
+            late = RequestAnswer(verdict="deny", text=f"no answer within {self.timeout_s:g} s", by="deadline")
+            reply = self._settled(waiting, late)
         except asyncio.CancelledError:
-            self.emit(RequestClosed(member=question.member, request=request_id, verdict="deny", by="cancelled"))
+            self._over(waiting, self._settled(waiting, RequestAnswer(verdict="deny", by="cancelled")))
             raise
-        finally:
-            self._open.pop(request_id, None)
-        self.emit(
-            RequestClosed(member=question.member, request=request_id, verdict=reply.verdict, by=by, reason=reply.text)
-        )
-        return Answer(reply.verdict == "allow", by, reply.text, reply.always)
+        self._over(waiting, reply)
+        if reply.by == "deadline" and self.lead is not None:
+            await self._quietly(self.lead.tell_expired(waiting.id, question, reply.text))
+        granted = self._granted(waiting, reply)
+        return Answer(reply.verdict == "allow", reply.by, reply.text, reply.always, reply.input, granted)
 
-    async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
-        """Answer an open request; False when it is gone or was answered."""
-        waiting = self._open.get(request_id)
-        if waiting is None or waiting.done():
-            return False
-        waiting.set_result(answer)
-        return True
+    async def _tried(self, answerer: Answerer, question: Question) -> Answer | None:
+        try:
+            return await answerer(question)
+        except Exception as problem:  # somebody else's program: it never decides by breaking
+            text = f"an answerer broke and was passed over: {type(problem).__name__}: {problem}"
+            self.emit(Notice(member=question.member, text=text, level="warning"))
+            return None
 
-    def close(self, reason: str) -> None:
-        """Deny what is open, because whoever could answer is leaving; the program's answerers are let go."""
-        for waiting in self._open.values():
-            if not waiting.done():
-                waiting.set_result(RequestAnswer(verdict="deny", text=reason))
-        for call in self._calls:
-            call.cancel()
+    def _opened(self, question: Question, *, target: str) -> _Waiting:
+        id = request_id(_PREFIX.get(question.kind, question.kind))
+        waiting = _Waiting(id, question, asyncio.get_running_loop().create_future())
+        suggestions = _offered(question)
+        try:
+            waiting.box = self.files.open(id, question, suggestions, target=target, timeout_s=self.timeout_s)
+        except StorageError as problem:
+            text = f"{id} can be answered here only: {problem.what}"
+            self.emit(Notice(member=question.member, text=text, level="warning"))
+        self._open[id] = waiting
+        self._announce(waiting, suggestions)
+        return waiting
 
-    def _announce(self, request_id: str, question: Question) -> None:
+    def _announce(self, waiting: _Waiting, suggestions: tuple[Mapping[str, Any], ...]) -> None:
+        question = waiting.question
         event = RequestOpened(
             member=question.member,
-            request=request_id,
+            request=waiting.id,
             kind=question.kind,
             tool=question.tool,
             what=question.what,
@@ -93,13 +135,28 @@ class Requests:
             always=question.always,
             input=question.input,
             options=question.options,
+            owner=question.owner,
+            suggestions=suggestions,
             responder=self.answer,
         )
+        if self.timeout_s is not None:
+            event = replace(event, deadline=round(event.at + self.timeout_s, 3))
         self.emit(event)
         if self.on_request is not None:
             task = asyncio.ensure_future(self._call(self.on_request, event))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
+
+    async def _tell_lead(self, waiting: _Waiting) -> None:
+        if self.lead is not None:
+            await self._quietly(self.lead.tell(waiting.id, waiting.question, _offered(waiting.question)))
+
+    async def _quietly(self, telling: Awaitable[None]) -> None:
+        """Tell somebody; that it cannot be told is no reason to leave the request without its answer."""
+        try:
+            await telling
+        except TeamwrightError as problem:
+            self.emit(Notice(member=LEAD, text=f"the lead could not be told: {problem.what}", level="warning"))
 
     async def _call(self, on_request: OnRequest, event: RequestOpened) -> None:
         """The program's answerer; a mistake in it is an answer too, so that nobody waits for ever."""
@@ -109,6 +166,107 @@ class Requests:
                 await made
         except Exception as problem:
             await event.deny(f"the program's answerer raised {type(problem).__name__}: {problem}")
+
+    # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
+        """Answer an open request; False when it is gone or was answered."""
+        answer = replace(answer, by=answer.by or self.answerer)
+        waiting = self._open.get(request_id)
+        if waiting is None:
+            self._note_late(request_id, answer)
+            return False
+        if waiting.answered.done():
+            return False
+        if waiting.box is not None and not self.files.answer(waiting.box, waiting.id, answer):
+            self._look_at(waiting)
+            return False
+        waiting.answered.set_result(answer)
+        return True
+
+    def is_open(self, request_id: str) -> bool:
+        """Whether somebody in this process waits for an answer to it."""
+        waiting = self._open.get(request_id)
+        return waiting is not None and not waiting.answered.done()
+
+    def question(self, request_id: str) -> Question | None:
+        """What is asked, while it is open."""
+        waiting = self._open.get(request_id)
+        return waiting.question if waiting is not None else None
+
+    def look(self) -> None:
+        """Another process may have answered: take its answer, and tell of those that came too late."""
+        for waiting in list(self._open.values()):
+            self._look_at(waiting)
+        for id, answer in self.files.late():
+            self._note_late(id, answer)
+
+    def close_left(self) -> None:
+        """Close what an earlier life of the session left open, and say so."""
+        for one in self.files.close_left():
+            reason = "the process that asked is gone"
+            self.emit(RequestClosed(member=one.asker, request=one.id, verdict="deny", by="cancelled", reason=reason))
+
+    def close(self, reason: str) -> None:
+        """Deny what is open, because whoever could answer is leaving; the program's answerers are let go."""
+        for waiting in self._open.values():
+            if not waiting.answered.done():
+                left = RequestAnswer(verdict="deny", text=reason, by="cancelled")
+                waiting.answered.set_result(self._settled(waiting, left))
+        for call in self._calls:
+            call.cancel()
+        self.files.close()
+
+    def _look_at(self, waiting: _Waiting) -> None:
+        if waiting.box is None or waiting.answered.done():
+            return
+        found = self.files.answer_in(waiting.box, waiting.id)
+        if found is not None and not waiting.answered.done():
+            waiting.answered.set_result(found)
+
+    def _settled(self, waiting: _Waiting, answer: RequestAnswer) -> RequestAnswer:
+        """This answer of the runtime, or the one of whoever was first."""
+        if waiting.answered.done() and not waiting.answered.cancelled():
+            return waiting.answered.result()
+        if waiting.box is None or self.files.answer(waiting.box, waiting.id, answer):
+            return answer
+        return self.files.answer_in(waiting.box, waiting.id) or answer
+
+    def _over(self, waiting: _Waiting, reply: RequestAnswer) -> None:
+        self._open.pop(waiting.id, None)
+        if waiting.box is not None:
+            self.files.retire(waiting.box, waiting.id)
+        who = waiting.question.member
+        self.emit(RequestClosed(member=who, request=waiting.id, verdict=reply.verdict, by=reply.by, reason=reply.text))
+
+    def _granted(self, waiting: _Waiting, reply: RequestAnswer) -> tuple[Update, ...]:
+        """What was granted along with a yes; what is not understood is told and left out, the yes counts."""
+        if not reply.updates or reply.verdict != "allow":
+            return ()
+        from teamwright.permissions.updates import from_wire
+
+        made: list[Update] = []
+        for one in reply.updates:
+            try:
+                made.append(from_wire(one))
+            except TeamwrightError as problem:
+                text = f"not granted with the answer to {waiting.id}: {problem.what}"
+                self.emit(Notice(member=waiting.question.member, text=text, level="warning"))
+        return tuple(made)
+
+    def _note_late(self, id: str, answer: RequestAnswer) -> None:
+        said = f": {answer.text}" if answer.text else ""
+        text = f"a late answer to {id}, by {answer.by}, changes nothing ({answer.verdict}{said})"
+        self.emit(Notice(member="system", text=text))
+
+
+def _offered(question: Question) -> tuple[Mapping[str, Any], ...]:
+    """The suggestions as they are on the wire."""
+    if not question.suggestions:
+        return ()
+    from teamwright.permissions.updates import to_wire
+
+    return tuple(to_wire(one) for one in question.suggestions)
 
 
 def _nobody(question: Question) -> str:

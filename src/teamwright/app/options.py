@@ -16,8 +16,10 @@ from teamwright.models.model import Model
 class Options:
     """Everything a run can be told; None means "as the settings say".
 
+    `mode_unless_kept` is the mode of a session that was not left in one, above the settings'.
     `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
     a person is at a terminal. `task_list` names a list that several sessions share.
+    `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied.
     """
@@ -26,6 +28,7 @@ class Options:
     home: str | None = None
     model: str | Model | None = None
     permission_mode: str | None = None
+    mode_unless_kept: str | None = None
     add_dirs: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
@@ -40,6 +43,7 @@ class Options:
     teams: bool | None = None
     tools: Sequence[Callable[..., Any]] = ()
     interactive: bool = False
+    ask: str | None = None
     on_request: OnRequest | None = None
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] | None = None

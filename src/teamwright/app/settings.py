@@ -68,12 +68,15 @@ class Flags:
 class Settings:
     """The values that hold. `origins` names the file or flag of each value that is not a default.
 
+    `delegates`: the lead only coordinates; `mode` is then the one that its members follow.
+
     `directories` are additional ones, by real path; `models` holds the keys of the models' room as they were
     written; `warnings` are lines for people about what was left out.
     """
 
     rules: tuple[Rule, ...] = ()
     mode: Mode = Mode.DEFAULT
+    delegates: bool = False
     directories: tuple[Path, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -82,12 +85,28 @@ class Settings:
     bash: BashSettings = field(default_factory=BashSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
+    headless_asks: str = "deny"
+    lead_answers: bool = False
     git_trailer: str = ""
     retention_days: int = 30
     stalled_after_s: float = STALLED_AFTER_S
     compat: bool = True
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
+    """The mode of a lead from its name. Raises UsageError for one that does not exist, or is not for a lead."""
+    mode = parse_mode(text, source)
+    if mode is Mode.BUBBLE:
+        raise UsageError(
+            "usage",
+            f"{mode} means: as whoever started it, and nobody started the lead",
+            looked_at=[("from", source)],
+            do=[f"say {Mode.DEFAULT}, or leave it out"],
+            note="nothing was changed",
+        )
+    return mode
 
 
 def reads_other_product(home: Home, flags: Flags) -> bool:
@@ -143,6 +162,7 @@ class _Merge:
         self.env: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         self.mode = Mode.DEFAULT
+        self.delegates = False
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
 
@@ -212,7 +232,7 @@ class _Merge:
             return
         foreign = layer.origin.of_repository or layer.origin.compat
         try:
-            mode = parse_mode(text, str(layer.path))
+            mode = lead_mode(text, str(layer.path))
         except UsageError as problem:
             if not foreign:
                 raise bad_settings(layer.path, problem.what, "permissions.defaultMode") from None
@@ -221,8 +241,13 @@ class _Merge:
         if mode is Mode.BYPASS and foreign:
             self.warnings.append(f"{layer.path}: the mode {mode} is taken from your own settings only")
             return
-        self.mode = mode
+        self.take_mode(mode)
         self.origins["permissions.defaultMode"] = str(layer.path)
+
+    def take_mode(self, mode: Mode) -> None:
+        """A lead that delegates keeps the mode that was said before: its members follow that one."""
+        self.delegates = mode is Mode.DELEGATE
+        self.mode = self.mode if self.delegates else mode
 
     def add_env(self, layer: Layer, variables: Mapping[str, str]) -> None:
         for name, value in variables.items():
@@ -239,7 +264,7 @@ class _Merge:
             self.rules = [rule for rule in self.rules if rule.verdict is not Verdict.ALLOW]
             self.directories = []
         if flags.permission_mode is not None:
-            self.mode = parse_mode(flags.permission_mode)
+            self.take_mode(lead_mode(flags.permission_mode))
             self.origins["permissions.defaultMode"] = "--permission-mode"
         if flags.model is not None:
             self.values["model"] = flags.model
@@ -255,6 +280,7 @@ class _Merge:
         return Settings(
             rules=tuple(self.rules),
             mode=self.mode,
+            delegates=self.delegates,
             directories=_once(self.directories),
             env=self.env,
             models={name: value for name, value in self.values.items() if name in _FOR_MODELS},
@@ -277,6 +303,8 @@ class _Merge:
             ),
             teams=get("teams", True),
             ask_timeout_s=get("ask_timeout_s"),
+            headless_asks=get("headless_asks", "deny"),
+            lead_answers=get("permissions.leadAnswers", False),
             git_trailer=get("git_trailer", ""),
             retention_days=get("retention_days", 30),
             stalled_after_s=get("stalled_after_s", STALLED_AFTER_S),

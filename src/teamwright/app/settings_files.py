@@ -66,6 +66,9 @@ KEYS: dict[str, Key] = {
     "permissions.deny": Key("texts", "Rules for calls that never run."),
     "permissions.additionalDirectories": Key("texts", "Directories that agents may use besides the working directory."),
     "permissions.defaultMode": Key("text", "The permission mode at the start."),
+    "permissions.leadAnswers": Key(
+        "bool", "Whether the lead may allow what its members ask for, in the user's place.", user_only=True
+    ),
     "limits.members": Key("count", "Teammates alive at once."),
     "limits.spawns": Key("count", "Agents started in one run."),
     "limits.spawns_per_minute": Key("count", "Agents started within a minute."),
@@ -79,6 +82,7 @@ KEYS: dict[str, Key] = {
     ),
     "stall_s": Key("seconds", "How long an answer may make no progress."),
     "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
+    "headless_asks": Key("text", "deny: where nobody is at a terminal a request is denied; wait: it waits."),
     "shutdown_objection_s": Key("seconds", "How long a member may take to answer a request to stop."),
     "cancel_grace_s": Key("seconds", "How long a cancelled turn may wind up."),
     "goodbye_s": Key("seconds", "How long leaving waits for members that wind up."),

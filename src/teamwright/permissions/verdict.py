@@ -112,7 +112,8 @@ class Question:
 
     `member` is who asks as people read it (`lead › Explore: find it`); `owner` the member at whose desk the answer
     is missed (its sub-agents ask in its name). `kind` is permission, question or plan. `suggestions` are what a person
-    may grant along with a yes. `lead_may_answer`: the lead would be allowed the call, so it may allow it to a member.
+    may grant along with a yes. `mode` is the mode that asks, as people read it. `lead_may_answer`: the lead would be
+    allowed the call, so it may allow it to a member.
     """
 
     member: str
@@ -128,6 +129,7 @@ class Question:
     description: str = ""
     suggestions: tuple[Update, ...] = ()
     lead_may_answer: bool = False
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)

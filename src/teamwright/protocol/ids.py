@@ -186,8 +186,13 @@ def plan_id(name: str, team: str, now_ms: int | None = None) -> str:
 
 def permission_id(now_ms: int | None = None) -> str:
     """`perm-<ms>-<7 of a-z0-9>` (as observed)."""
+    return request_id("perm", now_ms)
+
+
+def request_id(kind: str, now_ms: int | None = None) -> str:
+    """`<kind>-<ms>-<7 of a-z0-9>`: a request of another kind, with an id of the same form."""
     tail = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(7))
-    return f"perm-{_ms(now_ms)}-{tail}"
+    return f"{kind}-{_ms(now_ms)}-{tail}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -61,6 +61,8 @@ class Outside:
     ask: Callable[[str, str], Awaitable[str]]
     end: Callable[[], None] | None = None
     gentle: bool = False
+    on_ring: Callable[[], None] | None = None
+    """Called with every ring of the lead's bell, and when something changed among the team's requests."""
     _hurried: asyncio.Event = field(default_factory=asyncio.Event)
     _bells: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _dealing: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
@@ -102,6 +104,8 @@ class Outside:
     def _look_for_requests(self) -> None:
         if not self.team.exists:
             return
+        if self.on_ring is not None:
+            self.on_ring()
         box = self.team.requests
         with contextlib.suppress(TeamwrightError):
             for request in open_stops(box):

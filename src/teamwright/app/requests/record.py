@@ -5,12 +5,13 @@ Below it: the words of requests and answers. Refuses to know where the files lie
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.outside.request import LeadLife
+from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -92,6 +93,28 @@ def parse_request(body: Mapping[str, Any]) -> tuple[OpenRequest, LeadLife] | Non
     except (KeyError, TypeError, ValueError):
         return None
     return made, life
+
+
+def request_body(
+    question: Question, suggestions: Sequence[Mapping[str, Any]], life: LeadLife, incarnation: int | None
+) -> dict[str, Any]:
+    """What a question's file says, but for its id, its target and its times."""
+    return {
+        "kind": question.kind,
+        "requester": question.owner or question.member,
+        "incarnation": incarnation,
+        "asker": question.member,
+        "tool": question.tool,
+        "tool_use_id": question.tool_use_id,
+        "description": question.description,
+        "input": dict(question.input),
+        "what": question.what,
+        "rule": question.rule,
+        "always": question.always,
+        "suggestions": [dict(one) for one in suggestions],
+        "options": list(question.options),
+        "lead": {"session": life.session, "pid": life.pid, "since": life.since},
+    }
 
 
 def answer_body(answer: RequestAnswer, by: str) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""Where the requests of a session lie while it runs: in its team's directory, before there is one in its own.
+
+Opens, answers and retires the files, and hears when another process answered. Knows the team and its boxes; does not
+know what is asked, nor who may answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.looking.sessions import LEASE
+from teamwright.app.outside.request import LeadLife
+from teamwright.app.requests.answering import bell_of
+from teamwright.app.requests.looking import REQUESTS
+from teamwright.app.requests.record import OpenRequest, answer_body, parse_answer, parse_request, request_body
+from teamwright.mail.requests import RequestBox
+from teamwright.permissions.verdict import Question
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.events import RequestAnswer
+from teamwright.storage.bell import hang
+from teamwright.teams.team import Team
+
+CUT_OFF = "the process that asked ended before anybody answered"
+
+
+@dataclass(slots=True)
+class RequestFiles:
+    """The request files of the session in this directory. `look` is called when an answer may have come.
+
+    `watch` calls back when a directory changes, for answers that nobody rings for.
+    """
+
+    directory: Path
+    session: str
+    team: Team | None = None
+    look: Callable[[], None] | None = None
+    watch: Callable[[Path, Callable[[], None]], Callable[[], None]] | None = None
+    _hung: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _life: LeadLife | None = None
+
+    @property
+    def life(self) -> LeadLife:
+        """This life of the session: what it opens is bound to it."""
+        if self._life is None:
+            self._life = LeadLife.of(self.session, self.directory / LEASE)
+        return self._life
+
+    def open(
+        self,
+        id: str,
+        question: Question,
+        suggestions: Sequence[Mapping[str, Any]],
+        *,
+        target: str,
+        timeout_s: float | None,
+    ) -> RequestBox:
+        """Write the request. Returns the box it lies in. Raises StorageError."""
+        team = self.team if self.team is not None and self.team.exists else None
+        box = team.requests if team is not None else self._own
+        if team is None:
+            self._hear()
+        owner = team.find(question.owner) if team is not None else None
+        body = request_body(question, suggestions, self.life, owner.incarnation if owner is not None else None)
+        opened = now_ms()
+        times = {"opened_at": opened, "deadline": None if timeout_s is None else opened + int(timeout_s * 1000)}
+        box.open(id, {**body, "target": target, **times})
+        return box
+
+    def answer(self, box: RequestBox, id: str, answer: RequestAnswer) -> bool:
+        """Whether this answer is the first. Where the file is gone, or cannot be written, memory alone counts."""
+        try:
+            return box.answer(id, answer_body(answer, answer.by))
+        except TeamwrightError:
+            return True
+
+    def answer_in(self, box: RequestBox, id: str) -> RequestAnswer | None:
+        """The answer that somebody else wrote; None while there is none."""
+        with suppress(TeamwrightError):
+            body = box.answer_of(id)
+            return None if body is None else parse_answer(body)
+        return None
+
+    def retire(self, box: RequestBox, id: str) -> None:
+        """The request is over, and no longer looked at."""
+        with suppress(TeamwrightError):
+            box.retire(id)
+
+    def late(self) -> Iterator[tuple[str, RequestAnswer]]:
+        """Answers of other processes that came when another one counted already; each is told once."""
+        for box in self._boxes():
+            with suppress(TeamwrightError):
+                for body in box.take_late():
+                    yield str(body.get("id") or ""), parse_answer(body)
+
+    def close_left(self) -> Iterator[OpenRequest]:
+        """Close what an earlier life left open: nobody waits for an answer any more. Yields what was closed."""
+        for box in self._boxes():
+            with suppress(TeamwrightError):
+                yield from self._left_in(box)
+
+    def _left_in(self, box: RequestBox) -> Iterator[OpenRequest]:
+        for body in box.open_requests():
+            parsed = parse_request(body)
+            if parsed is None or parsed[1] == self.life:
+                continue
+            with suppress(TeamRefused):
+                box.answer(parsed[0].id, answer_body(RequestAnswer(verdict="deny", text=CUT_OFF), "cancelled"))
+            box.retire(parsed[0].id)
+            yield parsed[0]
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        while self._hung:
+            self._hung.pop()()
+
+    @property
+    def _own(self) -> RequestBox:
+        return RequestBox(self.directory / REQUESTS)
+
+    def _boxes(self) -> Iterator[RequestBox]:
+        yield self._own
+        if self.team is not None and self.team.exists:
+            yield self.team.requests
+
+    def _hear(self) -> None:
+        """Hang up the session's own bell; a team has one already."""
+        if self._hung or self.look is None:
+            return
+        box = self._own.directory
+        self._hung.append(hang(bell_of(box), self.look))
+        if self.watch is not None:
+            self._hung.append(self.watch(box, self.look))

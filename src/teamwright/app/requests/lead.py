@@ -1,0 +1,88 @@
+"""The lead as answerer: who of its members' requests go to the lead, and how it is told of them.
+
+A member in mode delegate asks its lead; the user's setting lets the lead answer for every member. Without that setting
+the lead allows only what it would be allowed itself. Knows the team and its mail; does not know the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from teamwright.permissions.verdict import Mode, Question
+from teamwright.protocol.clock import iso
+from teamwright.protocol.events import MessageSent
+from teamwright.protocol.ids import LEAD, keyed_id
+from teamwright.protocol.mail import Entry, PermissionRequest
+from teamwright.storage.marks import mark_of
+from teamwright.teams.notes import put
+from teamwright.teams.post import send_protocol, summary_of
+from teamwright.teams.team import Team
+
+SHOWN = 300
+"""Characters of what is asked that a note to the lead repeats."""
+
+
+@dataclass(slots=True)
+class LeadAnswers:
+    """The lead of this team answers for its members. `always`: by the user's setting, for all of them."""
+
+    team: Team
+    always: bool = False
+
+    def answers(self, question: Question) -> bool:
+        """Whether the lead may answer this: somebody else's call, of a member that asks its lead."""
+        return self._concerns(question) and (self.always or question.lead_may_answer)
+
+    async def tell(self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...]) -> None:
+        """Ask the lead by mail; or tell it who waits for the user, where it may not answer."""
+        if not self._concerns(question):
+            return
+        if not self.answers(question):
+            text = (
+                f"{question.member} waits for the user's permission ({id}) to run {question.tool}: "
+                f"{_begun(question.what)}. You cannot allow it: you would have to ask for it yourself."
+            )
+            await self._note(id, "waits", text, f"{question.owner} waits for the user", no_reply=True)
+            return
+        request = PermissionRequest(
+            request_id=id,
+            agent_id=question.owner,
+            tool_name=question.tool,
+            tool_use_id=question.tool_use_id,
+            description=question.description or summary_of(question.what),
+            input=dict(question.input),
+            permission_suggestions=[dict(one) for one in suggestions],
+        )
+        await send_protocol(self.team, question.owner, LEAD, request, id=keyed_id(id, "request"))
+
+    async def tell_expired(self, id: str, question: Question, reason: str) -> None:
+        """Nobody answered a member in time: the lead is told, once."""
+        if question.owner in {"", LEAD} or not self.team.exists:
+            return
+        text = (
+            f"{question.member} asked to run {question.tool} ({id}): {reason}, so it was denied. It was told, and goes "
+            f"on without. What it wanted: {_begun(question.what)}"
+        )
+        await self._note(id, "expired", text, f"{question.owner}: a request got no answer")
+
+    def _concerns(self, question: Question) -> bool:
+        """Whether a member asks its lead, which can read its mail."""
+        if question.kind != "permission" or question.owner in {"", LEAD} or self.team.lead_desk is None:
+            return False
+        return self.team.exists and (self.always or question.mode == Mode.DELEGATE)
+
+    async def _note(self, id: str, about: str, text: str, summary: str, *, no_reply: bool = False) -> None:
+        msg_id = keyed_id(id, about)
+        extra = {"no_reply": True} if no_reply else {}
+        entry = Entry(sender="system", text=text, summary=summary, timestamp=iso(), msg_id=msg_id, extra=extra)
+        if await put(self.team, LEAD, entry):
+            file = mark_of(self.team.home, str(self.team.inbox(LEAD).path))
+            self.team.emit(MessageSent(member="system", to=LEAD, message_id=msg_id, summary=summary, file=file))
+            self.team.ring(LEAD)
+
+
+def _begun(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN else flat[:SHOWN] + "…"

@@ -324,12 +324,14 @@ def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means()
     ("place", "destination"), [("local", "localSettings"), ("project", "projectSettings"), ("user", "userSettings")]
 )
 def test_always_is_kept_in_the_file_that_is_named(place, destination):
-    request = a_request(suggestions=(RULE,))
+    request = a_request(always="Bash(git push:*) (for every agent, until this session ends)")
+    update = {"type": "addRules", "rules": ["Bash(git push:*)"], "behavior": "allow", "destination": destination}
     assert "a always (a local, project or user: in a file)" in "\n".join(question_lines(request, Narrator()))
-    assert read_reply(request, f"a {place}") == Reply(Meaning.ALLOW, updates=({**RULE, "destination": destination},))
+    assert read_reply(request, f"a {place}") == Reply(Meaning.ALLOW, updates=(update,))
     assert read_reply(request, "always session").meaning is Meaning.ALWAYS
     assert read_reply(request, "a nowhere").meaning is Meaning.AGAIN
     assert read_reply(a_request(), f"a {place}").meaning is Meaning.AGAIN
+    assert read_reply(a_request(always=""), f"a {place}").meaning is Meaning.AGAIN
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,10 @@ async def test_a_plan_is_shown_whole_and_approved_or_sent_back_with_feedback():
 
 @pytest.mark.promise("K5")
 def test_no_line_of_ours_is_wider_than_80_columns():
-    full = a_request(suggestions=(DIRECTORY, MODE, RULE), input={"command": "x"}, deadline=1.0, owner="tester")
+    always = "Bash(git push:*) (for every agent, until this session ends)"
+    full = a_request(
+        always=always, suggestions=(DIRECTORY, MODE, RULE), input={"command": "x"}, deadline=1.0, owner="tester"
+    )
     for request in (full, a_question(), a_request(kind="plan", always="")):
         assert max(map(len, question_lines(request, Narrator(), 12))) <= 80
 

@@ -23,6 +23,9 @@ COMMANDS: dict[str, Row] = {
     "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a team and its members, or with a session."),
     "send": Row("teamwright.ui.cli.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
     "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
+    "requests": Row(
+        "teamwright.ui.cli.requests.command:requests", WORK, "What waits for you; `allow` and `deny` answer it."
+    ),
     "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory."),
     "status": Row("teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."),
     "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."),

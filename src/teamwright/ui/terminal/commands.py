@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from teamwright.app.modes import meanings
 from teamwright.app.session import Session
 from teamwright.app.talking import interrupt_member, live_members, stop_member
 from teamwright.ui.terminal.lines import shown
@@ -78,6 +79,24 @@ async def _interrupt(session: Session, rest: str) -> list[str]:
     return [f"  {name}'s turn was ended; what it was at goes along with your next words: @{name} …"]
 
 
+async def _mode(session: Session, rest: str) -> list[str]:
+    words = rest.split()
+    named = [word for word in words if word.startswith("@") and len(word) > 1]
+    said = [word for word in words if not word.startswith("@")]
+    if len(named) > 1 or len(said) > 1:
+        return ["  /mode MODE, or /mode MODE @NAME: one mode, for the lead or for one member"]
+    name = named[0][1:] if named else ""
+    if said:
+        return [f"  {clean(str(await session.modes.set(said[0], name, source='/mode')))}"]
+    return mode_lines(session)
+
+
+def mode_lines(session: Session) -> list[str]:
+    """The lead's mode and its members', then all modes with their meaning."""
+    modes = [f"  {shown(one.name):<18} {one.mode}" for one in live_members(session)]
+    return [*modes, "", *(f"  {name:<18} {about}" for name, about in meanings())]
+
+
 RUN: dict[str, Shown] = {
     "/help": _help,
     "/members": _members,
@@ -85,6 +104,7 @@ RUN: dict[str, Shown] = {
     "/cost": _cost,
     "/stop": _stop,
     "/interrupt": _interrupt,
+    "/mode": _mode,
 }
 """What runs a command. `/quit` is not here: it is the session's own end."""
 

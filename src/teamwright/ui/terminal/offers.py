@@ -59,10 +59,10 @@ def offers_of(request: RequestOpened) -> tuple[Offer, ...]:
 
 def kept_in(request: RequestOpened, place: str) -> Mapping[str, Any] | None:
     """The rule that "always" stores, as an update that keeps it in a place of `PLACES`; None when none is offered."""
-    for update in request.suggestions:
-        if update.get("type") == "addRules" and update.get("behavior", "allow") == "allow" and list(_rules(update)):
-            return {**update, "destination": PLACES[place]}
-    return None
+    rule, told, where = request.always.rpartition(" (")
+    if not told or not where.endswith(")"):
+        return None
+    return {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": PLACES[place]}
 
 
 def _in_words(update: Mapping[str, Any]) -> tuple[str, str]:

@@ -132,7 +132,7 @@ def read_reply(request: RequestOpened, line: str) -> Reply:
     if text in {"/requests", "/later"}:
         return Reply(Meaning.LIST if text == "/requests" else Meaning.LATER)
     if request.kind == "question":  # a bare word may be the answer
-        answer = Reply(Meaning.ANSWER, _chosen(request.options, text))
+        answer = Reply(Meaning.ANSWER, chosen(request.options, text))
         return answer if text else Reply(Meaning.AGAIN, "an answer, please")
     word, _, rest = text.partition(" ")
     word, rest = word.lower().rstrip(",:"), rest.strip()
@@ -177,7 +177,7 @@ def _again(request: RequestOpened) -> Reply:
     return Reply(Meaning.AGAIN, f"that is no answer: {', '.join(keys[:-1])} or {keys[-1]}")
 
 
-def _chosen(options: tuple[str, ...], text: str) -> str:
+def chosen(options: tuple[str, ...], text: str) -> str:
     """The label of a number, several labels of several numbers, or the words themselves."""
     numbers = [part.strip() for part in text.split(",")]
     if options and all(n.isdecimal() and 1 <= int(n) <= len(options) for n in numbers):

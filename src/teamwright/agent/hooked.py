@@ -64,6 +64,11 @@ class AgentHooks:
             return NOTHING
         return await self.hooks.fire(event, self._whole(more()), subjects or ("",), self.cwd())
 
+    @property
+    def runs(self) -> bool:
+        """Whether the agent began, and no stop was told of it yet."""
+        return self._runs
+
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property

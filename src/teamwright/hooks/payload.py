@@ -103,7 +103,7 @@ def permission_request(
 
 
 def stop(said: str, *, again: bool) -> dict[str, Any]:
-    """The lead has answered. `again`: it went on because a hook of this event had asked for it."""
+    """The lead has answered, or a teammate is about to rest. `again`: it went on because a hook had asked for it."""
     return {"stop_hook_active": again, "last_assistant_message": said}
 
 
@@ -120,11 +120,6 @@ def subagent_stop(who: Who, said: str, outcome: str, detail: str = "", *, again:
         "outcome": outcome,
         "detail": detail,
     }
-
-
-def teammate_idle(said: str, *, again: bool) -> dict[str, Any]:
-    """A teammate is about to rest."""
-    return stop(said, again=again)
 
 
 def task_event(id: str, subject: str, description: str, by: str, team: str) -> dict[str, Any]:

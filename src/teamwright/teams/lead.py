@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, settle, tell
-from teamwright.protocol.blocks import Block, text_block
+from teamwright.agent.hooked import note
+from teamwright.agent.loop import Agent, Steered, TurnEnd, settle, tell
+from teamwright.agent.stopping import run_past_stops
+from teamwright.hooks.book import PROMPT, STOP
+from teamwright.hooks.payload import user_prompt_submit
+from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import reminder, render_entry
-from teamwright.protocol.events import MemberChanged, TurnEnded
+from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import open_blockers
@@ -35,7 +39,8 @@ GO_ON = (
 class Lead:
     """The lead of one session. It takes prompts with `prompt`; `turn` runs what is waiting.
 
-    `owing`: the last life of the session ended before an answer was whole; the next turn gives it.
+    `owing`: the last life of the session ended before an answer was whole; the next turn gives it. `refused`: why a
+    hook would not let the newest words through.
     """
 
     agent: Agent
@@ -45,6 +50,8 @@ class Lead:
     busy: bool = False
     last: TurnEnd = field(default_factory=lambda: TurnEnd("done"))
     owing: bool = False
+    refused: str = ""
+    _unheard: deque[tuple[Block, ...]] = field(default_factory=deque[tuple[Block, ...]])
     _prompts: deque[tuple[str, tuple[Block, ...]]] = field(default_factory=deque[tuple[str, tuple[Block, ...]]])
     _asides: list[tuple[str, Block]] = field(default_factory=list[tuple[str, Block]])
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -68,8 +75,14 @@ class Lead:
             self._prompts.append((f"mail:{entry.msg_id}", (text_block(render_entry(entry)),)))
 
     def prompt(self, content: Sequence[Block]) -> None:
-        """The user's words: for the next turn, or for the next round of the turn that runs."""
-        self._prompts.append((f"prompt:{message_id()}", tuple(content)))
+        """The user's words: for the next turn, or for the next round of the turn that runs.
+
+        A hook may refuse them, or add to them, before they are told.
+        """
+        if self.agent.hooks.hooks.wants(PROMPT):
+            self._unheard.append(tuple(content))
+        else:
+            self._prompts.append((f"prompt:{message_id()}", tuple(content)))
         self.team.changed.set()
 
     def notice(self, text: str, key: str = "") -> None:
@@ -91,6 +104,7 @@ class Lead:
         One turn at a time: a second caller waits for the first, whose turn may take its words along.
         """
         async with self._one:
+            await self._hear()
             mail = await self._mail()
             if (self._prompts or mail) and self.agent.conversation.unanswered():
                 await settle(self.agent)  # the results take along what waits
@@ -142,6 +156,7 @@ class Lead:
 
     async def between_rounds(self) -> Steered | None:
         """The user's words and mail for a busy lead, before its next model call (the loop's steering)."""
+        await self._hear()
         desk = self.team.lead_desk
         steered = await desk.between_rounds() if desk is not None else None
         if not self._prompts:
@@ -160,7 +175,27 @@ class Lead:
     def _some(self) -> bool:
         """Whether something came that nobody has looked at yet."""
         desk = self.team.lead_desk
-        return bool(self._prompts) or (desk is not None and desk.rung)
+        return bool(self._prompts or self._unheard) or (desk is not None and desk.rung)
+
+    async def _hear(self) -> None:
+        """Words that no hook has seen yet: those that none refuses are prompts now."""
+        while self._unheard:
+            content = self._unheard[0]
+            words = user_prompt_submit(text_of(content))
+            said = await self.agent.hooks.fire(PROMPT, lambda words=words: words)
+            self._unheard.popleft()
+            if said.blocked or said.halted:
+                self.refused = said.reason or said.halt_reason
+                text = f"a hook refused these words, and nobody was told them: {self.refused}"
+                self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
+            else:
+                told = (*content, *(note(context) for context in said.contexts))
+                self._prompts.append((f"prompt:{message_id()}", told))
+
+    async def _kept(self, end: TurnEnd, again: bool) -> str:
+        """Why hooks would have the lead go on though it has answered."""
+        said = await self.agent.hooks.may_stop(STOP, end.text, again=again)
+        return said.reason if said.blocked and not said.halted else ""
 
     async def _mail(self) -> list[Entry]:
         desk = self.team.lead_desk
@@ -195,7 +230,7 @@ class Lead:
                 if mail and self.team.lead_desk is not None:
                     await self.team.lead_desk.seen(mail)
             self.owing = False
-            self.last = await run_turn(self.agent, None)
+            self.last = await run_past_stops(self.agent, None, self._kept)
             self.usage += self.last.usage
             last = self.last
             self.agent.emit(TurnEnded(member=LEAD, stop=last.stop, text=last.text, detail=last.why))

@@ -24,7 +24,7 @@ from teamwright.protocol.task import Task, TaskStatus
 from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
 from teamwright.teams.forming import ensure_team
-from teamwright.teams.lifecycle import GONE, Event
+from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.post import held, send_protocol
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
@@ -254,6 +254,9 @@ def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: a
         over = left(team, mate.name, f"failed: {mate.leaving}", None)
         mate.ending = asyncio.create_task(over, name=f"end of {mate.name}")
     mate.agent.conversation.close()
+    if mate.agent.hooks.runs:
+        said = mate.agent.conversation.said_since(0)
+        mate.agent.hooks.ended("done" if mate.state is State.COMPLETED else str(mate.state), mate.leaving, said)
     mate.agent = mate.agent.spent()
     mate.desk = Desk(mate.name, mate.desk.inbox, mate.agent.conversation, team.emit)
     if mate.state in GONE:

@@ -10,11 +10,12 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from teamwright.agent.conversation import Conversation, Told
-from teamwright.agent.loop import Agent, TurnEnd, run_turn, settle, tell
+from teamwright.agent.loop import Agent, TurnEnd, settle, tell
+from teamwright.agent.stopping import run_past_stops
 from teamwright.protocol.blocks import Block, ToolCall, text_block, text_of, tool_calls
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.envelope import envelope
@@ -25,6 +26,7 @@ from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, p
 from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
+from teamwright.teams.keeping import kept_at_work
 from teamwright.teams.lifecycle import GONE, Event, State, advance
 
 
@@ -109,6 +111,7 @@ class Teammate:
     parted: bool = False
     resumed: bool = False
     call: str = ""
+    learned: tuple[Block, ...] = ()
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -155,6 +158,7 @@ class Teammate:
             await self._over(Event.LEFT, self.leaving)
 
     async def _work(self) -> None:
+        self.learned = await self.agent.hooks.began()
         owed, self.paused = self.agent.conversation.owes_round, self.agent.conversation.interrupted
         if self.resumed and not (owed or self.paused):
             if self.stop_request is not None:
@@ -271,13 +275,22 @@ class Teammate:
         if told is not None:
             if await settle(self.agent):
                 return TurnEnd("done")  # it agreed to stop before the kill
-            tell(self.agent, told)
+            tell(self.agent, replace(told, blocks=(*told.blocks, *self.learned)))
+            self.learned = ()
         # The model need not wait for the flags: the transcript is the ledger.
         flagging = asyncio.ensure_future(self.desk.flag(self.desk.saw(entries) if entries else ()))
         try:
-            return await run_turn(self.agent, None)
+            return await run_past_stops(self.agent, None, self._kept)
         finally:
             await flagging
+
+    async def _kept(self, end: TurnEnd, again: bool) -> str:
+        """Why hooks would have it go on though its turn is over; one of them may end it."""
+        if self.leaving or self.stop_request is not None:
+            return ""
+        kept = await kept_at_work(self.agent.hooks, self.name, self.office, end, again=again)
+        self.leaving = self.leaving or kept.ends
+        return kept.why
 
     def note_seen(self, entries: Sequence[Entry]) -> None:
         """What the desk just showed the model: a shutdown request among it changes the state."""

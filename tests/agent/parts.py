@@ -12,7 +12,7 @@ from teamwright.agent.loop import Agent
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.toolbox import CallNumbers, Prepared, Toolbox
 from teamwright.agent.workplace import Workplace
-from teamwright.models.model import Failure, ModelCard, Part, Prefix, Reply, Request, TextPart
+from teamwright.models.model import Failure, ModelCard, Part, Prefix, Refusal, Reply, Request, TextPart
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.events import TeamEvent
@@ -62,11 +62,15 @@ class Free:
         self.used = Usage()
         self.why: str | None = None
 
-    def refuse(self) -> str | None:
-        return self.why
+    async def reserve(self, request: Request, card: ModelCard) -> Refusal | None:
+        return None if self.why is None else Refusal(self.why, "")
 
-    def spent(self, usage: Usage) -> None:
-        self.used += usage
+    def settle(self, reply: Reply | None) -> str:
+        self.used += Usage() if reply is None else reply.usage
+        return ""
+
+    def admit(self, calls: int) -> int:
+        return calls
 
 
 class EchoInput(ToolInput):

@@ -19,7 +19,20 @@ from teamwright.agent.hooked import AgentHooks
 from teamwright.agent.reminders import Remind, nothing
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
-from teamwright.models.model import Alive, Failure, Meter, Model, Prefix, Reply, Request, Retrying, TextPart, priced
+from teamwright.models.model import (
+    Alive,
+    Failure,
+    Meter,
+    Model,
+    Prefix,
+    Refusal,
+    Reply,
+    Request,
+    Retrying,
+    TextPart,
+    priced,
+)
+from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block, with_own_ids
 from teamwright.protocol.events import Attended, Emit, Notice, RoundEnded, Spoken, TextDelta, always
 from teamwright.protocol.usage import Usage
@@ -54,7 +67,8 @@ class NoSteering:
 class TurnEnd:
     """How a turn ended: `done`, `failed`, `limit`. `text` is the final text; `failure` says why it failed.
 
-    `limit` names the cap that was hit (`turns`, or what the meter said).
+    `limit` names the cap that was hit, and `reason` says in a sentence whose it is and how much was spent: a budget is
+    exceeded, and what was said so far is the partial result.
     """
 
     stop: str
@@ -64,13 +78,14 @@ class TurnEnd:
     failure: Failure | None = None
     limit: str = ""
     tools: int = 0
+    reason: str = ""
 
     @property
     def why(self) -> str:
         """Why it is not done; empty when it is."""
         if self.failure is not None:
             return self.failure.what
-        return f"limit reached: {self.limit}" if self.stop == "limit" else ""
+        return self.reason or f"the cap on {self.limit} is spent" if self.stop == "limit" else ""
 
 
 _NO_PREFIX = Prefix("", b"")
@@ -78,7 +93,10 @@ _NO_PREFIX = Prefix("", b"")
 
 @dataclass(slots=True)
 class Agent:
-    """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own."""
+    """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own.
+
+    `policy` is what its gate decides by; `remind` goes behind whatever it is told.
+    """
 
     name: str
     agent_id: str
@@ -93,13 +111,23 @@ class Agent:
     attended: Attended = always
     activity: Activity = field(default_factory=Activity)
     remind: Remind = nothing
+    caller: str = ""
     hooks: AgentHooks = field(default_factory=AgentHooks)
+    policy: Policy = field(default_factory=Policy)
 
     def spent(self) -> Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
         lived = self.conversation
         conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
         return Agent(self.name, self.agent_id, self.model, conversation, NO_TOOLS, self.meter, self.emit)
+
+    def ended_round(self, answer: Reply, calls: int, task: str) -> None:
+        """Tell what an answer cost, and to whom it was booked."""
+        self.emit(
+            RoundEnded(
+                member=self.name, usage=answer.usage, model=answer.model, tools=calls, caller=self.caller, task=task
+            )
+        )
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
         """Tell surfaces of a line that was stored."""
@@ -145,10 +173,9 @@ async def _rounds(agent: Agent) -> TurnEnd:
     """Listen and answer calls, until there are none."""
     usage, rounds, tools, text = Usage(), 0, 0, ""
     while True:
-        refusal = agent.meter.refuse()
-        if refusal or agent.rounds_left == 0:
-            return TurnEnd("limit", text, usage, rounds, limit=refusal or "turns", tools=tools)
-        answer = await listen(agent)
+        answer, task = await listen(agent)
+        if isinstance(answer, Refusal):
+            return TurnEnd("limit", text, usage, rounds, limit=answer.limit, tools=tools, reason=answer.why)
         if isinstance(answer, Failure):
             return TurnEnd("failed", text, usage, rounds, failure=answer, tools=tools)
         agent.conversation.reply(answer)
@@ -159,7 +186,7 @@ async def _rounds(agent: Agent) -> TurnEnd:
             agent.rounds_left -= 1
         text = text_of(answer.content) or text
         calls = tool_calls(answer.content)
-        agent.emit(RoundEnded(member=agent.name, usage=answer.usage, model=answer.model, tools=len(calls)))
+        agent.ended_round(answer, len(calls), task)
         tools += len(calls)
         if calls:
             if await answer_calls(agent, calls):
@@ -169,9 +196,25 @@ async def _rounds(agent: Agent) -> TurnEnd:
             return TurnEnd("done", text, usage, rounds, tools=tools)
 
 
-async def listen(agent: Agent) -> Reply | Failure:
-    """One model call: text goes to surfaces as it comes, usage to the meter, the last part is the answer."""
+async def listen(agent: Agent) -> tuple[Reply | Failure | Refusal, str]:
+    """One model call, when the budget has room for it; and the task that it was booked to.
+
+    Text goes to surfaces as it comes, usage to the meter, the last part is the answer.
+    """
+    if agent.rounds_left == 0:
+        return Refusal("turns", ""), ""
     request = Request(agent.conversation.prefix, agent.conversation.items, agent.name)
+    agent.activity.pauses("room in the budget")
+    if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:
+        return refusal, ""
+    try:
+        answer = await _heard(agent, request)
+        return answer, agent.meter.settle(answer) if isinstance(answer, Reply) else ""
+    finally:
+        agent.meter.settle(None)
+
+
+async def _heard(agent: Agent, request: Request) -> Reply | Failure:
     activity = agent.activity
     activity.asks_model(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
@@ -185,7 +228,6 @@ async def listen(agent: Agent) -> Reply | Failure:
                     reply = priced(agent.model.card, part)
                     if (content := with_own_ids(reply.content)) is not reply.content:
                         reply = replace(reply, content=content)
-                    agent.meter.spent(reply.usage)
                     return reply
                 case Failure():
                     return part

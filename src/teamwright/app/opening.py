@@ -41,6 +41,7 @@ from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.models_of import Models, Play, models_for
+from teamwright.app.modes import Kept, keep, kept_mode, take_up
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.policy import model_settings, policy_of
@@ -49,10 +50,11 @@ from teamwright.app.session import Deadlines, Session
 from teamwright.app.spending.purse import Purse
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import SessionOpened
+from teamwright.protocol.events import ModeChanged, SessionOpened
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
@@ -144,7 +146,9 @@ def _numbers(ground: Ground, log: EventLog) -> CallNumbers:
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:
     """The lead of the team; whose background commands end is told, and they end with their owner."""
-    team.lead_model = agent.model.card.name
+    team.lead_model, known = agent.model.card.name, team.standing.members.get(LEAD)
+    if (mode := str(agent.policy.shown_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
+        team.emit(ModeChanged(member=LEAD, mode=mode))
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     jobs.on_done = _job_notice(lead, team)
     team.on_left = jobs.stop_all
@@ -230,6 +234,7 @@ def _jobs(ground: Ground, stack: AsyncExitStack) -> BackgroundJobs:
 
 def _team(ground: Ground, log: EventLog, maker: Maker) -> Team:
     made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
+    made.lead_policy = maker.policy
     if (wanted := ground.options.task_list) is not None:
         made.outside.shared_list = list_name(wanted)
         share(ground.home.tasks(made.outside.shared_list))
@@ -287,7 +292,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
     own = tuple(ground.directory / name for name in ("output", "history"))
     root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
     known = load_instructions(ground.cwd, root, ground.home.ours, compat, trusted)
-    return Maker(
+    made = Maker(
         ground.home,
         ground.id,
         ground.cwd,
@@ -308,6 +313,21 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         attended=log.attended,
         definition=ground.definition,
     )
+    return _in_mode(ground, made)
+
+
+def _in_mode(ground: Ground, maker: Maker) -> Maker:
+    """The lead's mode is what a flag says, else the one that the session was left in, else what settings say."""
+    kept, said = kept_mode(ground.directory) if ground.resumed else None, ground.options.permission_mode
+    maker.may_bypass = maker.policy.mode is Mode.BYPASS
+    maker.mode_untold = kept is not None
+    if said is None and kept is not None:
+        take_up(maker.policy, kept)
+    elif said is not None:
+        keep(ground.directory, Kept(maker.policy.shown_mode, maker.policy.mode))
+    if maker.policy.delegating and not maker.kit.teams:
+        raise UsageError("usage", "a lead cannot delegate while teams are switched off", note="nothing was started")
+    return maker
 
 
 def _conversation(ground: Ground, maker: Maker) -> Conversation | None:

@@ -19,6 +19,7 @@ from teamwright.agent.loop import TurnEnd
 from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
 from teamwright.app.models_of import Models
+from teamwright.app.modes import Modes
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.result import MemberLine, Result, TaskLine
@@ -100,7 +101,7 @@ class Session:
         except TimeoutError:
             if not cap.expired():
                 raise  # a program's model raised it: no cap is spent
-            self.maker.purse.hit = "time"
+            self.maker.purse.out_of_time()
             end = TurnEnd("limit", self.lead.last.text, limit="time")
         except TeamwrightError as problem:
             problem.do = (*problem.do, self.resume_command)
@@ -155,11 +156,12 @@ class Session:
     async def settled(self, result: Result) -> Result:
         """See the members out; the result as it stands when everybody has left, with who was cut off at work.
 
-        After a run that is done they are over. After any other they keep their places, and nobody is asked or waited
-        for: a cap that is spent is spent, and a resume goes on with them as they were.
+        After a run that is done they are over, unless one of them owes a turn that its model's service refused. After
+        any other they keep their places, and nobody is asked or waited for: a cap that is spent is spent, and a resume
+        goes on with them as they were.
         """
         if result.stop == "done":
-            await self.goodbye()
+            await self.goodbye(keep=any(mate.limited.owes for mate in self.team.live))
         else:
             await self.wind_down(keep=True)
         purse = self.maker.purse
@@ -224,8 +226,14 @@ class Session:
 
     @property
     def permission_mode(self) -> str:
-        """The mode of the lead's policy."""
-        return str(self.maker.policy.mode)
+        """The mode that the lead is in."""
+        return str(self.modes.mode)
+
+    @property
+    def modes(self) -> Modes:
+        """The modes of the lead and of its members."""
+        maker = self.maker
+        return Modes(maker, self.team, self.lead.agent.policy, maker.home.session(maker.cwd, self.id))
 
     async def close(self) -> None:
         """End everything that this session started; members who are still there keep their places for a resume.

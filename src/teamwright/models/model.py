@@ -178,15 +178,30 @@ class Model(Protocol):
         ...
 
 
-class Meter(Protocol):
-    """The port through which usage leaves this room, and through which a spent budget refuses the next call."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call is not made: the cap (`money tokens turns calls time`), and a sentence that names whose it is."""
 
-    def refuse(self) -> str | None:
-        """Why no further call may be made (a sentence), or None."""
+    limit: str
+    why: str
+
+
+class Meter(Protocol):
+    """The port through which usage leaves this room, and through which a budget refuses what it has no room for."""
+
+    async def reserve(self, request: Request, card: ModelCard) -> Refusal | None:
+        """Set aside what this call may use; waits while calls of others hold what it needs. Or why it is not made.
+
+        What was set aside is held until `settle`.
+        """
         ...
 
-    def spent(self, usage: Usage) -> None:
-        """A call used this much."""
+    def settle(self, reply: Reply | None) -> str:
+        """The call was answered, at this usage; None: it was not. Returns the task that it was booked to, if any."""
+        ...
+
+    def admit(self, calls: int) -> int:
+        """How many of so many tool calls may run. They count from now on."""
         ...
 
 

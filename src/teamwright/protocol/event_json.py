@@ -70,6 +70,9 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     out.update(zip(names, values(event), strict=True))
     if isinstance(event, RoundEnded | RunEnded):
         out["usage"] = usage_to_json(event.usage)
+        for name in _SELDOM:
+            if out.get(name) == "":
+                del out[name]
     elif isinstance(event, TaskChanged | MessageSent):
         mark = event.file
         if mark is None:
@@ -78,8 +81,13 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
             out["file"] = {"name": mark.name, "size": mark.size, "mtime_ns": mark.mtime_ns}
         if isinstance(event, TaskChanged):
             out["task"] = {name: getattr(event.task, name) for name in _TASK_FIELDS}
+            if event.task.budget is None:
+                del out["task"]["budget"]
     return out
 
+
+_SELDOM = ("caller", "task")
+"""Fields of a round that are written only where they say something."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))
 

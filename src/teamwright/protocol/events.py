@@ -93,12 +93,17 @@ class ToolCalled(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded(_Event):
-    """One model call and its tool calls are over."""
+    """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
+
+    the agent worked on when it asked, and what this is booked to; both may be empty.
+    """
 
     KIND = "round_ended"
     usage: Usage
     model: str
     tools: int
+    caller: str = ""
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +153,14 @@ class MessageSeen(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """A task as an event shows it."""
+    """A task as an event shows it; `budget` are its caps, where it has any."""
 
     id: str
     subject: str
     status: str
     owner: str | None = None
     blocked_by: tuple[str, ...] = ()
+    budget: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +264,7 @@ class RequestAnswer:
 class RequestOpened(_Event):
     """Somebody waits for a person: `kind` is permission, question or plan.
 
-    `always` says what "always" would store, and where; empty when nothing could be stored. `owner` is the member that
+    `always` says what "always" would store and, in brackets, where; empty when nothing could be stored. `owner` is the member that
     is held up by it; `deadline` when it is denied for want of an answer, in seconds since 1970 (0: never);
     `suggestions` what may be granted along with a yes, as on the wire.
     """

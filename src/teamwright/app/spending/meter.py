@@ -1,0 +1,167 @@
+"""One agent's meter: what its next call may use, told to the purse before it is made, and booked after.
+
+The prompt is as long as the last one was, with what came since; the first one is estimated from its bytes. Fills
+the port of `models`. Knows requests, prices and the purse; knows no team.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any, cast
+
+from teamwright.app.spending.purse import Hold, Purse
+from teamwright.app.spending.scope import Estimate, Scope
+from teamwright.models.model import ModelCard, Prefix, Refusal, Reply, Request, price
+from teamwright.protocol.usage import Usage
+
+BYTES_PER_TOKEN = 4
+
+OUTPUT_HELD = 8_192
+"""Tokens of an answer that are held for it at most. Answers may be longer, up to the model's limit, and seldom are:
+holding all of it would make members wait for each other that have room side by side."""
+
+IMAGE_TOKENS = 1_600
+"""What an image counts at most, whatever its bytes."""
+
+CACHE_S = 270.0
+"""So long after a call its prompt is expected to be in the service's cache, which keeps it for 5 minutes."""
+
+_MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
+_ANSWER = b'{"role":"assistant"'
+_IMAGE = b'"base64"'
+
+
+class AgentMeter:
+    """The meter of one agent (the port of `models`). `caller` is the meter of whoever started a sub-agent.
+
+    `own` is its scope, `bounded` says whether the caps of the task that it works on hold for it.
+    """
+
+    def __init__(
+        self,
+        purse: Purse,
+        agent: str,
+        own: Scope | None = None,
+        caller: AgentMeter | None = None,
+        *,
+        bounded: bool = True,
+    ) -> None:
+        self.purse = purse
+        self.agent = agent
+        self.caller = caller
+        self.bounded = bounded
+        self.own = own
+        self._hold: Hold | None = None
+        self._task = ""
+        self._asked = 0
+        self._known = 0
+        self._context = 0
+        self._cached = 0
+        self._at = 0.0
+        self._most: tuple[Prefix, int] | None = None
+
+    # ── the port ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def reserve(self, request: Request, card: ModelCard) -> Refusal | None:
+        """See Meter.reserve."""
+        self._task = self._task_now()
+        self._asked = len(request.items)
+        scopes = self._scopes()
+        call = self._estimate(request, card) if any(scope.budget for scope in scopes) else Estimate(0, 0)
+        got = await self.purse.reserve(scopes, call)
+        if isinstance(got, Refusal):
+            return got
+        self._hold = got
+        return None
+
+    def settle(self, reply: Reply | None) -> str:
+        """See Meter.settle. A second settling of the same call changes nothing."""
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return ""
+        hold.settle(None if reply is None else reply.usage)
+        if reply is None:
+            return ""
+        usage = reply.usage
+        self._known, self._context = self._asked, usage.tokens
+        self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
+        self._at = monotonic()
+        caller = self.caller.agent if self.caller is not None else ""
+        self.purse.book(self.agent, usage, reply.model, caller=caller, task=self._task)
+        return self._task
+
+    def admit(self, calls: int) -> int:
+        """See Meter.admit."""
+        scopes = self._scopes()
+        caps = [scope.budget.calls - scope.calls for scope in scopes if scope.budget.calls is not None]
+        admitted = max(0, min([calls, *caps]))
+        for scope in scopes:
+            scope.calls += admitted
+        self.purse.books.account(self.agent).calls += admitted
+        return admitted
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _task_now(self) -> str:
+        return self.caller._task_now() if self.caller is not None else self.purse.task_of(self.agent)
+
+    def _scopes(self) -> Sequence[Scope]:
+        """All that the next call falls under: its own caps, its callers', its task's, the run's."""
+        found = [self.purse.run]
+        if self.bounded and (task := self.purse.task_scope(self._task)) is not None:
+            found.append(task)
+        meter: AgentMeter | None = self
+        while meter is not None:
+            found += [meter.own] if meter.own is not None else []
+            meter = meter.caller
+        return found
+
+    def _estimate(self, request: Request, card: ModelCard) -> Estimate:
+        fresh = self._fresh(request)
+        known, warm = self._context, self._cached if monotonic() - self._at < CACHE_S else 0
+        read = min(warm, known)
+        prompt = price(card, Usage(input_tokens=known - read + fresh, cache_read=read))
+        written = price(card, Usage(cache_read=read, cache_write=known - read + fresh)) if card.caching else prompt
+        out = min(self._longest(request.prefix, card), OUTPUT_HELD)
+        both = price(card, Usage(input_tokens=known - read + fresh, cache_read=read, output_tokens=out))
+        usd_in = max(prompt.usd or 0.0, written.usd or 0.0)
+        return Estimate(known + fresh, out, usd_in, (both.usd or 0.0) - (prompt.usd or 0.0))
+
+    def _fresh(self, request: Request) -> int:
+        """Tokens that came since the last call; of the first one, all. Its own answers are in the context already."""
+        items = request.items
+        if self._context and len(items) >= self._known:
+            return sum(tokens_of(item) for item in items[self._known :] if not item.startswith(_ANSWER))
+        self._context = self._cached = 0
+        return len(request.prefix.head) // BYTES_PER_TOKEN + sum(map(tokens_of, items))
+
+    def _longest(self, prefix: Prefix, card: ModelCard) -> int:
+        """The longest answer that a request with this prefix asks for."""
+        if self._most is None or self._most[0] is not prefix:
+            found = _MAX_TOKENS.search(prefix.head)
+            self._most = prefix, int(found[1]) if found else card.max_output_tokens
+        return self._most[1]
+
+
+def tokens_of(item: bytes) -> int:
+    """About how many tokens an encoded message has: by its bytes, images by their number."""
+    if _IMAGE not in item:
+        return len(item) // BYTES_PER_TOKEN + 1
+    bare, images = _without_images(json.loads(item))
+    return len(json.dumps(bare)) // BYTES_PER_TOKEN + images * IMAGE_TOKENS
+
+
+def _without_images(value: Any) -> tuple[Any, int]:
+    if isinstance(value, dict):
+        parts = cast("dict[str, Any]", value)
+        if parts.get("type") == "base64" and isinstance(parts.get("data"), str):
+            return "", 1
+        made = {key: _without_images(part) for key, part in parts.items()}
+        return {key: part for key, (part, _) in made.items()}, sum(images for _, images in made.values())
+    if isinstance(value, list):
+        rows = [_without_images(part) for part in cast("list[Any]", value)]
+        return [part for part, _ in rows], sum(images for _, images in rows)
+    return value, 0

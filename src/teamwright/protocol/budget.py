@@ -1,0 +1,81 @@
+"""A budget: caps on what an agent, a task or a whole run may use, as one value.
+
+Everybody who may set caps fills this: flags, settings, the Python API, a task's metadata, a team's file. Knows
+what a cap must be; refuses to know who counts and who refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+
+_WHOLE = frozenset({"tokens", "turns", "calls"})
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Caps; None is no cap. `usd` in US dollars, `tokens` in and out together, `minutes` of time.
+
+    `turns` counts model calls (of a run: the lead's), `calls` tool calls. Raises UsageError for a cap that is no number
+    above 0.
+    """
+
+    usd: float | None = None
+    tokens: int | None = None
+    turns: int | None = None
+    minutes: float | None = None
+    calls: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in NAMES:
+            value: object = getattr(self, name)
+            if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0):
+                continue
+            what = f"a cap on {name} is a number above 0, not {value!r}"
+            raise UsageError("usage", what, note="nothing was started")
+
+    def __bool__(self) -> bool:
+        """Whether anything is capped."""
+        return any(getattr(self, name) is not None for name in NAMES)
+
+    def within(self, other: Budget) -> Budget:
+        """Both hold: of each cap the smaller one."""
+        if not other:
+            return self
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in NAMES}
+        return Budget(
+            **{name: min((cap for cap in pair if cap is not None), default=None) for name, pair in pairs.items()}
+        )
+
+    def over(self, other: Budget) -> Budget:
+        """This one, and the other's caps where this one has none."""
+        return Budget(**(other.as_json() | self.as_json()))
+
+    def as_json(self) -> dict[str, Any]:
+        """The caps that there are, by name."""
+        return {name: cap for name in NAMES if (cap := getattr(self, name)) is not None}
+
+    @classmethod
+    def from_json(cls, data: object) -> Budget:
+        """The value of an object with these names. Raises UsageError for another name, and for what is no cap."""
+        if not isinstance(data, Mapping):
+            raise UsageError("usage", f"a budget is an object of caps, such as {{'tokens': 50000}}, not {data!r:.60}")
+        caps = cast("Mapping[str, Any]", data)
+        for name, cap in caps.items():
+            if name not in NAMES:
+                close = nearest(str(name), NAMES)
+                do = [f"did you mean {close}?"] if close else [f"there are {', '.join(NAMES)}"]
+                raise UsageError("usage", f"there is no cap {str(name)[:60]!r}", do=do)
+            if name in _WHOLE and cap is not None and (not isinstance(cap, int) or isinstance(cap, bool)):
+                raise UsageError("usage", f"a cap on {name} is a whole number above 0, not {cap!r:.60}")
+        return cls(**{name: cap for name, cap in caps.items() if cap is not None})
+
+
+NAMES = tuple(item.name for item in fields(Budget))
+"""The caps that there are."""
+
+NO_CAPS = Budget()

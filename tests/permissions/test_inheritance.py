@@ -1,0 +1,311 @@
+"""Children and parents: never weaker than anybody above, never stricter than the same rules and mode elsewhere."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from permissions_ground import Ground
+
+from teamwright.permissions.decide import COORDINATING, Policy
+from teamwright.permissions.rule import parse_rules, split_rules
+from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
+
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+
+COMMANDS = [
+    *("ls", "git push", "git status", "npm test", "cat a.py && rm b.py", "touch src/x", "ls )", "cat link/secret"),
+    *("git $X", "echo x > src/y", "mv a.py src/c.py", "A=1 npm test", "timeout 5 git push", "cat .env"),
+]
+RULES = split_rules("""
+Bash, Bash(ls:*), Bash(git:*), Bash(git push:*), Bash(npm test), Bash(rm:*), Bash(cat:*), Bash(touch:*), Read,
+Read(a.py), Read(link/**), Read(**), Edit, Edit(src/**), Edit(**), Write, WebFetch, WebFetch(domain:example.org),
+Agent, Agent(Explore), TaskCreate, mcp__db, mcp__*, python__*, Grep
+""")
+
+
+@pytest.fixture(scope="module")
+def calls(ground: Ground) -> list[tuple[str, Access]]:
+    """Calls of every kind."""
+    project = ground.project
+    found = [("Bash", Access(command=command, cwd=project)) for command in COMMANDS]
+    for path in ("a.py", "link/secret", ".git/config", "src/x.py", str(ground.home / "trust.json"), "/etc/hosts"):
+        found += [(tool, Access(reads=(project / path,))) for tool in ("Read", "Grep")]
+        found += [(tool, Access(writes=(project / path,))) for tool in ("Edit", "Write", "NotebookEdit")]
+    found += [("WebFetch", Access(url=url)) for url in ("https://example.org/x", "https://a.b", "http://[bad")]
+    found += [
+        ("Agent", Access(subject=kind, harmless=True, named=named)) for kind in ("Explore", "x") for named in (0, 1)
+    ]
+    return [*found, ("TaskCreate", HARMLESS), ("mcp__db__query", Access()), ("python__count", Access())]
+
+
+modes = st.sampled_from(list(Mode))
+rule_lists = st.lists(st.tuples(st.sampled_from(list(Verdict)), st.sampled_from(RULES)), max_size=4)
+routes = st.lists(modes, max_size=3)
+"""The modes of those below the lead: a teammate, a sub-agent, and what that would start; none at all is the lead."""
+
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("mode"), st.integers(0, 3), modes),
+        st.tuples(
+            st.just("rule"), st.integers(0, 3), st.tuples(st.sampled_from(list(Verdict)), st.sampled_from(RULES))
+        ),
+        st.tuples(st.just("delegating"), st.just(0), st.booleans()),
+        st.tuples(st.just("scope"), st.integers(0, 3), st.booleans()),
+    ),
+    max_size=4,
+)
+
+
+def rules_of(ground: Ground, pairs) -> list:
+    return [rule for verdict, text in pairs for rule in parse_rules([text], verdict, str(verdict), ground.project)]
+
+
+def started_by(parent: Policy, mode: Mode, lead: Policy) -> Policy:
+    """A child as every route makes it: the lead's rules in a mode of its own, or nothing of its own."""
+    return Policy(mode, () if mode is Mode.BUBBLE else lead.rules, lead.scope).narrow(parent)
+
+
+def family(ground: Ground, mode: Mode, rules, route) -> list[Policy]:
+    """The lead and those below it, each started by the one before."""
+    found = [Policy(mode, rules_of(ground, rules), ground.scope)]
+    for below in route:
+        found.append(started_by(found[-1], below, found[0]))
+    return found
+
+
+def change(ground: Ground, members: list[Policy], what: str, at: int, value) -> None:
+    member = members[at % len(members)]
+    match what:
+        case "mode":
+            member.mode = value
+        case "rule":
+            member.add(*rules_of(ground, [value]))
+        case "delegating":
+            member.delegating = value
+        case "scope":
+            member.scope = ground.scope if value else type(ground.scope)(private=ground.scope.private)
+
+
+def verdicts(policy: Policy, calls) -> list[Decision]:
+    return [policy.decide(tool, access) for tool, access in calls]
+
+
+def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
+    """What a policy says for those below it: that its own agent only coordinates is nobody else's limit."""
+    was, policy.delegating = policy.delegating, False
+    try:
+        return verdicts(policy, calls)
+    finally:
+        policy.delegating = was
+
+
+@pytest.mark.promise("F46", "G3")
+@settings(max_examples=80, deadline=None)
+@given(mode=modes, rules=rule_lists, route=routes, later=changes)
+def test_nobody_may_more_than_anybody_above_it_at_any_time(ground, calls, mode, rules, route, later):
+    members = family(ground, mode, rules, route)
+    for step in (None, *later):
+        if step is not None:
+            change(ground, members, *step)
+        found = [without_its_own_limits(member, calls) for member in members]
+        for at, mine in enumerate(found):
+            for above in found[:at]:
+                for (tool, access), one, other in zip(calls, mine, above, strict=True):
+                    assert stricter(one.verdict, other.verdict) is one.verdict, (tool, access, one, other)
+
+
+@pytest.mark.promise("F45", "G3")
+@settings(max_examples=60, deadline=None)
+@given(mode=modes, rules=rule_lists, depth=st.integers(1, 3))
+def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and_subagent(
+    ground, calls, mode, rules, depth
+):
+    lead, *others = family(ground, mode, rules, [mode] * depth)
+    expected = [(d.verdict, d.rule, d.always) for d in verdicts(lead, calls)]
+    for member in others:
+        assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
+
+
+@pytest.mark.promise("F45", "G3")
+@settings(max_examples=60, deadline=None)
+@given(mode=modes, rules=rule_lists, other=modes, later=changes)
+def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
+    ground, calls, mode, rules, other, later
+):
+    members = family(ground, mode, rules, [other, Mode.BUBBLE, Mode.BUBBLE])
+    caller, child, grandchild = members[1:]
+    for step in (None, *later):
+        if step is not None:
+            change(ground, members[:2], *step)
+        expected = [(d.verdict, d.rule, d.always) for d in without_its_own_limits(caller, calls)]
+        for member in (child, grandchild):
+            assert [(d.verdict, d.rule, d.always) for d in verdicts(member, calls)] == expected
+            assert member.shown_mode is caller.lasting_mode
+            assert member.hidden_tools == caller.hidden_tools
+
+
+@pytest.mark.promise("F45", "G6")
+@settings(max_examples=40, deadline=None)
+@given(mode=modes, rules=rule_lists, route=routes)
+def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at_once(
+    ground, calls, mode, rules, route
+):
+    lead, *others = family(ground, mode, rules, route)
+    before = [verdicts(member, calls) for member in (lead, *others)]
+    hidden = [member.hidden_tools for member in (lead, *others)]
+    lead.delegating = True
+    assert [verdicts(member, calls) for member in others] == before[1:]
+    assert [member.hidden_tools for member in (lead, *others)] == hidden
+    assert (lead.shown_mode, lead.mode) == (Mode.DELEGATE, mode)
+    assert Mode.DELEGATE not in {member.shown_mode for member in others} - {mode, *route}
+    for (tool, access), was, now in zip(calls, before[0], verdicts(lead, calls), strict=True):
+        if tool in COORDINATING or (tool == "Agent" and access.named):
+            assert now == was
+        else:
+            assert (now.verdict, now.rule) == (DENY, "mode delegate")
+    lead.delegating = False
+    assert [verdicts(member, calls) for member in (lead, *others)] == before
+
+
+@pytest.mark.promise("F45", "G6")
+def test_a_member_that_was_delegated_to_edits_as_one_that_accepts_edits(ground, calls):
+    for rules in ({}, {"allow": ["Bash(npm test:*)"], "ask": ["Edit(src/**)"], "deny": ["WebFetch"]}):
+        one, other = (ground.policy(mode, **rules) for mode in (Mode.DELEGATE, Mode.ACCEPT_EDITS))
+        for tool, access in calls:
+            mine, theirs = one.decide(tool, access), other.decide(tool, access)
+            assert (mine.verdict, mine.reason, mine.always) == (theirs.verdict, theirs.reason, theirs.always)
+            assert mine.rule.replace("delegate", "acceptEdits") == theirs.rule
+
+
+@pytest.mark.promise("F45")
+def test_who_gets_a_mode_of_its_own_in_life_has_the_rules_it_had_before(ground):
+    lead = ground.policy(Mode.BYPASS, allow=["Bash(npm test:*)"], deny=["Bash(git push:*)"])
+    member = Policy(Mode.BUBBLE, scope=ground.scope).narrow(lead)
+    test, push = (Access(command=command, cwd=ground.project) for command in ("npm test", "git push"))
+    member.mode = Mode.DEFAULT
+    assert member.decide("Bash", test).rule == "Bash(npm test:*) [allowing]"
+    assert member.decide("Bash", push).verdict is DENY
+    assert member.with_mode(Mode.ACCEPT_EDITS).decide("Bash", test).verdict is ALLOW
+    member.mode = Mode.BUBBLE
+    assert member.decide("Bash", Access(command="make", cwd=ground.project)).verdict is ALLOW
+
+
+@pytest.mark.promise("G1", "G3")
+def test_rules_of_one_without_a_mode_of_its_own_narrow_it_and_nothing_else(ground):
+    lead = ground.policy(Mode.BYPASS)
+    child = Policy(Mode.BUBBLE, scope=ground.scope).narrow(lead)
+    make, push = (Access(command=command, cwd=ground.project) for command in ("make", "git push"))
+    child.add(*parse_rules(["Bash(git push:*)", "WebFetch"], DENY, "its own", ground.project))
+    assert child.decide("Bash", make).verdict is ALLOW
+    assert child.decide("Bash", push).rule == "Bash(git push:*) [its own]"
+    assert child.hides("WebFetch")
+    assert child.hidden_tools == {"WebFetch"}
+    assert lead.decide("Bash", push).verdict is ALLOW
+    lead.mode = Mode.DONT_ASK
+    assert child.decide("Bash", make) == lead.decide("Bash", make)
+    assert child.decide("mcp__x__y", Access()).rule == "mode dontAsk"
+    child.add(*parse_rules(["mcp__x"], ALLOW, "its own", ground.project))
+    assert child.decide("mcp__x__y", Access()).verdict is DENY
+    lead.add(*parse_rules(["mcp__x"], ALLOW, "later", ground.project))
+    assert child.decide("mcp__x__y", Access()).verdict is ALLOW
+
+
+@pytest.mark.promise("G1")
+def test_without_anybody_above_no_mode_is_the_default_one(ground, calls):
+    for rules in ({}, {"allow": ["Bash(npm test:*)"], "deny": ["WebFetch"]}):
+        alone, default = ground.policy(Mode.BUBBLE, **rules), ground.policy(Mode.DEFAULT, **rules)
+        assert verdicts(alone, calls) == verdicts(default, calls)
+        assert (alone.shown_mode, alone.hidden_tools) == (Mode.DEFAULT, default.hidden_tools)
+
+
+# ── the plan ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("G1", "F46")
+@settings(max_examples=60, deadline=None)
+@given(rules=rule_lists, route=routes)
+def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(ground, calls, rules, route):
+    members = family(ground, Mode.PLAN, rules, route)
+    default = ground.policy(Mode.DEFAULT)
+    default.add(*rules_of(ground, rules))
+    for member in members:
+        for (tool, access), decision, usual in zip(
+            calls, verdicts(member, calls), verdicts(default, calls), strict=True
+        ):
+            looks = access.harmless or tool in {"Read", "Grep", "WebFetch"}
+            if access.writes or not (looks or access.command):
+                assert decision.verdict is DENY
+            elif member is members[0] and looks:
+                assert (decision.verdict, decision.rule.replace("mode plan", "mode default")) == (
+                    usual.verdict,
+                    usual.rule,
+                )
+            assert decision.verdict is not ALLOW or access.command in {
+                None,
+                "ls",
+                "git status",
+                "cat link/secret",
+                "cat .env",
+            }
+
+
+@pytest.mark.promise("G1")
+def test_who_plans_may_write_its_plan_and_nothing_else_wherever_it_lies(ground):
+    plan, other = ground.home / "plans" / "mine.md", ground.home / "plans" / "theirs.md"
+    lead = ground.policy(Mode.DEFAULT)
+    member = started_by(lead, Mode.PLAN, lead)
+    below = started_by(member, Mode.BUBBLE, lead)
+    member.plan_file = plan
+    write = Access(writes=(plan,))
+    for tool in ("Write", "Edit"):
+        assert member.decide(tool, write).verdict is ALLOW
+    assert member.decide("Read", Access(reads=(plan,))).verdict is ALLOW
+    refused = [
+        (member, "NotebookEdit", write),
+        (member, "Write", Access(writes=(other,))),
+        (member, "Write", Access(writes=(plan, other))),
+        (member, "Write", Access(writes=(plan / "x",))),
+        (member, "Write", Access(writes=(ground.project / "a.py",))),
+        (member, "Bash", Access(command=f"echo x > {plan}", cwd=ground.project)),
+        (member, "Read", Access(reads=(other,))),
+        (below, "Write", write),
+        (below, "Read", Access(reads=(plan,))),
+        (lead, "Write", write),
+    ]
+    for policy, tool, access in refused:
+        assert policy.decide(tool, access).verdict is DENY, (tool, access)
+    member.mode = Mode.ACCEPT_EDITS
+    assert member.decide("Write", write).verdict is DENY
+    assert member.decide("Read", Access(reads=(plan,))).verdict is ALLOW
+    member.mode = Mode.PLAN
+    lead.add(*parse_rules(["Edit(//**/plans/**)"], DENY, "later", ground.project))
+    assert member.decide("Write", write).rule == "Edit(//**/plans/**) [later]"
+
+
+@pytest.mark.promise("G1", "P7")
+def test_a_plan_that_became_a_link_is_not_the_plan(own_ground):
+    plans = own_ground.project / "plans"
+    plans.mkdir()
+    policy = own_ground.policy(Mode.PLAN)
+    policy.plan_file = plans / "mine.md"
+    write = Access(writes=(plans / "mine.md",))
+    assert policy.decide("Write", write).verdict is ALLOW
+    (plans / "mine.md").symlink_to(own_ground.project / "a.py")
+    assert policy.decide("Write", write).verdict is DENY
+    (plans / "mine.md").unlink()
+    (plans / "back").symlink_to(plans)
+    assert policy.decide("Write", Access(writes=(plans / "back" / "mine.md",))).verdict is ALLOW
+
+
+@pytest.mark.promise("G1")
+def test_a_refusal_while_planning_says_how_to_go_on(ground):
+    lead = ground.policy(Mode.PLAN, allow=["Bash", "Edit"])
+    lead.plan_file = ground.home / "plans" / "mine.md"
+    child = started_by(lead, Mode.BUBBLE, lead)
+    edit = Access(writes=(ground.project / "a.py",))
+    make = Access(command="make", cwd=ground.project)
+    for tool, access in (("Edit", edit), ("Bash", make), ("mcp__db__drop", Access())):
+        mine, theirs = lead.decide(tool, access), child.decide(tool, access)
+        assert str(lead.plan_file) in mine.reason
+        assert "ExitPlanMode" in mine.reason
+        assert "ExitPlanMode" not in theirs.reason  # it cannot leave a mode that is its caller's
+        assert (theirs.verdict, theirs.rule) == (mine.verdict, mine.rule) == (DENY, "mode plan")

@@ -192,7 +192,7 @@ async def leave_all(team: Team, cause: str) -> list[str]:
     Nobody starts from now on.
     """
     team.closing = True
-    cut = [m.name for m in team.live if m.state is not State.IDLE]
+    cut = [m.name for m in team.live if m.state is not State.IDLE or m.limited.owes]
     together = [dismiss(team, mate, cause) for mate in team.live]
     if together:
         await asyncio.gather(*together)
@@ -208,7 +208,7 @@ async def suspend_all(team: Team, cause: str) -> list[str]:
     """
     team.closing = True
     live = team.live
-    cut = [mate.name for mate in live if mate.state is not State.IDLE]
+    cut = [mate.name for mate in live if mate.state is not State.IDLE or mate.limited.owes]
     for mate in live:
         mate.leaving = cause
         mate.move(Event.SUSPENDED, cause)

@@ -54,6 +54,9 @@ GONE = frozenset({State.COMPLETED, State.FAILED, State.KILLED, State.SUSPENDED})
 BUSY = frozenset({State.PENDING, State.WORKING, State.BLOCKED, State.STOPPING})
 """States in which a headless run waits."""
 
+LIMITED = "the rate limit"
+"""The detail of a member at rest that owes a turn and goes on with it by itself, once the service lets it."""
+
 _ANY = {
     Event.BROKE: State.FAILED,
     Event.KILLED: State.KILLED,

@@ -27,7 +27,8 @@ from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
 from teamwright.teams.keeping import kept_at_work
-from teamwright.teams.lifecycle import GONE, Event, State, advance
+from teamwright.teams.lifecycle import GONE, LIMITED, Event, State, advance
+from teamwright.teams.waiting_out import WaitingOut
 
 
 class Office(Protocol):
@@ -79,7 +80,7 @@ class Teammate:
     """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it.
 
     `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `paused`
-    says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
+    says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself; `limited`: how it waits out a limit of the model's service.
     `resumed`: a process before this one began this life, and may have been killed anywhere. `call` names the call that
     started it.
     """
@@ -108,6 +109,7 @@ class Teammate:
     turning: bool = False
     interrupting: bool = False
     waits: list[str] = field(default_factory=list[str])
+    limited: WaitingOut = field(default_factory=WaitingOut)
     parted: bool = False
     resumed: bool = False
     call: str = ""
@@ -171,7 +173,7 @@ class Teammate:
                 await self._turn(told, entries)
                 owed = False
             else:
-                await self._rest()
+                owed = await self._rest()
 
     async def _tell_again(self) -> None:
         """The turn before the kill was over: its notice may not have reached the lead."""
@@ -191,12 +193,15 @@ class Teammate:
         agreed = self.stop_request.request_id if self.stop_request and not broke else None
         await self.office.left(self.name, f"failed: {why}" if broke else why, agreed)
 
-    async def _rest(self) -> None:
-        """Wait until somebody rings; only now is it true that nothing is left to do."""
-        self.resting = True
+    async def _rest(self) -> bool:
+        """Wait until somebody rings; only now is it true that nothing is left to do.
+
+        Whether a limit of the service is over instead, and the turn that it cut is to be run.
+        """
+        self.resting = self.limited.due is None
         self.changed.set()
         try:
-            await self.desk.wait()
+            return await self.limited.over(self.desk.wait)
         finally:
             self.resting = False
 
@@ -231,6 +236,7 @@ class Teammate:
         self.usage += end.usage
         self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
+        self.limited.note(end)
         if self.state is State.STOPPING or self.stop_request is not None:
             # A turn that ended without an objection is consent: no model can refuse by saying nothing.
             self.leaving = self.leaving or "shut down on request"
@@ -241,7 +247,10 @@ class Teammate:
             # Work is waiting already: it was never idle, and there is nothing to tell.
             self.desk.ring()
             return
-        self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else "")
+        detail = LIMITED if self.limited.due is not None else ""
+        self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else detail)
+        if self.limited.told_before:
+            return
         # What failed is run again after a kill, perhaps to fail at the same place: that is news each time.
         id = self.agent.conversation.key(IDLE) if end.stop == "done" else message_id()
         await self.office.tell_lead(self.name, notice, id)
@@ -338,7 +347,7 @@ class Teammate:
             summary=notes.peer_mail or None,
             completed_task_id=notes.completed or None,
             completed_status="resolved" if notes.completed else None,
-            failure_reason=end.why or None,
+            failure_reason=self.limited.words(end) or None,
             result=end.text if end.text and not notes.wrote_lead else None,
         )
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.health.standing import SUSPENDED, MemberStanding, Standing
-from teamwright.teams.lifecycle import State
+from teamwright.teams.lifecycle import LIMITED, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ TABLE: tuple[Row, ...] = (
     Row("waiting", lambda s: s.state in _AT_WORK and s.doing == "pause", lambda s: s.what),
     Row("stalled", lambda s: s.state in _AT_WORK and s.stalled, lambda s: _stalled(s)),
     Row("working", lambda s: s.state in _AT_WORK, lambda s: _doing(s)),
+    Row("waiting", lambda s: s.state == State.IDLE and s.why == LIMITED, lambda s: s.why),
     Row("waiting", lambda s: s.blockers, lambda s: s.blockers),
     Row("waiting", lambda s: s.answer_of, lambda s: f"an answer of {s.answer_of}"),
     Row("idle", lambda s: s.state == State.IDLE, lambda s: ""),

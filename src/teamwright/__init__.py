@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
+    from teamwright.teams.modes import ModeSet
     from teamwright.teams.post import Sent
 
 __version__ = "0.1.0"
@@ -86,6 +87,7 @@ __all__ = [
     "MessageSeen",
     "MessageSent",
     "ModeChanged",
+    "ModeSet",
     "Model",
     "ModelCard",
     "ModelFailed",
@@ -205,6 +207,7 @@ _ROOMS = {
     ),
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),
+    "teamwright.teams.modes": ("ModeSet",),
     "teamwright.teams.post": ("Sent",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

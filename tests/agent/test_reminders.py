@@ -56,8 +56,7 @@ def test_whose_changes_are_told_by_mail_is_only_reminded():
 
 
 def test_the_leads_own_words_of_delegating_are_for_nobody_else():
-    for role in (Role.MEMBER, Role.SUBAGENT):
-        assert Told(role, Mode.DELEGATE, known=Mode.DELEGATE)(begins=True) == ""
+    assert Told(Role.MEMBER, Mode.DELEGATE, known=Mode.DELEGATE)(begins=True) == ""
 
 
 def test_whose_conversation_knows_no_mode_is_told_it_once():

@@ -30,7 +30,6 @@ class Role(StrEnum):
 
     LEAD = "lead"
     MEMBER = "member"
-    SUBAGENT = "subagent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ def flags_of(options: Options) -> Flags:
     """What of the options settings care about."""
     return Flags(
         model=options.model if isinstance(options.model, str) else None,
-        permission_mode=options.permission_mode,
+        permission_mode=options.permission_mode or options.mode_unless_kept,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
         only_allowed=options.only_allowed,

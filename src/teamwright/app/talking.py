@@ -22,7 +22,7 @@ from teamwright.teams.teammate import Teammate
 
 @dataclass(frozen=True, slots=True)
 class LiveMember:
-    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens."""
+    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens, `mode` the permission mode."""
 
     name: str
     state: str
@@ -32,6 +32,7 @@ class LiveMember:
     turns: int = 0
     context: int = 0
     usage: Usage = field(default_factory=Usage)
+    mode: str = ""
 
 
 def live_members(session: Session) -> list[LiveMember]:
@@ -45,6 +46,7 @@ def live_members(session: Session) -> list[LiveMember]:
         turns=lead.turns,
         context=purse.context.get(LEAD, 0),
         usage=purse.by_member.get(LEAD, Usage()),
+        mode=str(session.modes.mode),
     )
     others = [
         LiveMember(
@@ -56,6 +58,7 @@ def live_members(session: Session) -> list[LiveMember]:
             mate.turns,
             purse.context.get(mate.name, 0),
             purse.by_member.get(mate.name, Usage()),
+            str(mate.agent.policy.shown_mode),
         )
         for mate in session.team.live
     ]

@@ -16,6 +16,7 @@ from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
 from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.mail.requests import RequestBox
+from teamwright.permissions.decide import Policy
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
@@ -87,6 +88,8 @@ class Team:
     limits: SpawnLimits
     settings: TeamSettings = field(default_factory=TeamSettings)
     lead_model: str = ""
+    lead_policy: Policy = field(default_factory=Policy)
+    """What the lead's members may not exceed; whether it only coordinates is no matter of theirs."""
     lease: str = ""
     """The lease file that the lead's process holds, and the session's event log: both go into team.json."""
     log: str = ""

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
+from teamwright.app.api.options import PermissionMode
+from teamwright.app.modes import Modes
 from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.task import Task
 from teamwright.tasks.rules import Wish
 from teamwright.teams.ending import kill
+from teamwright.teams.modes import ModeSet
 from teamwright.teams.post import Sent, assign, send_text
 from teamwright.teams.team import Team
 
@@ -29,6 +32,7 @@ class Member:
 
     name: str
     _team: Team = field(repr=False)
+    _modes: Modes = field(repr=False, compare=False)
 
     @property
     def state(self) -> str:
@@ -47,6 +51,21 @@ class Member:
         """The model it runs on; empty when it is no longer there."""
         mate = self._team.find(self.name)
         return mate.model if mate is not None else ""
+
+    @property
+    def mode(self) -> str:
+        """Its permission mode, the lead's where it has none of its own; empty when it is no longer there."""
+        mode = self._modes.of(self.name)
+        return str(mode) if mode is not None else ""
+
+    async def set_mode(self, mode: PermissionMode | Literal["bubble"]) -> ModeSet:
+        """Another permission mode, from its next call on; with `bubble` the lead's, whatever becomes of that.
+
+        No member exceeds the lead: what reaches further is set, and `held_by` of the answer names the lead's mode that
+        decides meanwhile. Raises UnknownMember when it is gone, UsageError for no mode, TeamRefused for
+        bypassPermissions in a session that did not begin in it.
+        """
+        return await self._modes.set(mode, self.name, source="mode=")
 
     async def send(self, text: str, summary: str = "") -> Sent:
         """Write to it as the user. Raises UnknownMember when it is gone, UsageError for empty text."""

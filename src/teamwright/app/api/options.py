@@ -16,8 +16,9 @@ from teamwright.models.model import Model
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
-PermissionMode: TypeAlias = Literal["default", "acceptEdits", "dontAsk", "bypassPermissions"]
-"""What happens to calls that no rule decides: ask; ask, but let files be edited; deny; allow."""
+PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions"]
+"""What happens to calls that no rule decides: ask; ask, but let files be edited; deny; allow. In `plan` nothing is
+changed until a plan was approved; a lead in `delegate` only coordinates, a member edits and asks its lead."""
 
 
 class TeamOptions(TypedDict, total=False):
@@ -34,7 +35,8 @@ class TeamOptions(TypedDict, total=False):
     """Functions that agents may call, sync or async; permission rules name them `python__<function>`."""
 
     permission_mode: PermissionMode
-    """`default` unless said otherwise: reading is allowed, the rest is asked, and denied where nobody answers."""
+    """`default` unless said otherwise, or as a team that goes on was left: reading is allowed, the rest is asked, and
+    denied where nobody answers. `Team.set_mode` changes it in life."""
 
     allowed_tools: Sequence[str]
     """Allow rules, such as `Bash(git log:*)`, `Edit(docs/**)`, `python__open_ticket`."""
@@ -79,7 +81,8 @@ def options_of(given: TeamOptions) -> Options:
         cwd=Path(given.get("cwd") or Path.cwd()),
         home=str(home) if home is not None else None,
         model=given.get("model"),
-        permission_mode=given.get("permission_mode", "default"),
+        permission_mode=given.get("permission_mode"),
+        mode_unless_kept="default",
         add_dirs=tuple(Path(one) for one in given.get("add_dirs", ())),
         allowed_tools=tuple(given.get("allowed_tools", ())),
         disallowed_tools=tuple(given.get("disallowed_tools", ())),

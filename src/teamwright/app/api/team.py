@@ -23,6 +23,7 @@ from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.result import Result
 from teamwright.app.session import Session
+from teamwright.app.settings import lead_mode
 from teamwright.models.model import Model
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.blocks import text_block
@@ -31,6 +32,7 @@ from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.usage import Usage
 from teamwright.teams.forming import create_team
+from teamwright.teams.modes import ModeSet
 from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
@@ -182,7 +184,7 @@ class Team:
         model_name = session.models.bring(model) if model is not None else None
         spec = SpawnSpec(prompt=prompt, name=name, agent_type=role, model=model_name, mode=mode_name)
         mate = await spawn(session.team, spec)
-        return Member(mate.name, session.team)
+        return Member(mate.name, session.team, session.modes)
 
     @property
     def tasks(self) -> Tasks:
@@ -192,13 +194,27 @@ class Team:
     @property
     def members(self) -> list[Member]:
         """The teammates that are alive, in the order of joining; the lead is not among them."""
-        team = self.session.team
-        return [Member(mate.name, team) for mate in team.live]
+        team, modes = self.session.team, self.session.modes
+        return [Member(mate.name, team, modes) for mate in team.live]
 
     @property
     def usage(self) -> Usage:
         """What the team has used so far, all runs and members together."""
         return self.session.maker.purse.total
+
+    @property
+    def mode(self) -> str:
+        """The lead's permission mode."""
+        return str(self.session.modes.mode)
+
+    def set_mode(self, mode: PermissionMode) -> ModeSet:
+        """Another permission mode for the lead, from its next call on; kept for `Team.resume`.
+
+        Members without a mode of their own follow at once, and none exceeds it; `delegate` restricts the lead alone.
+        Raises UsageError for no mode, TeamRefused for bypassPermissions in a session that did not begin in it.
+        """
+        modes = self.session.modes
+        return modes.set_lead(lead_mode(mode, "mode="))
 
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
         """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""
@@ -206,7 +222,7 @@ class Team:
 
     async def stop(self, name: str) -> None:
         """End a member at once; its open tasks go back to the list. Raises UnknownMember."""
-        await Member(name, self.session.team).stop()
+        await Member(name, self.session.team, self.session.modes).stop()
 
     def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[tuple[int, TeamEvent]]:
         """Everything that happens from now on (or after that number of the log) until the block is left.

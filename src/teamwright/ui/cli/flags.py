@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-MODES = ("default", "acceptEdits", "dontAsk", "bypassPermissions")
+MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermissions")
 """The permission modes, as the ecosystem spells them; a test compares them with the room that decides."""
 
 FORMATS = ("text", "json", "stream-json")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from teamwright.app.modes import meanings
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.ui.terminal.parsing import NAMES
 from teamwright.ui.terminal.text import clean
@@ -21,6 +22,7 @@ MOST = 50
 _MOST_LOOKED_AT = 5_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _NAMED = re.compile(r"/(?:stop|interrupt)\s+(\S*)$")
+_MODE = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ def candidates(before: str, members: Sequence[str], cwd: Path) -> list[Candidate
         return [Candidate(name, len(before), "command") for name in NAMES if name.startswith(before.lower())]
     if found := _NAMED.fullmatch(before):
         return [Candidate(one, len(found[1]), "member") for one in _starting(members, found[1])]
+    if found := _MODE.fullmatch(before):
+        return _modes(found[1], members)
     if found := _MENTION.search(before):
         word = found[1]
         # Only a line's first word can be an address.
@@ -45,6 +49,12 @@ def candidates(before: str, members: Sequence[str], cwd: Path) -> list[Candidate
         people = [Candidate(f"@{one} ", len(word) + 1, "member") for one in named]
         return people + [Candidate(f"@{path}", len(word) + 1, "file") for path in _paths(word, cwd)]
     return []
+
+
+def _modes(word: str, members: Sequence[str]) -> list[Candidate]:
+    if word.startswith("@"):
+        return [Candidate(f"@{one}", len(word), "member") for one in _starting([LEAD_ALIAS, *members], word[1:])]
+    return [Candidate(name, len(word), about) for name, about in meanings() if name.lower().startswith(word.lower())]
 
 
 def _starting(names: Sequence[str], word: str) -> list[str]:

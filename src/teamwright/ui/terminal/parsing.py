@@ -17,7 +17,7 @@ COMMANDS: dict[str, str] = {
     "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
     "/stop NAME": "end a member at once; its open tasks go back to the list",
-    "/mode [MODE] [@NAME]": "the permission modes, and what each means; another one for the lead, or for a member",
+    "/mode MODE @NAME": "the permission modes; another one for the lead, or for a member",
     "/quit": "leave; with members at work you are asked what becomes of them",
 }
 """The commands of the terminal, as /help lists them."""

@@ -1,0 +1,138 @@
+"""The permission modes of a session: the lead's, kept for a resume, and those of its members, by name.
+
+What surfaces show and change. A lead that delegates keeps the mode that it had: its members follow that one, and it is
+back when the lead leaves `delegate` for it. Knows the session's maker and team; refuses to know a screen.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.agent.reminders import MEANING
+from teamwright.app.builder import Maker
+from teamwright.app.settings import lead_mode
+from teamwright.permissions.decide import Policy, parse_mode
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import ModeChanged
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
+from teamwright.storage.atomic import write_atomic
+from teamwright.storage.paths import make_private
+from teamwright.teams.modes import ModeSet, set_mode
+from teamwright.teams.team import Team
+
+VERSION = 1
+FILE = "mode.json"
+"""In the session's directory, once the lead's mode was said by a flag or changed."""
+
+USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The lead's mode as it was left. `lasting` is the one that its members follow, another only while it delegates."""
+
+    mode: Mode
+    lasting: Mode
+
+
+@dataclass(slots=True)
+class Modes:
+    """The modes of one session. `lead` is the policy of the lead itself, behind its fence where it has one."""
+
+    maker: Maker
+    team: Team
+    lead: Policy
+    directory: Path
+
+    @property
+    def mode(self) -> Mode:
+        """The lead's."""
+        return self.lead.shown_mode
+
+    def of(self, name: str) -> Mode | None:
+        """The mode of that member, the lead's where it has none of its own; None when nobody is called so."""
+        if addressee(name) == LEAD:
+            return self.mode
+        mate = self.team.find(name)
+        return None if mate is None else mate.agent.policy.shown_mode
+
+    async def set(self, text: str, member: str = "", by: str = USER, source: str = "mode") -> ModeSet:
+        """Another mode for the lead, or for that member: from the very next call on, the one that waits included.
+
+        Raises UsageError for a mode that does not exist, UnknownMember naming the nearest, and TeamRefused for what is
+        not given in life; then nothing is changed.
+        """
+        text = next((mode for mode in Mode if mode.lower() == text.replace("-", "").lower()), text)
+        if not member or addressee(member) == LEAD:
+            return self.set_lead(lead_mode(text, source), by)
+        mode = parse_mode(text, source)
+        self._require(mode)
+        return await set_mode(self.team, member, mode, by)
+
+    def set_lead(self, mode: Mode, by: str = USER) -> ModeSet:
+        """Another mode for the lead. Raises TeamRefused, StorageError when it cannot be kept; nothing is changed then.
+
+        Members without a mode of their own follow at once, and no member exceeds it; `delegate` is the lead's alone.
+        """
+        self._require(mode)
+        before = self.mode
+        if mode is before:
+            return ModeSet(LEAD_ALIAS, mode, before)
+        lasting = self.maker.policy.lasting_mode if mode is Mode.DELEGATE else mode
+        if lasting is Mode.PLAN and mode is Mode.DELEGATE:
+            lasting = Mode.DEFAULT  # who leaves plan mode to delegate has its members work
+        keep(self.directory, Kept(mode, lasting))
+        if self.maker.policy.mode is not lasting:
+            self.maker.policy.mode = lasting
+        self.maker.policy.delegating = self.lead.delegating = mode is Mode.DELEGATE
+        self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
+        return ModeSet(LEAD_ALIAS, mode, before)
+
+    def _require(self, mode: Mode) -> None:
+        if mode is Mode.BYPASS and not self.maker.may_bypass:
+            raise TeamRefused(
+                "team-refused",
+                f"{Mode.BYPASS} is not given while a session runs",
+                do=[f"teamwright -c --permission-mode {Mode.BYPASS}", f"{Mode.ACCEPT_EDITS} lets files be changed"],
+                note="nothing was changed",
+            )
+        if mode is Mode.DELEGATE and not self.maker.kit.teams:
+            raise TeamRefused(
+                "team-refused", "teams are switched off: there is nobody to delegate to", note="nothing was changed"
+            )
+
+
+def keep(directory: Path, kept: Kept) -> None:
+    """Keep the lead's mode for a resume, but not bypassPermissions: that is given anew each time. Raises StorageError."""
+    if kept.mode is Mode.BYPASS:
+        return
+    lasting = Mode.DEFAULT if kept.lasting is Mode.BYPASS else kept.lasting
+    make_private(directory)
+    body = {"version": VERSION, "mode": str(kept.mode), "lasting": str(lasting)}
+    write_atomic(directory / FILE, json.dumps(body, indent=2).encode())
+
+
+def kept_mode(directory: Path) -> Kept | None:
+    """The mode that a session was left in, None when none was kept; what cannot be read was none."""
+    try:
+        data = cast("dict[str, Any]", json.loads((directory / FILE).read_bytes()))
+        kept = Kept(Mode(data["mode"]), Mode(data["lasting"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    bad = {Mode.BYPASS, Mode.BUBBLE} & {kept.mode, kept.lasting} or kept.lasting is Mode.DELEGATE
+    return None if bad else kept
+
+
+def take_up(policy: Policy, kept: Kept) -> None:
+    """The lead goes on in the mode that it was left in."""
+    policy.mode = kept.lasting
+    policy.delegating = kept.mode is Mode.DELEGATE
+
+
+def meanings() -> list[tuple[str, str]]:
+    """All modes that may be given, a line of meaning each."""
+    return [(str(mode), line) for mode, line in MEANING.items() if mode is not Mode.BUBBLE]

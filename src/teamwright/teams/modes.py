@@ -1,0 +1,129 @@
+"""Modes in life: a member's permission mode is changed while it runs, and holds from its very next call on.
+
+In this order: the policy (so that whoever it started follows at once), the roster, a message to the member that wakes
+nobody, the event. The roster's entry is what a resume goes by. Knows the team; refuses to know surfaces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from teamwright.agent.reminders import news_of
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import ModeChanged
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import ModeChanged as ModeMessage
+from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.post import recipient, send_protocol
+from teamwright.teams.team import Team
+from teamwright.teams.teammate import Teammate
+
+REACH = {
+    Mode.PLAN: 0,
+    Mode.DONT_ASK: 1,
+    Mode.DEFAULT: 2,
+    Mode.ACCEPT_EDITS: 3,
+    Mode.DELEGATE: 3,
+    Mode.BYPASS: 4,
+}
+"""How far modes reach, the strictest first. `bubble` reaches as far as the caller's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeSet:
+    """What became of a change. `held_by` is the lead's mode where that is stricter: it decides as long as it is so."""
+
+    member: str
+    mode: Mode
+    before: Mode
+    held_by: Mode | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was in another mode before."""
+        return self.mode is not self.before
+
+    def __str__(self) -> str:
+        """In a sentence, for people and for models."""
+        if not self.changed:
+            return f"{self.member} is in mode {self.mode} already"
+        held = f"; the lead's mode {self.held_by} is stricter and decides as long as it lasts" if self.held_by else ""
+        return f"{self.member} is in mode {self.mode} from its next call on{held}"
+
+
+async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
+    """Another mode for a member of this process, from its next call on; an idle one is not woken.
+
+    `by` is who changes it: `user`, or the lead, which may only make it stricter. No member exceeds the lead, whatever
+    mode it is given. Raises UnknownMember naming the nearest, TeamRefused; then nothing is changed. StorageError and
+    LockTimeout leave a mode that is stricter in force for this process.
+    """
+    lead = team.lead_policy
+    mate = await _found(team, name)
+    policy = mate.agent.policy
+    before = policy.mode
+    if mode is before:
+        return ModeSet(mate.name, mode, before, _held_by(mode, lead))
+    if by == LEAD:
+        _require_stricter(mate, mode, policy)
+    wider = REACH.get(mode, REACH[lead.lasting_mode]) > REACH[policy.lasting_mode]
+    policy.mode = mode
+    try:
+        await _note(team, mate)
+    except BaseException:
+        if wider and policy.mode is mode:
+            policy.mode = before
+        raise
+    summary = news_of(mode).removesuffix(".")
+    await send_protocol(
+        team, by, mate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso()), summary=summary[:200]
+    )
+    team.emit(ModeChanged(member=mate.name, mode=str(mode), by=by))
+    return ModeSet(mate.name, mode, before, _held_by(mode, lead))
+
+
+async def _found(team: Team, name: str) -> Teammate:
+    team.require()
+    member = await recipient(team, name)
+    mate = team.find(member.name)
+    if mate is None:
+        raise TeamRefused(
+            "team-refused",
+            f"{member.name} runs in another program, which alone sets its mode",
+            note="nothing was changed",
+        )
+    return mate
+
+
+def _require_stricter(mate: Teammate, mode: Mode, policy: Policy) -> None:
+    """A lead may take away; what a person or an approved plan did not give, it cannot."""
+    if mode in REACH and REACH[mode] < REACH[policy.lasting_mode]:
+        return
+    planning = policy.mode is Mode.PLAN
+    raise TeamRefused(
+        "team-refused",
+        f"{mate.name} is in mode {policy.lasting_mode}, and {mode} is not stricter",
+        do=[f"approve the plan of {mate.name}" if planning else "the user widens modes: say in your answer what for"],
+        note="nothing was changed",
+    )
+
+
+def _held_by(mode: Mode, lead: Policy) -> Mode | None:
+    above = lead.lasting_mode
+    return above if mode in REACH and REACH[mode] > REACH[above] else None
+
+
+async def _note(team: Team, mate: Teammate) -> None:
+    """The roster's entry, and what we know it to be, say the mode that the member has when the file is written."""
+
+    def noted(config: TeamConfig) -> TeamConfig:
+        member = config.find(mate.name)
+        return config if member is None else config.with_member(replace(member, mode=str(mate.agent.policy.mode)))
+
+    entries = team.outside.entries
+    if (entry := entries.get(mate.name)) is not None:
+        entries[mate.name] = replace(entry, mode=str(mate.agent.policy.mode))
+    await team.roster.change(noted)

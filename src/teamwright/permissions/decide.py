@@ -65,6 +65,9 @@ class Policy:
         self._followed: tuple[Ground, Ground] | None = None
         self.delegating = False
         """The agent of this policy only coordinates: other tools are denied to it, and to nobody below it."""
+        self.granted: tuple[Rule, ...] = ()
+        """Allow rules of this agent alone, as with an approved plan: they lift what it would be asked, and hold for
+        nobody below it."""
 
     @property
     def mode(self) -> Mode:
@@ -85,6 +88,11 @@ class Policy:
     def shown_mode(self) -> Mode:
         """The mode as people read it: `delegate` for a lead that only coordinates, else the one that decides."""
         return Mode.DELEGATE if self.delegating else self.lasting_mode
+
+    @property
+    def held_to_plan(self) -> bool:
+        """Whether one of those above plans: then this agent changes nothing either, and cannot end that itself."""
+        return any(policy.mode is Mode.PLAN or policy.held_to_plan for policy in self._above)
 
     @property
     def plan_file(self) -> Path | None:
@@ -168,19 +176,31 @@ class Policy:
         if self.delegating and not (tool in COORDINATING or (tool == "Agent" and access.named)):
             reason = f"{tool} is not for you while you coordinate: {_GIVE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
-        return self._with_above(tool, access, self._is_own_plan(tool, access))
+        decision = self._with_above(tool, access, self._is_own_plan(tool, access))
+        if decision.rule == PLAN_MODE and decision.verdict is Verdict.DENY:
+            plans = self.mode is Mode.PLAN or bool(self._plan)
+            return by_plan(self._ground) if plans else replace(decision, reason=_WAITS)
+        if self.granted and decision.verdict is not Verdict.ALLOW:
+            return self._by_grant(tool, access) or decision
+        return decision
+
+    def _by_grant(self, tool: str, access: Access) -> Decision | None:
+        """What was granted to this agent alone, where all those above would be allowed the call; never a denied one."""
+        if any(policy._with_above(tool, access, False).verdict is not Verdict.ALLOW for policy in self._above):
+            return None
+        ground = self._seen()
+        decision = self._judge(replace(ground, book=Book((*ground.book.rules, *self.granted))), tool, access)
+        return decision if decision.verdict is Verdict.ALLOW else None
 
     def _with_above(self, tool: str, access: Access, plan: bool) -> Decision:
         """The stricter of this policy's own verdict and of those above. `plan`: it is the plan of whoever asks."""
         if self.mode is Mode.BUBBLE and self._above and not self.rules:
-            return _from_above(strictest((policy._with_above(tool, access, plan) for policy in self._above), _NOTHING))
+            return strictest((policy._with_above(tool, access, plan) for policy in self._above), _NOTHING)
         decision = self._own(tool, access, plan)
-        if self.mode is Mode.BUBBLE and self._above:
-            decision = _from_above(decision)
         for policy in self._above:
             theirs = policy._with_above(tool, access, plan)
             if stricter(decision.verdict, theirs.verdict) is not decision.verdict:
-                decision = _from_above(theirs)
+                decision = theirs
         return decision
 
     def _own(self, tool: str, access: Access, plan: bool) -> Decision:
@@ -283,12 +303,7 @@ _ONLY_LOOK = READERS | {"WebFetch", "WebSearch"}
 
 _GIVE = "give the work to a member: TaskCreate, or Agent with a name."
 _WAITS = "Whoever started you is still planning, so nothing is changed; read what you need and report what you found."
-
-
-def _from_above(decision: Decision) -> Decision:
-    """Who plans is told how to go on; whom it started cannot do that, and reads what it can do."""
-    told = decision.verdict is Verdict.DENY and decision.rule == PLAN_MODE
-    return replace(decision, reason=_WAITS) if told else decision
+"""What is told to those who cannot end the planning: somebody above them does."""
 
 
 _NOTHING = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")

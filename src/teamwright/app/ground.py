@@ -14,7 +14,7 @@ from pathlib import Path
 
 from teamwright.agent.conversation import read_header
 from teamwright.agent.system_prompt import Surroundings
-from teamwright.app.definition.applying import held
+from teamwright.app.definition.applying import held, narrowed_limits
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.looking.sessions import SessionView, find_session, latest_session
@@ -88,6 +88,9 @@ def ground_of(options: Options) -> Ground:
     settings = load_settings(home, cwd, flags, trust)
     definition, warnings = definition_of(trust)
     settings = replace(settings, warnings=(*settings.warnings, *warnings))
+    if definition is not None:
+        options = replace(options, budget=options.budget.within(definition.budget))
+        settings = replace(settings, limits=narrowed_limits(settings.limits, definition))
     return Ground(options, home, cwd, env, settings, trust, session, resumed, definition)
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import Member, Team
-from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.errors import CannotStart, LimitExceeded
 from teamwright.testing import ScriptedModel
 
 pytestmark = pytest.mark.timeout(60)
@@ -207,3 +207,31 @@ async def test_a_file_that_cannot_be_read_stops_a_trusted_start_and_only_warns_o
     assert "line 2, roles.api.own" in told and "did you mean owns?" in told
     await place.run("api", edit("docs/new.md"), trust=False)
     assert place.read("docs/new.md") == "changed\n"
+
+
+@pytest.mark.promise("F61", "P6")
+async def test_the_budget_of_a_role_ends_its_members_turn(place):
+    place.define("[roles.api]\nbudget = { calls = 1 }\n")
+    ran = await place.run("api", ("Bash", {"command": "touch one"}), ("Bash", {"command": "touch two"}))
+    assert (place.root / "one").exists()
+    assert not (place.root / "two").exists()
+    assert [r.asker for r in ran.model.requests].count("api") <= 2
+
+
+@pytest.mark.promise("F61", "P6")
+async def test_the_budget_of_the_team_ends_the_run_and_the_smaller_cap_counts(place):
+    place.define("[team]\nbudget = { turns = 1 }\n")
+    model = ScriptedModel([("Bash", {"command": "true"}), ("Bash", {"command": "touch made"}), "Done."])
+    async with asyncio.timeout(20), place.team(model) as team:
+        result = await team.run("Go.")
+    assert result.stop == "limit"
+    assert not (place.root / "made").exists()
+
+
+@pytest.mark.promise("F15", "F59")
+async def test_no_more_members_live_than_the_file_has_room_for(place):
+    place.define("[team]\nmembers = 1\n")
+    async with asyncio.timeout(20), place.team(ScriptedModel("Done.")) as team:
+        await team.spawn("one", "Do it.")
+        with pytest.raises(LimitExceeded):
+            await team.spawn("two", "Do it.")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.app.budget import Budget
 from teamwright.app.definition.lines import line_of
 from teamwright.app.definition.reading import parse_definition, read_definition
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart
 
 PATH = Path("/somewhere/.teamwright/team.toml")
@@ -75,7 +75,7 @@ WRONG = [
     ("[roles.api]\nbudget = { token = 5 }", "line 2, roles.api.budget.token", "did you mean tokens?"),
     ("[roles.api]\nbudget = { tokens = -5 }", "line 2, roles.api.budget", "a number above 0"),
     ("[roles.api]\nbudget = 5", "line 2, roles.api.budget", "a table of caps"),
-    ("[roles.api.budget]\ntokens = true", "line 1, roles.api.budget", "a number above 0"),
+    ("[roles.api.budget]\ntokens = true", "line 1, roles.api.budget", "a whole number above 0"),
     ("[roles.api]\nmax_turns = 0", "line 2, roles.api.max_turns", "a whole number from 1 on"),
     ("[roles.lead]\nmodel = 'x'", "line 1, roles.lead", "the lead is no role"),
     ("[roles.Explore]\nmodel = 'x'", "line 1, roles.Explore", "an agent type already"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.agent.definition import AgentDefinition, built_in
+from teamwright.agent.limits import SpawnSettings
 from teamwright.app.definition.schema import Role, TeamDefinition
 from teamwright.permissions.fence import Fence, Owned
 from teamwright.permissions.rule import PathPattern
@@ -21,7 +22,7 @@ DEFAULT_TYPE = "general-purpose"
 
 
 def widening_of_role(role: Role) -> dict[str, Any]:
-    """What of a role only holds once it is trusted: it says what agents are told, which model they use, what they may."""
+    """What of a role only holds once it is trusted: what its agents are told, which model they use, what they may."""
     said = {
         "description": role.description,
         "type": role.type,
@@ -41,7 +42,7 @@ def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
 
 
 def held(definition: TeamDefinition, allows: Callable[[str, Mapping[str, Any]], bool]) -> TeamDefinition:
-    """The definition as far as it holds. `allows` says whether what `team`, or a role, says was trusted as it stands."""
+    """The definition as far as it holds. `allows`: whether what `team`, or a role, says was trusted as it stands."""
     roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
     said = widening_of_team(definition)
     if said and not allows("team", said):
@@ -93,7 +94,7 @@ def _kind(role: Role) -> AgentDefinition:
 
 
 def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
-    """The spec with what its role says: of the role that it names as its type, else of the one with the member's name."""
+    """The spec with what its role says: the role that it names as its type, else the one with the member's name."""
     if definition is None:
         return spec
     role = definition.role(spec.agent_type)
@@ -109,6 +110,7 @@ def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
         mode=spec.mode or role.mode,
         plan_mode_required=spec.plan_mode_required or planned,
         max_turns=_least(spec.max_turns, role.max_turns),
+        budget=spec.budget.within(role.budget),
     )
 
 
@@ -136,6 +138,12 @@ def fence_of(definition: TeamDefinition | None, kind: str, base: Path) -> Fence 
     return Fence(owned, only, role.name if role is not None else "", source)
 
 
+def narrowed_limits(limits: SpawnSettings, definition: TeamDefinition) -> SpawnSettings:
+    """The limits on starting agents, with no more members than the definition has room for."""
+    members = limits.members if definition.members is None else min(limits.members, definition.members)
+    return replace(limits, members=members)
+
+
 def roles_text(definition: TeamDefinition | None) -> str:
     """What the lead is told of the roles; empty when there are none."""
     if definition is None or not definition.roles:
@@ -144,8 +152,8 @@ def roles_text(definition: TeamDefinition | None) -> str:
     return "\n".join(
         [
             "# Roles of this repository's teams",
-            "Start a teammate of a role with its name as `subagent_type`. Give work on files that a role owns to that role: "
-            "nobody else can change them, you included.",
+            "Start a teammate of a role with its name as `subagent_type`. Give work on files that a role owns to that "
+            "role: nobody else can change them, you included.",
             *lines,
         ]
     )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.definition import built_in
-from teamwright.app.budget import Budget
 from teamwright.app.definition.lines import line_of
 from teamwright.app.definition.schema import EXPECTED, ROLE, TEAM, TOPS, Kind, Role, TeamDefinition
+from teamwright.protocol.budget import NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, member_name, nearest
 from teamwright.storage.plain import read_plain
@@ -119,13 +119,12 @@ class _Reader:
         return tuple(cast("list[str]", value)) if isinstance(value, list) else value
 
     def budget(self, value: Any, where: Sequence[str]) -> Budget:
-        caps = tuple(item.name for item in fields(Budget))
         if not isinstance(value, dict):
             raise self.wrong(where, f"{where[-1]} must be {EXPECTED['budget']}, such as {{ tokens = 400_000 }}")
         given = cast("dict[str, Any]", value)
-        self.known(given, caps, where)
+        self.known(given, NAMES, where)
         try:
-            return Budget(**given)
+            return Budget.from_json(given)
         except UsageError as problem:
             raise self.wrong(where, problem.what) from None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from teamwright.app.budget import Budget
+from teamwright.protocol.budget import NO_CAPS, Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Role:
     owns: tuple[str, ...] = ()
     writes: tuple[str, ...] | None = None
     max_turns: int | None = None
-    budget: Budget | None = None
+    budget: Budget = NO_CAPS
     line: int = 1
 
 
@@ -47,7 +47,7 @@ class TeamDefinition:
     plans: str | None = None
     permissions: str | None = None
     members: int | None = None
-    budget: Budget | None = None
+    budget: Budget = NO_CAPS
 
     def role(self, name: str) -> Role | None:
         """The role of that name, without regard to case."""

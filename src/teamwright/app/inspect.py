@@ -28,7 +28,7 @@ LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign",
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One member. `unread` and `messages` count its inbox; -1 when that cannot be read."""
+    """One member. `unread` and `messages` count its inbox; -1 when that cannot be read. `mode` is its own, if any."""
 
     name: str
     agent_type: str
@@ -37,6 +37,7 @@ class MemberView:
     joined_at: int = 0
     unread: int = 0
     messages: int = 0
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ def _member(team: Path, member: Member, *, live: bool, archived: bool) -> Member
         joined_at=member.joined_at,
         unread=unread,
         messages=messages,
+        mode=member.mode or "",
     )
 
 

@@ -107,7 +107,7 @@ class Modes:
 
 
 def keep(directory: Path, kept: Kept) -> None:
-    """Keep the lead's mode for a resume, but not bypassPermissions: that is given anew each time. Raises StorageError."""
+    """Keep the lead's mode for a resume; not bypassPermissions, which is given anew each time. Raises StorageError."""
     if kept.mode is Mode.BYPASS:
         return
     lasting = Mode.DEFAULT if kept.lasting is Mode.BYPASS else kept.lasting

@@ -117,6 +117,15 @@ class Desk:
             return []
         return pick(entries)
 
+    async def beside(self, told: Told) -> tuple[Told, Sequence[Entry]]:
+        """What is told, behind the mail that would have woken nobody: a new mode is known before the first call."""
+        entries = await self.unread()
+        quiet = [entry for entry in entries if not wakes(entry)]
+        if len(quiet) < len(entries):
+            self.ring()  # what came meanwhile is read between the rounds
+        mail = self.told(quiet)
+        return Told((*mail.blocks, *told.blocks), (*mail.ids, *told.ids)), quiet
+
     def notice(self, text: str, key: str = "") -> None:
         """A note of the runtime for this member alone (a job of its own has ended): told like mail, and it wakes.
 

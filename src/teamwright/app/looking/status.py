@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.inspect import FOREIGN, LIVE, MemberView, TaskView, TeamView, find_team, team_view, team_views
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.storage.log_reader import Tail, read_recent
@@ -27,6 +28,7 @@ from teamwright.teams.health.table import Health, OpenTask, health, seen_of
 class MemberStatus:
     """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when not known.
 
+    `mode` is its permission mode, empty where it has none of its own: then it has the lead's.
     `unread` is -1 when its inbox cannot be read; `usd` None when a price is not known.
     """
 
@@ -43,6 +45,7 @@ class MemberStatus:
     tokens: int = 0
     context: int = 0
     usd: float | None = 0.0
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,7 @@ class _Look:
             tokens=usage.tokens,
             context=known.context if known is not None else 0,
             usd=usage.usd,
+            mode=_mode(name, known, entry),
         )
 
     def _health(self, name: str, known: MemberStanding | None, entry: MemberView | None) -> Health:
@@ -241,6 +245,13 @@ def _unanswered(directory: Path) -> list[RequestStatus]:
             continue
         found.append(RequestStatus(str(body.get("id", name)), target, kind, str(body.get("reason") or ""), at))
     return found
+
+
+def _mode(name: str, known: MemberStanding | None, entry: MemberView | None) -> str:
+    """The lead's by the log, a member's by the roster."""
+    if name == LEAD:
+        return (known.mode or Mode.DEFAULT) if known is not None else ""
+    return entry.mode if entry is not None and entry.mode != Mode.BUBBLE else ""
 
 
 def _real(shown: str) -> str:

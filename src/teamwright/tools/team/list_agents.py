@@ -58,6 +58,7 @@ def _line(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str
         "last_step_s_ago": int(_last_step_s(team, mate)),
         "open_tasks": [id for id, task in tasks.items() if task.owner == mate.name],
         "model": mate.model,
+        "mode": str(mate.agent.policy.shown_mode),
         "tokens": _tokens(team, mate),
     }
 

@@ -14,6 +14,7 @@ from teamwright.agent.subagent import SubagentResult, run_subagent
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import text_block
+from teamwright.protocol.budget import Budget
 from teamwright.teams.spec import SpawnSpec
 
 
@@ -24,10 +25,11 @@ class SubagentInput(ToolInput):
     prompt: str = Field(description="The whole job.")
     subagent_type: str = Field("general-purpose", description="general-purpose, Explore, Plan or Bash.")
     model: str | None = Field(None, description="Another model than yours.")
-    mode: Literal["default", "acceptEdits", "bypassPermissions", "dontAsk"] | None = Field(
+    mode: Literal["default", "acceptEdits", "bypassPermissions", "delegate", "dontAsk", "plan"] | None = Field(
         None, description="Permission mode; never more than yours."
     )
     max_turns: int | None = Field(None, gt=0, description="At most so many model calls.")
+    budget_tokens: int | None = Field(None, gt=0, description="At most so many tokens, in and out.")
 
     def spec(self, name: str = "") -> SpawnSpec:
         """What is to be started."""
@@ -39,6 +41,7 @@ class SubagentInput(ToolInput):
             model=self.model,
             mode=self.mode,
             max_turns=self.max_turns,
+            budget=Budget(tokens=self.budget_tokens),
         )
 
     def access(self) -> Access:
@@ -100,7 +103,7 @@ def _answer(result: SubagentResult, spec: SpawnSpec) -> ToolResult:
     facts = result.facts(spec.prompt)
     if result.ok:
         return ToolResult([text_block(result.text or "(no text)"), text_block(about)], brief="answered", facts=facts)
-    why = result.end.failure.what if result.end.failure else f"it reached its limit ({result.end.limit})"
+    why = result.end.why
     if not result.text:
         return ToolResult.error(f"The sub-agent failed: {why}.", "Try once more, or do it yourself.")
     note = f"The sub-agent did not finish: {why}. This is what it had said:"

@@ -60,7 +60,7 @@ def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) 
     rows = [_row(member, now) for member in view.members]
     lines += ["", *table(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
     used = [_use(member) for member in view.members]
-    lines += ["", *table(("member", "turns", "tokens", "cost", "model"), used, width=width)]
+    lines += ["", *table(("member", "turns", "tokens", "cost", "mode", "model"), used, width=width)]
     if view.tasks:
         lines += ["", *table(("task", "status", "owner", "subject"), task_rows(view.tasks), width=width)]
     if view.requests:
@@ -91,7 +91,7 @@ def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
 
 
 def _use(member: MemberStatus) -> tuple[str, ...]:
-    return member.name, str(member.turns or ""), f"{member.tokens:,}", _money(member.usd), member.model
+    return member.name, str(member.turns or ""), f"{member.tokens:,}", _money(member.usd), member.mode, member.model
 
 
 def _age(at: float, now: float) -> str:

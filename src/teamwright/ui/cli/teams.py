@@ -63,7 +63,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     )
     say()
     say_table(
-        ("member", "state", "type", "unread", "messages", "model"),
+        ("member", "state", "type", "mode", "unread", "messages", "model"),
         [_member_row(view, n) for n in range(len(view.members))],
     )
     if view.tasks:
@@ -134,4 +134,4 @@ def _row(view: TeamView) -> tuple[str, ...]:
 def _member_row(view: TeamView, position: int) -> tuple[str, ...]:
     one = view.members[position]
     counts = ("damaged", "damaged") if one.unread < 0 else (str(one.unread), str(one.messages))
-    return one.name, one.state, one.agent_type, *counts, one.model
+    return one.name, one.state, one.agent_type, one.mode, *counts, one.model

@@ -6,6 +6,7 @@ from teamwright.protocol.events import (
     LimitReached,
     MemberChanged,
     MessageSent,
+    ModeChanged,
     Notice,
     RequestClosed,
     TaskChanged,
@@ -31,7 +32,7 @@ def line_of(event: TeamEvent) -> str | None:
             mark = {"failed": "  (failed)", "denied": "  (refused)"}.get(outcome, "")
             return f"{who:<12} {event.tool} {_one_line(event.summary)}{mark}  [{event.call}]"
         case MessageSent():
-            if event.wire == "idle_notification" and event.summary == "idle":
+            if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):
                 return None
             return f"{who:<12} → {shown(event.to)}: {_one_line(event.summary)}"
         case TaskChanged(change=change):
@@ -43,12 +44,20 @@ def line_of(event: TeamEvent) -> str | None:
             return f"{who:<12} {state}" + (f": {_one_line(event.detail)}" if event.detail else "")
         case RequestClosed():
             return f"{who:<12} {event.verdict} by {event.by}" + (f": {_one_line(event.reason)}" if event.reason else "")
-        case LimitReached():
-            return f"{who:<12} limit: {event.detail}"
-        case Notice():
-            return f"{who:<12} {event.text}"
+        case LimitReached() | ModeChanged() | Notice():
+            return f"{who:<12} {_said(event)}"
         case _:
             return None
+
+
+def _said(event: LimitReached | ModeChanged | Notice) -> str:
+    match event:
+        case LimitReached():
+            return f"limit: {event.detail}"
+        case ModeChanged():
+            return f"is in mode {event.mode} now"
+        case Notice():
+            return event.text
 
 
 def _one_line(text: str, width: int = 90) -> str:

@@ -12,6 +12,7 @@ from teamwright.protocol.events import (
     LimitReached,
     MemberChanged,
     MessageSent,
+    ModeChanged,
     Notice,
     RequestClosed,
     RequestOpened,
@@ -49,7 +50,7 @@ _BY = {
 }
 """Who answered a request, in words."""
 
-_UNTOLD = frozenset({"task_assignment", "shutdown_approved", "teammate_terminated"})
+_UNTOLD = frozenset({"task_assignment", "mode_changed", "shutdown_approved", "teammate_terminated"})
 """Protocol messages that another line tells already."""
 
 
@@ -82,6 +83,8 @@ class Narrator:
             case RequestOpened():
                 self._asked[event.request] = asked_for(event)
                 return []
+            case ModeChanged():
+                return [self._line(event.member, f"is in mode {one_line(event.mode)} now", "yellow")]
             case RequestClosed():
                 return self._closed(event)
             case LimitReached():

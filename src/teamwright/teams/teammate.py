@@ -7,27 +7,28 @@ others must be told leaves through `Office`, which the team fills.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from teamwright.agent.conversation import Conversation, Told
+from teamwright.agent.conversation import Told
 from teamwright.agent.loop import Agent, TurnEnd, settle, tell
 from teamwright.agent.stopping import run_past_stops
-from teamwright.protocol.blocks import Block, ToolCall, text_block, text_of, tool_calls
+from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.envelope import envelope
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, MemberChanged, TurnEnded
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
+from teamwright.teams.capped import Capped
 from teamwright.teams.desk import Desk
 from teamwright.teams.keeping import kept_at_work
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State, advance
+from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
+from teamwright.teams.told import worked_on, wrote_lead
 from teamwright.teams.waiting_out import WaitingOut
 
 
@@ -60,8 +61,6 @@ INTERRUPTED = "interrupted"
 
 _REASONS = {"done": "available", INTERRUPTED: "interrupted"}
 
-_ASSIGNED = re.compile(r"task_assignment[^{}]*?taskId\W+(\d+)")
-
 IDLE = "idle"
 """Names the idle notice of a turn, with the place of the conversation where the turn ended."""
 
@@ -80,9 +79,9 @@ class Teammate:
     """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it.
 
     `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `paused`
-    says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself; `limited`: how it waits out a limit of the model's service.
-    `resumed`: a process before this one began this life, and may have been killed anywhere. `call` names the call that
-    started it.
+    says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
+    `limited`: how it waits out a limit of its model's service. `resumed`: a process before this one began this life,
+    and may have been killed anywhere. `call` names the call that started it.
     """
 
     agent: Agent
@@ -110,6 +109,8 @@ class Teammate:
     interrupting: bool = False
     waits: list[str] = field(default_factory=list[str])
     limited: WaitingOut = field(default_factory=WaitingOut)
+    capped: Capped = field(default_factory=Capped)
+    plan: Awaited = NOTHING_AWAITED
     parted: bool = False
     resumed: bool = False
     call: str = ""
@@ -125,7 +126,7 @@ class Teammate:
     def move(self, event: Event, detail: str = "") -> None:
         """Take one step of the lifecycle table and say so."""
         self.state = advance(self.state, event)
-        self.waiting_on = detail if self.state is State.BLOCKED else ""
+        self.waiting_on = detail if self.state in {State.BLOCKED, State.AWAITING} else ""
         self.last_active_ms = now_ms()
         self.emit(
             MemberChanged(
@@ -162,6 +163,9 @@ class Teammate:
     async def _work(self) -> None:
         self.learned = await self.agent.hooks.began()
         owed, self.paused = self.agent.conversation.owes_round, self.agent.conversation.interrupted
+        if self.plan.open:
+            self.move(Event.AWAIT, self.plan.words)
+            owed = owed and not self.plan.ended(self.agent.conversation)
         if self.resumed and not (owed or self.paused):
             if self.stop_request is not None:
                 self.leaving = "shut down on request"  # its turn had ended without an objection
@@ -180,7 +184,7 @@ class Teammate:
         conversation = self.agent.conversation
         if not conversation.items:
             return
-        self.notes.wrote_lead = wrote_lead(conversation)
+        self.notes.wrote_lead = self.plan.open or wrote_lead(conversation)
         end = TurnEnd("done", text_of(conversation.last_content()))
         await self.office.tell_lead(self.name, self._notice(end), conversation.key(IDLE), again=True)
 
@@ -201,7 +205,7 @@ class Teammate:
         self.resting = self.limited.due is None
         self.changed.set()
         try:
-            return await self.limited.over(self.desk.wait)
+            return await self.limited.over(self.desk.wait) or self.capped.may_go_on()
         finally:
             self.resting = False
 
@@ -214,10 +218,10 @@ class Teammate:
             if (untold := await self._untold()) is not None:
                 return untold, ()
             self.resumed = False
-        if self.paused:
+        if self.paused or self.plan.open:
             return None, ()
         task = await self.office.claim_for(self.name, self.agent.toolbox.names)
-        return (None, ()) if task is None else (_claimed(task), ())
+        return (None, ()) if task is None else await self.desk.beside(_claimed(task))
 
     async def _untold(self) -> Told | None:
         """A task that became this member's just before the kill, and that it has not been told of."""
@@ -229,7 +233,7 @@ class Teammate:
 
     async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
         self.turns += 1
-        if self.state is State.IDLE:
+        if self.state in {State.IDLE, State.AWAITING}:
             self.move(Event.WOKEN)
         self.notes = TurnNotes(wrote_lead=told is None and wrote_lead(self.agent.conversation))
         end = await self._run_through(told, entries)
@@ -237,6 +241,7 @@ class Teammate:
         self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
         self.limited.note(end)
+        capped = self.capped.note(end)
         if self.state is State.STOPPING or self.stop_request is not None:
             # A turn that ended without an objection is consent: no model can refuse by saying nothing.
             self.leaving = self.leaving or "shut down on request"
@@ -247,13 +252,17 @@ class Teammate:
             # Work is waiting already: it was never idle, and there is nothing to tell.
             self.desk.ring()
             return
-        detail = LIMITED if self.limited.due is not None else ""
-        self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else detail)
+        detail = LIMITED if self.limited.due is not None else capped
+        if self.plan.open:
+            self.move(Event.AWAIT, self.plan.words)
+        else:
+            self.move(Event.REST, "interrupted" if end.stop == INTERRUPTED else detail)
         if self.limited.told_before:
             return
         # What failed is run again after a kill, perhaps to fail at the same place: that is news each time.
-        id = self.agent.conversation.key(IDLE) if end.stop == "done" else message_id()
-        await self.office.tell_lead(self.name, notice, id)
+        conversation = self.agent.conversation
+        id = conversation.key(IDLE) if end.stop == "done" else self.capped.notice_id(conversation, entries)
+        await self.office.tell_lead(self.name, notice, id, again=bool(capped))
 
     def interrupt(self) -> bool:
         """Cut the turn that runs short: the member stays, and what it was at goes along with its next words.
@@ -310,7 +319,7 @@ class Teammate:
             # A request to an earlier life of the name, or one that nobody opened, ends nobody.
             if self.office.stop_is_open(self.name, message.request_id):
                 self.stop_request = message
-                if self.state in {State.IDLE, State.WORKING, State.BLOCKED}:
+                if self.state in {State.IDLE, State.AWAITING, State.WORKING, State.BLOCKED}:
                     self.move(Event.STOP_ASKED)
 
     def objected(self) -> None:
@@ -347,41 +356,9 @@ class Teammate:
             summary=notes.peer_mail or None,
             completed_task_id=notes.completed or None,
             completed_status="resolved" if notes.completed else None,
-            failure_reason=self.limited.words(end) or None,
+            failure_reason=self.capped.words(self.limited.words(end)) or None,
             result=end.text if end.text and not notes.wrote_lead else None,
         )
-
-
-def wrote_lead(conversation: Conversation) -> bool:
-    """Whether the newest turn of the conversation sent the lead a message; one that was refused does not count."""
-    refused: set[str] = set()
-    for item in reversed(conversation.items):
-        message: dict[str, Any] = json.loads(item)
-        content: list[Block] = message["content"]
-        if message["role"] == "user":
-            if not content or content[0]["type"] != "tool_result":
-                return False
-            refused = {str(block.get("tool_use_id")) for block in content if block.get("is_error")}
-        elif any(_to_lead(call) and call.id not in refused for call in tool_calls(content)):
-            return True
-    return False
-
-
-def worked_on(conversation: Conversation) -> set[str]:
-    """The tasks that the agent took or changed itself, or that were assigned to it by mail: it knows of them."""
-    known: set[str] = set()
-    for item in conversation.items:
-        if b'"TaskUpdate"' in item:
-            calls = tool_calls(json.loads(item)["content"])
-            known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}
-        elif b"task_assignment" in item:
-            known |= set(_ASSIGNED.findall(item.decode("utf-8", "replace")))
-    return known
-
-
-def _to_lead(call: ToolCall) -> bool:
-    to = str(call.input.get("to") or call.input.get("recipient") or "")
-    return call.name == "SendMessage" and to.split("@")[0].lower() in {LEAD, LEAD_ALIAS, "*"}
 
 
 def _claimed(task: Task) -> Told:

@@ -85,12 +85,11 @@ class Page:
 
     def __init__(self, path: Path) -> None:
         """Raises StorageError when it can be neither opened nor made."""
-        make_private(path.parent)
         self._path = path
-        self._places_path = path.with_name(f"{path.name}.places")
         try:
+            make_private(path.parent)
             self._fd = _open(path)
-            self._places = _open(self._places_path)
+            self._places = _open(path.with_name(f"{path.name}.places"))
         except OSError as problem:
             raise StorageError("io-failed", f"{path}: {problem.strerror or problem}") from problem
         self._taken: set[int] = set()

@@ -32,5 +32,6 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for name in [*CREDENTIALS, *(n for n in os.environ if n.startswith(("TEAMWRIGHT_", "CLAUDE")))]:
         if name != "TEAMWRIGHT_HOME":
             monkeypatch.delenv(name, raising=False)
-    monkeypatch.delenv("CI", raising=False)
+    for name in ("CI", "TEAMWRIGHT"):
+        monkeypatch.delenv(name, raising=False)
     return root

@@ -15,7 +15,7 @@ from teamwright.app.inspect import home_at
 from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events, real_name
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import to_json
-from teamwright.protocol.events import MemberChanged, RequestOpened, RunEnded, SessionOpened, TeamEvent, Underway
+from teamwright.protocol.events import MemberChanged, RunEnded, SessionOpened, TeamEvent, Underway
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import clock, json_flag, moment
 from teamwright.ui.cli.output import WIDTH, clean, cut, facts, plain, say, say_json
@@ -108,8 +108,6 @@ def _line(event: TeamEvent) -> str | None:
     match event:
         case MemberChanged(state=state):
             return f"{who} {state}" + (f": {event.detail}" if event.detail else "")
-        case RequestOpened():
-            return f"{who} asks: {event.tool} {event.what}"
         case SessionOpened(pid=pid):
             return f"{who} process {pid} drives the session from now on"
         case Underway(stalled=True):

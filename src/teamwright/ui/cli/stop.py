@@ -13,6 +13,7 @@ from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.ui.cli.flags import span
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import one_line, say, say_json
+from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
 
 
@@ -24,6 +25,7 @@ from teamwright.ui.cli.place import place_of
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """End a member, which may object, or a team: its process saves and ends, and the team can be resumed."""
+    require_person("ends members and teams from outside")
     stopped = asyncio.run(_stop(place_of(ctx).home, address, now=now, timeout_s=timeout))
     if as_json:
         say_json(stopped)

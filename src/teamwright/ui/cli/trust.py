@@ -11,6 +11,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.invocation import on_a_terminal
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import one_line, say, say_json
+from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
 
 
@@ -27,6 +28,8 @@ def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_js
     """
     if sum((only_show, remove, yes)) > 1:
         raise UsageError("usage", "--show, --remove and --yes exclude each other", note="nothing was changed")
+    if remove or yes:
+        require_person("gives trust and takes it back")
     place = place_of(ctx)
     options = Options(cwd=place.cwd, home=place.home)
     if remove:

@@ -16,9 +16,9 @@ from teamwright.app.requests import OpenRequest, Outcome, answer_request, find_r
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.ids import nearest
+from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.cli.output import one_line
 from teamwright.ui.cli.place import Place
-from teamwright.ui.terminal.lines import asked_for, closed_words
 from teamwright.ui.terminal.offers import PLACES, kept_in, offers_of
 from teamwright.ui.terminal.questions import chosen
 
@@ -45,12 +45,6 @@ def as_event(request: OpenRequest) -> RequestOpened:
         deadline=request.deadline,
         suggestions=request.suggestions,
     )
-
-
-def short(id: str) -> str:
-    """The part of a request's id that is enough to name it."""
-    tail = id.rpartition("-")[2]
-    return tail if len(tail) >= 5 else id
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,7 @@ def give(root: str | None, id: str, answer: RequestAnswer) -> OpenRequest:
 
 def about(request: OpenRequest) -> str:
     """Who asks for what, on one line."""
-    return f"{one_line(request.asker)}: {asked_for(as_event(request))}"
+    return f"{one_line(request.asker)}: {asked_for(request.kind, request.tool, request.what)}"
 
 
 def _not_taken(id: str, outcome: Outcome) -> TeamwrightError:

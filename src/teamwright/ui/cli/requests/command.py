@@ -7,7 +7,6 @@ somebody asked.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -19,11 +18,13 @@ from teamwright.app.looking.asked import await_request, waiting_requests
 from teamwright.app.requests import OpenRequest, open_requests
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer
+from teamwright.ui.asked import answer_command, deny_command
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import ago, json_flag
 from teamwright.ui.cli.output import one_line, plain, say, say_json
+from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
-from teamwright.ui.cli.requests.answering import UNCHANGED, Given, about, as_event, give, open_request, short
+from teamwright.ui.cli.requests.answering import UNCHANGED, Given, about, as_event, give, open_request
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.offers import PLACES, offers_of
 from teamwright.ui.terminal.questions import request_lines
@@ -89,6 +90,7 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
 @click.pass_context
 def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
     """Let it run, answer a question, approve a plan. ID may be a beginning, also of the last part alone."""
+    require_person("answers requests")
     place = place_of(ctx)
     request = open_request(place.home, id)
     given = Given(**how)
@@ -105,6 +107,7 @@ def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
 @click.pass_context
 def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
     """Refuse it, with a reason. A plan goes back with the reason as feedback."""
+    require_person("answers requests")
     root = place_of(ctx).home
     request = open_request(root, id)
     answer = RequestAnswer(verdict="deny", text=reason)
@@ -125,14 +128,13 @@ def _done(request: OpenRequest, verdict: str, *, as_json: bool) -> int:
 
 def lines_of(request: OpenRequest) -> list[str]:
     """The request as its terminal shows it, and the commands that answer it."""
-    event, name = as_event(request), shlex.quote(short(request.id))
+    event = as_event(request)
     where = f"team {request.team}" if request.team else f"session {request.session[:8]}"
-    yes = {"question": " --answer TEXT", "plan": ""}.get(request.kind, "")
     facts = [
         ("from", f"{one_line(where)}, {ago(request.opened_at)}"),
         *((f"grant {offer.key}", offer.words) for offer in offers_of(event)),
-        ("yes", f"teamwright requests allow {name}{yes}"),
-        ("no", f"teamwright requests deny {name} --reason TEXT"),
+        ("yes", answer_command(request.id, request.kind)),
+        ("no", deny_command(request.id)),
     ]
     return [one_line(request.id), *request_lines(event, Narrator()), *(f"  {label:<7} {text}" for label, text in facts)]
 

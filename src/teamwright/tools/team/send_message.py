@@ -7,8 +7,10 @@ from typing import Any, Literal, cast
 from pydantic import Field, model_validator
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.teams.modes import set_mode
 from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
 from teamwright.teams.stopping import Answer, answer_stop
 from teamwright.tools.team.caller import Caller, json_result
@@ -36,10 +38,11 @@ def _begun(text: str) -> str:
 class Structured(ToolInput):
     """A protocol message in the place of text."""
 
-    type: Literal["shutdown_request", "shutdown_response"]
+    type: Literal["shutdown_request", "shutdown_response", "set_mode"]
     request_id: str | None = None
     approve: bool | None = None
     reason: str | None = None
+    mode: str | None = None
 
 
 class SendMessageInput(ToolInput):
@@ -65,7 +68,7 @@ class SendMessageInput(ToolInput):
             message: Any = given.get("content", "")
         else:
             wanted = {"type": kind, "reason": given.get("content")}
-            wanted |= {key: given.get(key) for key in ("request_id", "approve")}
+            wanted |= {key: given.get(key) for key in ("request_id", "approve", "mode")}
             message = {key: value for key, value in wanted.items() if value is not None}
         more = {"no_reply": given["no_reply"]} if "no_reply" in given else {}
         return {"to": to, "message": message, "summary": given.get("summary")} | more
@@ -124,6 +127,8 @@ class SendMessage(Tool[SendMessageInput]):
     async def _structured(self, to: str, message: Structured, ctx: ToolContext) -> ToolResult:
         if message.type == "shutdown_request":
             return await self._ask_to_stop(to, message, ctx.key)
+        if message.type == "set_mode":
+            return await self._set_mode(to, message.mode or "")
         return await self._answer_stop(message, again=ctx.again)
 
     async def _ask_to_stop(self, to: str, message: Structured, key: str) -> ToolResult:
@@ -146,6 +151,20 @@ class SendMessage(Tool[SendMessageInput]):
         return json_result(
             {"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}"
         )
+
+    async def _set_mode(self, to: str, mode: str) -> ToolResult:
+        if not self._caller.is_lead:
+            raise TeamRefused("team-refused", "only the lead sets the mode of a member", note="nothing was changed")
+        if to.strip() == "*":
+            raise UsageError(
+                "usage",
+                "a mode is set for one member at a time",
+                do=["Send one set_mode to each."],
+                note="nothing was changed",
+            )
+        made = await set_mode(self._caller.team, to, parse_mode(mode, "set_mode"), LEAD)
+        body = {"success": True, "message": f"{made}.", "target": made.member, "mode": str(made.mode)}
+        return json_result(body, f"mode {made.mode} → {made.member}")
 
     async def _answer_stop(self, message: Structured, *, again: bool) -> ToolResult:
         if self._caller.is_lead:

@@ -1,19 +1,36 @@
 """The gate: a policy's verdict on a call, and the asking when the verdict is to ask.
 
 What is refused is told to the model with the rule that refused it, and remembered for the run's report. Knows
-the policy and the port for asking; does not know who answers.
+the policy and the port for asking; does not know who answers, nor where what was granted is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from teamwright.agent.tool import ToolResult
-from teamwright.agent.toolbox import Prepared
+from teamwright.agent.toolbox import Prepared, revise
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.verdict import Answer, Asker, Decision, Question, Verdict
+from teamwright.permissions.verdict import (
+    Access,
+    Answer,
+    Asker,
+    Decision,
+    Mode,
+    Question,
+    Update,
+    Verdict,
+)
+
+_NEXT = {f"mode {Mode.DELEGATE}": "Nothing was done. A teammate does it for you, and reports."}
+"""What to do after a refusal by that rule, where it is not the usual."""
+
+_WHO = {"terminal": "The user", "another terminal": "The user", "lead": "The lead", "hook": "A hook"}
+"""Who answered, as a model reads it; of others it only reads what became of the call."""
+
+_READER, _READS = "read-only agent", "this kind of agent only reads; the call may change something"
 
 REASON_MOST = 200
 """Characters of a reason, or of a rule, that a refusal repeats."""
@@ -31,9 +48,21 @@ class Denial:
     reason: str
 
 
+Grant: TypeAlias = Callable[[str, Policy, Answer], Awaitable[None]]
+"""Keeps what was granted along with a yes: of which member, which policy asked, and the answer. Never raises."""
+
+
+def _nobody(_tool: str, _access: Access) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Gate:
-    """Decides for one agent. `keep_always` keeps the rule of an "always" answer; `kept` says where, for people."""
+    """Decides for one agent. `keep_always` keeps the rule of an "always" answer; `kept` says where, for people.
+
+    `owner` is the member that is held up while it asks; `lead_may` says whether the lead may allow a call in the
+    user's place; `grant` keeps what a person granted along with a yes.
+    """
 
     member: str
     policy: Callable[[], Policy]
@@ -43,24 +72,53 @@ class Gate:
     kept: str = "for every agent, until this session ends"
     waiting: Callable[[str | None], None] | None = None
     read_only: bool = False
+    owner: str = ""
+    lead_may: Callable[[str, Access], bool] = _nobody
+    grant: Grant | None = None
 
     async def __call__(self, call: Prepared) -> ToolResult | None:
-        """None lets the call run; a result is the refusal."""
-        if self.read_only and not call.access.harmless and not call.tool.read_only(call.input):
-            return self._refuse(call, "read-only agent", "this kind of agent only reads; the call may change something")
+        """None lets the call run; a result is the refusal. A hook may answer an ask, or have one asked."""
+        if self._only_reads(call):
+            return self._refuse(call, _READER, _READS)
         decision = self.policy().decide(call.tool.name, call.access)
-        if decision.verdict is Verdict.ALLOW:
-            return None
         if decision.verdict is Verdict.DENY:
             return self._refuse(call, decision.rule, _begun(decision.reason))
+        if call.hook_answer == "ask":
+            decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook wants it to be asked.")
+        if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
+            return None
         answer = await self._ask(call, decision)
         if not answer.allowed:
             return self._refuse(call, decision.rule, answer.text or _begun(decision.reason), by=answer.by)
+        return await self._allowed(call, decision, answer)
+
+    async def _allowed(self, call: Prepared, decision: Decision, answer: Answer) -> ToolResult | None:
+        """Somebody said yes. What forbids the call by now still does, and another input is decided on anew."""
+        if answer.input is not None:
+            if (problem := revise(call, answer.input)) is not None:
+                what = problem.content if isinstance(problem.content, str) else problem.brief
+                reason = f"the call was changed with the answer, and cannot run that way: {what}"
+                return self._refuse(call, decision.rule, reason)
+            call.note = f"{_WHO.get(answer.by, 'Whoever answered')} changed the input of this call before it ran."
+            if self._only_reads(call):
+                return self._refuse(call, _READER, _READS)
         if answer.always and decision.always and self.keep_always is not None:
             self.keep_always(decision.always)
+        if answer.updates and self.grant is not None:
+            await self.grant(self.owner, self.policy(), answer)
+        now = self.policy().decide(call.tool.name, call.access)
+        if now.verdict is Verdict.DENY:
+            return self._refuse(call, now.rule, _begun(now.reason))
+        if answer.by == "lead" and now.verdict is Verdict.ASK and not self.lead_may(call.tool.name, call.access):
+            return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None
 
+    def _only_reads(self, call: Prepared) -> bool:
+        """Whether this kind of agent may not make such a call at all."""
+        return self.read_only and not call.access.harmless and not call.tool.read_only(call.input)
+
     async def _ask(self, call: Prepared, decision: Decision) -> Answer:
+        policy = self.policy()
         question = Question(
             member=self.member,
             tool=call.tool.name,
@@ -69,6 +127,12 @@ class Gate:
             rule=f"{decision.rule}: {decision.reason}",
             always=self._offer(decision),
             input=call.input.model_dump(exclude_unset=True),
+            owner=self.owner or self.member,
+            tool_use_id=call.ctx.tool_use_id,
+            description=str(getattr(call.input, "description", None) or call.summary),
+            suggestions=self._suggestions(call, decision, policy),
+            lead_may_answer=self.lead_may(call.tool.name, call.access),
+            mode=str(policy.shown_mode),
         )
         if self.waiting is None:
             return await self.asker.ask(question)
@@ -78,6 +142,13 @@ class Gate:
         finally:
             self.waiting(None)
 
+    def _suggestions(self, call: Prepared, decision: Decision, policy: Policy) -> tuple[Update, ...]:
+        if self.grant is None:
+            return ()
+        from teamwright.permissions.updates import suggestions  # only who asks pays for it
+
+        return suggestions(call.tool.name, call.access, decision, policy)
+
     def _offer(self, decision: Decision) -> str:
         """What "always" would keep, and where; nothing where it could not be kept."""
         return f"{decision.always} ({self.kept})" if decision.always and self.keep_always is not None else ""
@@ -85,10 +156,10 @@ class Gate:
     def _refuse(self, call: Prepared, rule: str, reason: str, by: str = "") -> ToolResult:
         given = call.input.model_dump(exclude_unset=True)
         self.denials.append(Denial(self.member, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
-        who = "The user refused this call" if by == "terminal" else "This call was not allowed"
+        who = f"{_WHO[by]} refused this call" if by in _WHO else "This call was not allowed"
         return ToolResult.error(
             f"{who}: {reason.rstrip('.')} ({_begun(rule)}).",
-            "Nothing was done. Go on without it, or say in your answer what it was needed for.",
+            _NEXT.get(rule, "Nothing was done. Go on without it, or say in your answer what it was needed for."),
         )
 
 

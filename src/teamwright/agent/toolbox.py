@@ -69,7 +69,7 @@ class Prepared:
 
     `hook_answer` is what a hook said of it before the gate decides: `allow` answers a question that the gate would
     ask and never lifts a refusal, `ask` has a call asked that the gate would let run; `hook_reason` says why. A call
-    that was `revised` runs with another input than the model's.
+    that was `revised` runs with another input than the model's; `note` is what the model is told beside its result.
     """
 
     tool: AnyTool
@@ -81,6 +81,7 @@ class Prepared:
     hook_answer: str = ""
     hook_reason: str = ""
     revised: bool = False
+    note: str = ""
 
 
 Step: TypeAlias = Callable[[Prepared], Awaitable[ToolResult]]
@@ -117,7 +118,10 @@ def gated(gate: Gate, inner: Step) -> Step:
         if refusal is not None:
             call.denied = True
             return refusal
-        return await inner(call)
+        result = await inner(call)
+        if call.note and isinstance(result.content, str):
+            return replace(result, content=f"{result.content}\n\n{reminder(call.note)}")
+        return result
 
     return step
 

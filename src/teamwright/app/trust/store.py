@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,6 +98,20 @@ class Trust:
         self._write()
         allowed = frozenset(entries.items())
         return replace(state, trusted=True, pending=(), _allowed=allowed)
+
+    def give_also(self, start: Path, entries: Iterable[TrustEntry]) -> bool:
+        """Trust these entries too, which a person just wrote, where the repository is trusted for good.
+
+        False, and nothing done, where it is not. Raises StorageError.
+        """
+        self._read_again()
+        known = self._stored(trust_root(start))
+        if known is None:
+            return False
+        known.update((entry.key, entry.digest) for entry in entries)
+        self._repositories[str(trust_root(start))]["entries"] = known
+        self._write()
+        return True
 
     def remove(self, start: Path) -> bool:
         """Forget the repository that holds this directory; False when it was not trusted. Raises StorageError."""

@@ -1,0 +1,81 @@
+"""What was granted along with a yes: for the session at once, and for good where the person who answered said so.
+
+Rules and directories hold for every agent, a mode for the member that asked and for the lead, whose mode bounds it.
+Only a person grants: a lead never does. Knows the policies of a session and the settings files; asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from teamwright.app.modes import Modes
+from teamwright.app.requests.keeping import Places, keep
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.updates import check_mode
+from teamwright.permissions.verdict import Answer, Mode, Update
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+
+PEOPLE = frozenset({"terminal", "another terminal", "program"})
+"""Who answers as a person does, and so may grant. A hook may, too: only one that a person put there is ever run."""
+
+_GRANTS = PEOPLE | {"hook"}
+_WIDTH = {Mode.PLAN: 0, Mode.DONT_ASK: 1, Mode.DEFAULT: 2, Mode.ACCEPT_EDITS: 3, Mode.DELEGATE: 3, Mode.BYPASS: 4}
+
+
+@dataclass(slots=True)
+class Grants:
+    """Keeps what was granted. `policies` are all of the session now; `modes` changes modes as `/mode` does."""
+
+    places: Places
+    emit: Emit
+    policies: Callable[[], Iterable[Policy]]
+    modes: Callable[[], Modes] | None = None
+
+    async def __call__(self, owner: str, policy: Policy, answer: Answer) -> None:
+        """Keep what this answer grants to the member; what cannot be is told and left out. Never raises."""
+        for update in answer.updates:
+            try:
+                if answer.by not in _GRANTS:
+                    raise UsageError("usage", f"the {answer.by} grants nothing beyond the call itself")
+                if update.destination != "session":
+                    self._check(update, policy)
+                    self._tell(owner, keep(self.places, update))
+                await self._hold(owner, policy, update, answer.by)
+            except TeamwrightError as problem:
+                self._tell(owner, f"not granted: {problem.what}", level="warning")
+
+    async def _hold(self, owner: str, policy: Policy, update: Update, by: str) -> None:
+        """It holds from the next call on."""
+        if update.kind == "setMode":
+            await self._set_mode(owner, check_mode(update, policy.lasting_mode), by)
+            return
+        session = replace(update, destination="session")
+        for one in list(self.policies()):
+            if one.mode is not Mode.BUBBLE:
+                one.apply(session, f"granted by {by}", by_user=by in PEOPLE)
+
+    def _check(self, update: Update, policy: Policy) -> None:
+        """What no answer may grant is not saved either. Raises UsageError."""
+        Policy(policy.lasting_mode, (), policy.scope).apply(replace(update, destination="session"))
+
+    async def _set_mode(self, owner: str, mode: Mode, by: str) -> None:
+        """For the member that asked; and for the lead where it is stricter, or the member could not use it."""
+        if self.modes is None:
+            return
+        modes, lead = self.modes(), self.modes().maker.policy
+        check_mode(Update("setMode", mode=mode), lead.lasting_mode)
+        if _WIDTH.get(lead.lasting_mode, 0) < _WIDTH[mode] or owner == LEAD:
+            if modes.lead.delegating:
+                lead.mode = mode  # it goes on coordinating; those below it follow
+            else:
+                modes.set_lead(mode, by)
+        if owner != LEAD and (mate := modes.team.find(owner)) is not None:
+            own = mate.agent.policy.mode
+            if own is not Mode.BUBBLE and _WIDTH.get(own, 0) < _WIDTH[mode]:
+                await modes.set(mode, owner, by)
+
+    def _tell(self, member: str, text: str, level: str = "info") -> None:
+        self.emit(Notice(member=member, text=text, level=level))

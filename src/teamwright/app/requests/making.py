@@ -1,0 +1,41 @@
+"""The queue of a run and what keeps its grants, made of the ground that a session stands on.
+
+Assembly only: decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+from teamwright.app.asking import Requests
+from teamwright.app.builder import Maker
+from teamwright.app.ground import Ground, waits_for_answers
+from teamwright.app.requests.files import RequestFiles
+from teamwright.app.requests.granting import Grants
+from teamwright.app.requests.keeping import Places
+from teamwright.storage.log import EventLog
+from teamwright.storage.watch import Watcher
+
+ASK_TIMEOUT_S = 600.0
+"""How long a request waits where nobody is at a terminal, unless the settings say otherwise."""
+
+
+def requests_of(ground: Ground, log: EventLog, watcher: Watcher) -> Requests:
+    """The one queue of the run, and where its files lie."""
+    options = ground.options
+    files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
+    made = Requests(log.emit, lambda: options.interactive, files, _ask_timeout(ground), options.on_request)
+    made.answerer = "terminal" if options.interactive else "program"
+    made.waits = waits_for_answers(ground)
+    return made
+
+
+def grants_of(ground: Ground, log: EventLog, maker: Maker) -> Grants:
+    """What people grant along with a yes is kept for the session, and where they say so for good."""
+    made = Grants(Places(ground.home, ground.trust.root), log.emit, lambda: (maker.policy, *maker.derived))
+    maker.grant, maker.lead_answers = made, ground.settings.lead_answers
+    return made
+
+
+def _ask_timeout(ground: Ground) -> float | None:
+    """A person at a terminal may take any time; elsewhere a request has a deadline."""
+    given = ground.settings.ask_timeout_s
+    return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S

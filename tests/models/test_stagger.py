@@ -7,6 +7,7 @@ import pytest
 
 from teamwright.models.messages_api import FIRST_READ
 from teamwright.models.model import Alive, Reply
+from teamwright.protocol.blocks import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 
@@ -125,3 +126,22 @@ async def test_it_can_be_switched_off_and_needs_a_cache(client, quick, why):
             gate.go.set()
             await task
             assert not first.waited and not second.waited
+
+
+async def test_members_of_a_team_are_equal_when_their_tools_are(client, quick):
+    """Their other words have their names in them; services read tools before them."""
+    tools = [{"name": "Read", "description": "Reads.", "input_schema": {"type": "object"}}]
+    names = ("ada", "ben", "cyd")
+    gate = Gate()
+    async with (
+        asyncio.timeout(20),
+        LoopbackModel(gate) as server,
+        client(server.url, settings=quick(stagger_s=15)) as c,
+    ):
+        calls = [Listener(c, system=[text_block(f"You are {name}.")], tools=tools) for name in names]
+        tasks = [asyncio.create_task(call.ask()) for call in calls]
+        for call in calls[1:]:
+            await call.waits.wait()
+        gate.go.set()
+        assert all(isinstance(last, Reply) for last in await asyncio.gather(*tasks))
+    assert not calls[0].waited

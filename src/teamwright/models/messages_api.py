@@ -25,6 +25,7 @@ from teamwright.models.model import (
     Failure,
     ModelCard,
     Part,
+    Prefix,
     Reply,
     Request,
     Retrying,
@@ -110,12 +111,11 @@ class MessagesApi:
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
         """One answer, tried as often as it may help; how it ended is left in `outcome`."""
         body = body_of(request.prefix, items, caching=self._card.caching)
-        digest = request.prefix.digest
-        if (first := self._stagger.ahead_of(digest)) is not None:
+        if (first := self._stagger.ahead_of(request.prefix)) is not None:
             yield Alive(FIRST_READ)
             await self._stagger.follow(first)
         for tries in count(1):
-            attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks), digest, self._stagger)
+            attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks), request.prefix, self._stagger)
             async with aclosing(self._one_try(attempt, body, request.prefix.betas)) as parts:
                 async for part in parts:
                     yield part
@@ -221,18 +221,18 @@ class _Outcome:
 class _Try:
     """One exchange and what came of it: a whole answer, or the trouble that broke it."""
 
-    __slots__ = ("_digest", "_stagger", "assembly", "exchange", "shared_pause_s", "trouble")
+    __slots__ = ("_prefix", "_stagger", "assembly", "exchange", "shared_pause_s", "trouble")
 
-    def __init__(self, exchange: Exchange, digest: str, stagger: Stagger) -> None:
+    def __init__(self, exchange: Exchange, prefix: Prefix, stagger: Stagger) -> None:
         self.exchange = exchange
-        self._digest, self._stagger = digest, stagger
+        self._prefix, self._stagger = prefix, stagger
         self.assembly = Assembly()
         self.trouble: Trouble | None = None
         self.shared_pause_s: float | None = None
 
     def leading(self) -> AbstractContextManager[None]:
         """While it is under way, calls with the same new prefix come after it."""
-        return self._stagger.calling(self._digest)
+        return self._stagger.calling(self._prefix)
 
     async def parts(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
         """What may be shown as it comes, and signs of what may not. Does not raise `Trouble`: it is kept."""
@@ -242,7 +242,7 @@ class _Try:
             async for event in events:
                 if not begun:
                     begun = True
-                    self._stagger.began(self._digest)
+                    self._stagger.began(self._prefix)
                 part = self._take(event)
                 if part is None and time.monotonic() - shown_at < ALIVE_EVERY_S:
                     continue

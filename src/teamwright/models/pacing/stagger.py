@@ -1,17 +1,23 @@
 """Equal prompts one after the other: the first goes ahead, and the others read from the cache what it wrote.
 
-Holds nobody up who is alone, and nobody longer than the bound. Knows prefixes by their digest; knows no HTTP.
+Services cache tools before all else, so prompts with the same tools for the same model are equal here: the members of
+a team, whose other words differ. Holds nobody up who is alone, and nobody longer than the bound. Knows no HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
+
+from teamwright.models.model import Prefix
 
 WARM_S = 240.0
-"""How long, in seconds, a service is taken to keep a prefix after it was used last: five minutes, less some."""
+"""How long, in seconds, a service is taken to keep what it read after it was used last: five minutes, less some."""
+_KNOWN_MOST = 256
 
 
 class First:
@@ -36,43 +42,67 @@ class First:
             return
 
 
+def shared_part(prefix: Prefix) -> str:
+    """A name for what of a prefix other agents have too: model and tools; without tools the whole."""
+    begin = prefix.head.find(b'"tools":[')  # quotes inside a text are escaped: this is the field
+    if begin < 0:
+        return prefix.digest
+    head = b"\0".join([prefix.model.encode(), ",".join(prefix.betas).encode(), prefix.head[begin:]])
+    return hashlib.sha256(head).hexdigest()
+
+
 class Stagger:
     """For all calls of one model. `within_s` is the longest that a call waits for another, in seconds; 0: none does."""
 
     def __init__(self, within_s: float) -> None:
         self._within_s = within_s
+        self._keys: dict[str, str] = {}
         self._warm: dict[str, float] = {}
         self._first: dict[str, First] = {}
 
-    def ahead_of(self, digest: str) -> First | None:
+    def ahead_of(self, prefix: Prefix) -> First | None:
         """The call that this one should wait for; None when it may go at once."""
-        if not self._within_s or time.monotonic() - self._warm.get(digest, -WARM_S) < WARM_S:
+        key = self._key(prefix)
+        if not self._within_s or time.monotonic() - self._warm.get(key, -WARM_S) < WARM_S:
             return None
-        first = self._first.get(digest)
+        first = self._first.get(key)
         return first if first is not None and first.loop is asyncio.get_running_loop() else None
 
     async def follow(self, first: First) -> None:
         """Wait for the call that went ahead."""
         await first.wait(self._within_s)
 
-    def began(self, digest: str) -> None:
+    def began(self, prefix: Prefix) -> None:
         """An answer to a prompt with this prefix began: the service has read it."""
-        self._warm.pop(digest, None)
-        self._warm[digest] = time.monotonic()
-        if len(self._warm) > 64:
-            del self._warm[next(iter(self._warm))]
-        if (first := self._first.get(digest)) is not None:
+        key = self._key(prefix)
+        self._warm.pop(key, None)
+        self._warm[key] = time.monotonic()
+        _bound(self._warm)
+        if (first := self._first.get(key)) is not None:
             first.began()
 
     @contextmanager
-    def calling(self, digest: str) -> Generator[None]:
-        """While a call is under way: whoever comes with the same prefix, new to the service, comes after it."""
-        first = None
-        if self._within_s and digest not in self._first:
-            first = self._first[digest] = First()
+    def calling(self, prefix: Prefix) -> Generator[None]:
+        """While a call is under way: whoever comes with an equal prompt, new to the service, comes after it."""
+        key, first = self._key(prefix), None
+        if self._within_s and key not in self._first:
+            first = self._first[key] = First()
         try:
             yield
         finally:
             if first is not None:
-                del self._first[digest]
+                del self._first[key]
                 first.began()
+
+    def _key(self, prefix: Prefix) -> str:
+        key = self._keys.get(prefix.digest)
+        if key is None:
+            key = self._keys[prefix.digest] = shared_part(prefix)
+            _bound(self._keys)
+        return key
+
+
+def _bound(known: dict[str, Any]) -> None:
+    """What is oldest is forgotten."""
+    if len(known) > _KNOWN_MOST:
+        del known[next(iter(known))]

@@ -129,7 +129,7 @@ def test_a_broken_settings_file_of_an_untrusted_repository_is_a_warning(reposito
 def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     repository.write(
         ".claude/settings.json",
-        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]}, "hooks": {"PreToolUse": [{"x": 1}]}},
+        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]}, "mcpServers": {}},
     )
     repository.write(".mcp.json", {"mcpServers": {"db": {"command": "./evil"}}})
     repository.write(".claude/skills/deploy/SKILL.md", "deploy")
@@ -138,7 +138,7 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     found = {(entry.kind, entry.name, entry.effect) for entry in repository.state().entries}
     assert found == {
         ("permissions.allow", "Bash(make:*)", "used"),
-        ("hook", "PreToolUse", "not used yet"),
+        ("mcpServers", "", "not used yet"),
         ("mcp server", "db", "not used yet"),
         ("skill", "deploy", "not used yet"),
         ("command", "fix", "not used yet"),
@@ -156,6 +156,61 @@ def test_a_changed_script_beside_a_skill_is_a_changed_skill(repository):
     assert not repository.state().pending
     repository.write(".claude/skills/deploy/run.sh", "evil")
     assert [entry.name for entry in repository.state().pending] == ["deploy"]
+
+
+@pytest.mark.promise("K1", "P7", "G7")
+def test_each_hook_of_the_repository_is_an_entry_with_what_it_runs_there(repository):
+    command = 'python3 "$CLAUDE_PROJECT_DIR"/tools/guard.py'
+    repository.write("tools/guard.py", "print()")
+    repository.write(".claude/hooks/lib.sh", "true")
+    group = {"matcher": "Bash", "hooks": [{"type": "command", "command": command}]}
+    repository.write(".claude/settings.json", {"hooks": {"PreToolUse": [group]}})
+    assert [entry.name for entry in repository.state().needs_asking] == [f"PreToolUse Bash: {command}"]
+    assert repository.settings().hooks == ()
+    for name in ("tools/guard.py", ".claude/hooks/lib.sh"):
+        repository.trust()
+        assert [hook.command for hook in repository.settings().hooks] == [command]
+        repository.write(name, "evil")
+        assert repository.settings().hooks == ()
+
+
+@pytest.mark.promise("K1", "G7")
+def test_a_hook_that_a_repository_adds_waits_for_trust_and_the_others_go_on(repository):
+    first = {"hooks": [{"type": "command", "command": "true"}]}
+    repository.write(".claude/settings.local.json", {"hooks": {"Stop": [first]}})
+    repository.trust()
+    second = {"hooks": [{"type": "command", "command": "./evil"}]}
+    repository.write(".claude/settings.local.json", {"hooks": {"Stop": [first, second]}})
+    assert [hook.command for hook in repository.settings().hooks] == ["true"]
+
+
+@pytest.mark.promise("G7")
+def test_a_persons_hooks_hold_without_trust_and_one_key_switches_all_off(repository):
+    repository.user({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}})
+    assert [hook.command for hook in repository.settings().hooks] == ["mine"]
+    repository.write(".claude/settings.json", {"disableAllHooks": True})
+    assert [hook.command for hook in repository.settings().hooks] == ["mine"]
+    repository.trust()
+    assert repository.settings().hooks == ()
+
+
+@pytest.mark.promise("G7")
+def test_hooks_that_cannot_be_run_are_named_with_their_file_and_never_run_by_half(repository):
+    odd = [
+        {"type": "prompt", "prompt": "ok?"},
+        {"type": "command", "command": "x", "if": "Bash(git push:*)"},
+        {"type": "command"},
+        {"type": "command", "command": "x", "timeout": "soon"},
+    ]
+    repository.user(
+        {"hooks": {"Stop": [{"hooks": odd}], "WorktreeCreate": [], "PreToolUse": [{"matcher": "(", "hooks": []}]}}
+    )
+    settings = repository.settings()
+    assert settings.hooks == ()
+    told = "\n".join(settings.warnings)
+    for part in ("'prompt'", "'if'", "no command", "timeout", "WorktreeCreate", "regular expression"):
+        assert part in told
+    assert told.count(str(repository.home.settings)) == 6
 
 
 @pytest.mark.promise("K1", "P7")

@@ -43,7 +43,7 @@ def note(text: str) -> Block:
     return text_block(reminder(escaped(text)))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class AgentHooks:
     """The hooks of one agent. `cwd` and `mode` are asked each time; `denied` keeps what a hook refused.
 

@@ -37,6 +37,8 @@ from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
 from teamwright.app.spending.meter import AgentMeter
 from teamwright.app.spending.purse import Purse
+from teamwright.hooks.payload import LEAD as LEAD_KIND
+from teamwright.hooks.payload import SUBAGENT, TEAMMATE, Who
 from teamwright.models.model import Model
 from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
@@ -123,7 +125,8 @@ class Maker:
         else:
             conversation = self._go_on(conversation, model)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
-        return self._watched(self._reminded(made, policy, Role.LEAD))
+        who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
+        return self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
 
     async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
         """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
@@ -146,7 +149,9 @@ class Maker:
         rounds = spec.max_turns or kind.max_turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
-        return self._watched(self._reminded(made, born.now(), Role.MEMBER))
+        who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
+        who = replace(who, generation=life.incarnation, own=path)
+        return self._watched(self._reminded(self._hooked(made, who, spec.name), born.now(), Role.MEMBER))
 
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
@@ -168,8 +173,9 @@ class Maker:
         path = self.home.agent_transcript(self.cwd, self.session, agent_id)
         conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, spec.max_turns or kind.max_turns)
-        made.parent_call = parent_call
-        return made
+        made.parent_call, made.policy = parent_call, policy()
+        who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
+        return self._hooked(made, replace(who, parent=LEAD_ALIAS if caller == LEAD else caller), shown)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """The model that a teammate will really use (port of `teams`)."""
@@ -205,6 +211,17 @@ class Maker:
         else:
             agent.remind = ModeReminder(lambda: policy.mode, role, None, news=False)
         return agent
+
+    def _hooked(self, agent: Agent, who: Who, shown: str) -> Agent:
+        """The agent with its hooks, if there are any. `shown` is who asks, as people read it."""
+        if self.kit.hooking is None:
+            return agent
+        return self.kit.hooking.dress(agent, who, shown, self.denials)
+
+    @property
+    def _transcript(self) -> Path:
+        """The session's own."""
+        return self.home.transcript(self.cwd, self.session)
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.plan_mode import Approval, PlanMode
 from teamwright.agent.tool import AnyTool
+from teamwright.app.hooking.of_session import Hooking
+from teamwright.hooks.book import TASK_CREATED
 from teamwright.models.settings import ModelSettings
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.ids import LEAD
@@ -24,10 +27,13 @@ from teamwright.tools.files.grep import Grep
 from teamwright.tools.files.notebook_edit import NotebookEdit
 from teamwright.tools.files.read import Read
 from teamwright.tools.files.write import Write
+from teamwright.tools.plan.enter import EnterPlanMode
+from teamwright.tools.plan.exit import ExitPlanMode
 from teamwright.tools.shell.bash import Bash, BashSettings
 from teamwright.tools.tasks.create import TaskCreate
 from teamwright.tools.tasks.get import TaskGet
 from teamwright.tools.tasks.list import TaskListTool
+from teamwright.tools.tasks.port import Completing
 from teamwright.tools.tasks.update import TaskUpdate
 from teamwright.tools.team.agent import AgentTool
 from teamwright.tools.team.ask_user import AskUserQuestion
@@ -61,6 +67,26 @@ class CallerTasks:
         await assign(self.caller.team, task, by, Call(call, again))
 
 
+@dataclass(frozen=True, slots=True)
+class CallerWatch:
+    """What hooks say to what a caller does to tasks."""
+
+    caller: Caller
+    hooking: Hooking
+
+    def looks(self) -> bool:
+        """See TaskWatch."""
+        return self.hooking.hooks.wants(TASK_CREATED)
+
+    async def created(self, task: Task) -> str:
+        """See TaskWatch."""
+        return await self.hooking.task_created(self.caller.name, task)
+
+    async def completing(self, task: Task) -> Completing:
+        """See TaskWatch."""
+        return await self.hooking.task_completing(self.caller.name, task, self.caller.team)
+
+
 @dataclass(slots=True)
 class Kit:
     """Makes the tools of an agent. `extra` are the program's own."""
@@ -74,6 +100,7 @@ class Kit:
     teams: bool = True
     allow_private: bool = False
     extra: Sequence[AnyTool] = ()
+    hooking: Hooking | None = None
 
     def plain_tools(self, member: str, builder: SubagentBuilder) -> list[AnyTool]:
         """What every agent may have: files, shell, web, and the program's own tools."""
@@ -89,17 +116,22 @@ class Kit:
             *self.extra,
         ]
 
+    def plan_tools(self, member: str, mode: PlanMode, approval: Approval) -> list[AnyTool]:
+        """What every agent has that may ever plan."""
+        return [EnterPlanMode(mode), ExitPlanMode(member, mode, approval)]
+
     def tools(self, caller: Caller, builder: SubagentBuilder) -> list[AnyTool]:
         """What a member may have: the plain ones, the task list, agents, and with teams on the team's."""
         port = CallerTasks(caller)
+        watch = CallerWatch(caller, self.hooking) if self.hooking is not None else None
         tools: list[AnyTool] = [
             *self.plain_tools(caller.name, builder),
             AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
             AgentTool(caller, builder) if self.teams else SubagentTool(caller.name, builder),
-            TaskCreate(port),
+            TaskCreate(port, watch),
             TaskGet(port),
             TaskListTool(port),
-            TaskUpdate(port),
+            TaskUpdate(port, watch),
         ]
         if self.teams:
             tools += [SendMessage(caller, self.stopping), ListAgents(caller), TeamCreate(caller), TeamDelete(caller)]

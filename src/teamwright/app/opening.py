@@ -28,6 +28,7 @@ from teamwright.app.builder import Maker
 from teamwright.app.ended.former import Former
 from teamwright.app.ended.naming import all_teams, named_team, require_adoptable
 from teamwright.app.ended.retention import prune
+from teamwright.app.hooking.making import make_hooks
 from teamwright.app.ground import (
     Ground,
     ground_of,
@@ -119,6 +120,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     jobs = _jobs(ground, stack)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
+    make_hooks(ground, log, maker.kit, requests)
     maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
     stack.callback(maker.watchdog.close)
     team = _team(ground, log, maker)
@@ -167,6 +169,8 @@ def _log(ground: Ground, stack: AsyncExitStack) -> tuple[EventLog, Standing]:
 async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
     """Take up the team, and tell who lost a background command. When that fails, those who are back are let go."""
     try:
+        if (hooking := session.maker.kit.hooking) is not None:
+            await hooking.started("resume" if ground.resumed else "startup", session.lead)
         if ground.options.adopt is not None:
             team = require_adoptable(named_team(ground.home, ground.options.adopt))
             why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'

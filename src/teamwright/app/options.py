@@ -21,7 +21,8 @@ class Options:
     a person is at a terminal. `task_list` names a list that several sessions share.
     `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
-    out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied.
+    out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
+    runs none.
     """
 
     cwd: Path = field(default_factory=Path.cwd)
@@ -35,6 +36,7 @@ class Options:
     only_allowed: bool = False
     settings_file: Path | None = None
     trust: bool = False
+    hooks: bool = True
     budget: Budget = field(default_factory=Budget)
     session_id: str | None = None
     resume: str | None = None

@@ -90,6 +90,7 @@ class Session:
         # What an earlier prompt was answered is no answer to this one; without a prompt it is what there is to say.
         self.lead.last = TurnEnd("done", "" if prompt else self.lead.agent.conversation.said_since(0))
         begun = len(self.lead.agent.conversation.items)
+        self.lead.refused = ""
         if prompt:
             self.lead.prompt(prompt)
         minutes = self.maker.purse.budget.minutes
@@ -106,6 +107,9 @@ class Session:
         except TeamwrightError as problem:
             problem.do = (*problem.do, self.resume_command)
             return await self.result("failed", self.lead.last.text, error=problem)
+        if self.lead.refused:
+            refused = TeamRefused("hook-refused", f"a hook refused the prompt: {self.lead.refused}")
+            return await self.result("failed", end.text, error=refused)
         if end.stop == "limit" and not end.text:
             # The turn that met the cap said nothing: what was said before it is the partial answer.
             end = replace(end, text=self.lead.agent.conversation.said_since(begun))
@@ -242,6 +246,9 @@ class Session:
         """
         self.requests.close("the session is over")
         await self.wind_down("the session is over", keep=True)
+        if self.maker.kit.hooking is not None:
+            reason = "prompt_input_exit" if self.options.interactive else "other"
+            await self.maker.kit.hooking.ended(reason, self.permission_mode)
         await self.outside.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:

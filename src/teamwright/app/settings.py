@@ -17,7 +17,8 @@ from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.limits import SpawnSettings
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
 from teamwright.app.trust.store import TrustState
-from teamwright.app.trust.survey import NARROWING, entry_of, repository_layers
+from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
+from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Mode, Verdict
@@ -79,6 +80,7 @@ class Settings:
     delegates: bool = False
     directories: tuple[Path, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    hooks: tuple[Hook, ...] = ()
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: SpawnSettings = field(default_factory=SpawnSettings)
     team: TeamSettings = field(default_factory=TeamSettings)
@@ -160,6 +162,7 @@ class _Merge:
         self.rules: list[Rule] = []
         self.directories: list[Path] = []
         self.env: dict[str, str] = {}
+        self.hooks: list[Hook] = []
         self.values: dict[str, Any] = {}
         self.mode = Mode.DEFAULT
         self.delegates = False
@@ -189,6 +192,8 @@ class _Merge:
                 self.set_mode(layer, value)
             elif name == "env":
                 self.add_env(layer, value)
+            elif name == HOOKS:
+                self.add_hooks(layer, value, heeded=heeded)
             elif self.may(layer, name, "", value):
                 self.values[name] = value
                 self.origins[name] = str(layer.path)
@@ -249,6 +254,16 @@ class _Merge:
         self.delegates = mode is Mode.DELEGATE
         self.mode = self.mode if self.delegates else mode
 
+    def add_hooks(self, layer: Layer, value: object, *, heeded: bool) -> None:
+        """The layer's hooks that hold: of a repository each that was trusted as it stands, with what it runs."""
+        hooks, warnings = parse_hooks(value, str(layer.path))
+        self.warnings += warnings if heeded else ()
+        for hook in hooks:
+            if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
+                continue
+            self.hooks.append(hook)
+            self.origins[f"hooks.{hook.event} {hook.command}"] = str(layer.path)
+
     def add_env(self, layer: Layer, variables: Mapping[str, str]) -> None:
         for name, value in variables.items():
             if not self.may(layer, "env", name, value):
@@ -283,6 +298,7 @@ class _Merge:
             delegates=self.delegates,
             directories=_once(self.directories),
             env=self.env,
+            hooks=() if get("disableAllHooks") else tuple(self.hooks),
             models={name: value for name, value in self.values.items() if name in _FOR_MODELS},
             limits=SpawnSettings(
                 members=get("limits.members", limits.members),

@@ -61,6 +61,8 @@ KEYS: dict[str, Key] = {
     "model": Key("text", "The model that is used when none is named."),
     "teams": Key("bool", "Whether agents may form teams."),
     "env": Key("env", "Variables for commands that agents run."),
+    "hooks": Key("map", "Commands that run when something happens."),
+    "disableAllHooks": Key("bool", "Whether no hook runs at all."),
     "permissions.allow": Key("texts", "Rules for calls that run without a question."),
     "permissions.ask": Key("texts", "Rules for calls that are asked about."),
     "permissions.deny": Key("texts", "Rules for calls that never run."),
@@ -101,7 +103,7 @@ KEYS: dict[str, Key] = {
 
 _NOT_USED_YET = frozenset(
     {
-        *("hooks", "mcpServers", "enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers"),
+        *("mcpServers", "enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers"),
         *("statusLine", "outputStyle", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
         *("permissions.disableBypassPermissionsMode", "sandbox", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
     }

@@ -64,9 +64,9 @@ def session_start(source: str, model: str) -> dict[str, Any]:
     return {"source": source, "model": model}
 
 
-def session_end(reason: str) -> dict[str, Any]:
-    """`reason` is clear, logout, prompt_input_exit, other or crashed."""
-    return {"reason": reason}
+def session_end(reason: str, outcome: str = "done") -> dict[str, Any]:
+    """`reason` is clear, logout, prompt_input_exit or other; `outcome` done, or crashed when it is told afterwards."""
+    return {"reason": reason, "outcome": outcome}
 
 
 def user_prompt_submit(prompt: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 from teamwright.app.definition.applying import widening_of_role, widening_of_team
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.settings_files import KEYS, MAX_BYTES, Layer, Origin, read_layer
+from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import CannotStart
 from teamwright.storage.gitdir import running_entries
 from teamwright.storage.plain import read_plain
@@ -28,6 +30,12 @@ same twice, so that they cannot be trusted."""
 
 NARROWING = frozenset({"permissions.deny", "permissions.ask"})
 """The only settings of a repository that hold before somebody trusts it."""
+
+
+HOOKS = "hooks"
+
+_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b\}?")
+_BETWEEN = re.compile(r"[\s;&|()<>`=]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +93,12 @@ def layer_entries(layer: Layer, root: Path) -> list[TrustEntry]:
     file = _relative(layer.path, root)
     found: list[TrustEntry] = []
     for name, value in layer.values.items():
-        if name not in NARROWING and not KEYS[name].user_only:
+        if name not in NARROWING and not KEYS[name].user_only and name != HOOKS:
             found += [_entry(name, part, file, "used", inner) for part, inner in _parts(name, value)]
+    hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))
+    found += [hook_entry(layer, root, hook) for hook in hooks]
     for name, value in layer.raw.items():
-        if name == "hooks" and isinstance(value, dict):
-            events = cast("dict[str, Any]", value)
-            found += [_entry("hook", event, file, "not used yet", inner) for event, inner in events.items()]
-        elif name in {"mcpServers", "enableAllProjectMcpServers", "statusLine", "enabledMcpjsonServers"}:
+        if name in {"mcpServers", "enableAllProjectMcpServers", "statusLine", "enabledMcpjsonServers"}:
             found.append(_entry(name, "", file, "not used yet", value))
     return found
 
@@ -99,6 +106,24 @@ def layer_entries(layer: Layer, root: Path) -> list[TrustEntry]:
 def entry_of(layer: Layer, root: Path, name: str, part: str, value: Any) -> TrustEntry:
     """The entry of one part of one setting, as `layer_entries` makes it."""
     return _entry(name, part, _relative(layer.path, root), "used", value)
+
+
+def hook_entry(layer: Layer, root: Path, hook: Hook) -> TrustEntry:
+    """The entry of one hook. Its digest has what the hook says and what it runs of the repository: a script that is
+    named in its command, and all of `hooks/` beside the settings file."""
+    name = " ".join(part for part in (hook.event, hook.matcher) if part) + f": {hook.command}"
+    beside = layer.path.parent / "hooks"
+    parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
+    parts += [_tree_digest(file) for file in _named_files(root, hook.command)]
+    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", _shortened(f"hook: {name}"))
+
+
+def _named_files(root: Path, command: str) -> list[Path]:
+    """Files of the repository that stand in a command."""
+    inside = _PROJECT.sub(lambda _: str(root), command.replace('"', "").replace("'", ""))
+    words = {word for word in _BETWEEN.split(inside) if word and len(word) < 1_000}
+    found = {Path(os.path.realpath(root / word)) for word in words}
+    return sorted(path for path in found if path.is_relative_to(root) and path.is_file())
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ import secrets
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,6 +90,16 @@ def nothing_is_proved(command: str, cwd: Path) -> bool:
     return False
 
 
+def environment_without(hidden: Sequence[str]) -> dict[str, str]:
+    """This process's environment without these variables (a `*` at the end stands for anything)."""
+    begins = tuple(name[:-1] for name in hidden if name.endswith("*"))
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in hidden and not (begins and name.startswith(begins))
+    }
+
+
 @cache
 def shell() -> str:
     """The shell that commands run in: bash if there is one, else sh."""
@@ -148,13 +158,7 @@ class Bash(Tool[BashInput]):
 
     def environment(self, place: Workplace) -> dict[str, str]:
         """The environment of a command: ours without credentials, then the workplace's own, then our manners."""
-        hidden = tuple(name[:-1] for name in self._settings.hidden if name.endswith("*"))
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in self._settings.hidden and not (hidden and name.startswith(hidden))
-        }
-        return {**kept, **place.env, **MANNERS, "PWD": str(place.cwd)}
+        return {**environment_without(self._settings.hidden), **place.env, **MANNERS, "PWD": str(place.cwd)}
 
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace

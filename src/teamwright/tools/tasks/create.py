@@ -8,7 +8,11 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.task import CALL, Task
-from teamwright.tools.tasks.port import TaskPort
+from teamwright.tasks.rules import DELETED
+from teamwright.tools.tasks.port import TaskPort, TaskWatch
+
+KEPT = ["(a hook looks at it)"]
+"""For whom a task is kept until it was looked at: nobody can have such a name."""
 
 
 class TaskCreateInput(ToolInput):
@@ -28,8 +32,9 @@ class TaskCreate(Tool[TaskCreateInput]):
     name = "TaskCreate"
     input_type = TaskCreateInput
 
-    def __init__(self, port: TaskPort) -> None:
+    def __init__(self, port: TaskPort, watch: TaskWatch | None = None) -> None:
         self._port = port
+        self._watch = watch
 
     def repeats(self, call: TaskCreateInput) -> bool:
         """A call makes one task: the task names its call."""
@@ -42,15 +47,35 @@ class TaskCreate(Tool[TaskCreateInput]):
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
         """Create it; the result names its number."""
         me, _ = self._port.me()
+        watched = self._watch is not None and self._watch.looks()
         task = await self._made_before(ctx) or await self._port.tasks.create(
             call.subject,
             call.description,
             by=me,
             active_form=call.activeForm,
-            metadata={**(call.metadata or {}), **({CALL: ctx.key} if ctx.key else {})},
+            metadata={
+                **(call.metadata or {}),
+                **({CALL: ctx.key} if ctx.key else {}),
+                **({"for": KEPT} if watched else {}),
+            },
         )
+        if (task.metadata or {}).get("for") == KEPT:
+            if refusal := await self._looked_at(task, me):
+                return ToolResult.error(f"The task was refused and is not on the list: {refusal}", "Do as it says.")
+            kept = {"for": (call.metadata or {}).get("for")}
+            task = (await self._port.tasks.update(task.id, by=me, lead=True, metadata=kept)).task
         brief = f"Task #{task.id} created: {task.subject}"
         return ToolResult(brief, brief=brief, facts={"task": task.to_json()})
+
+    async def _looked_at(self, task: Task, me: str) -> str:
+        """Why the task was taken back; empty when it stays. It is taken back too when nobody waits for the answer."""
+        refusal = "nobody waited for the hook"
+        try:
+            refusal = await self._watch.created(task) if self._watch is not None else ""
+        finally:
+            if refusal:
+                await self._port.tasks.update(task.id, by=me, lead=True, status=DELETED)
+        return refusal
 
     async def _made_before(self, ctx: ToolContext) -> Task | None:
         """The task that this very call made before a kill."""

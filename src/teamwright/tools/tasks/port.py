@@ -5,10 +5,35 @@ Filled in `app`. The caller's name is set by the runtime, never by the model.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from teamwright.protocol.task import Task
 from teamwright.tasks.task_list import TaskList
+
+
+@dataclass(frozen=True, slots=True)
+class Completing:
+    """`refusal` says why a task is not completed, empty when it may be; `ends`: whoever asks for it is to stop."""
+
+    refusal: str = ""
+    ends: bool = False
+
+
+class TaskWatch(Protocol):
+    """The port of whoever may refuse what becomes of a task: filled in `app`."""
+
+    def looks(self) -> bool:
+        """Whether anybody looks at new tasks: without, making one costs nothing more."""
+        ...
+
+    async def created(self, task: Task) -> str:
+        """Why a task that was just made is taken back; empty when it stays."""
+        ...
+
+    async def completing(self, task: Task) -> Completing:
+        """Whether a task may be completed."""
+        ...
 
 
 class TaskPort(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.tasks.rules import DELETED, Wish
 from teamwright.tasks.task_list import Change
 from teamwright.tools.tasks.get import numbered
-from teamwright.tools.tasks.port import TaskPort
+from teamwright.tools.tasks.port import TaskPort, TaskWatch
 
 NEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
 """What a member is told when it has completed a task."""
@@ -36,8 +37,9 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     name = "TaskUpdate"
     input_type = TaskUpdateInput
 
-    def __init__(self, port: TaskPort) -> None:
+    def __init__(self, port: TaskPort, watch: TaskWatch | None = None) -> None:
         self._port = port
+        self._watch = watch
 
     def repeats(self, call: TaskUpdateInput) -> bool:
         """What a task is already it does not become again, and its owner is told once."""
@@ -52,6 +54,8 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
         """Change it, tell a new owner, and say what changed."""
         me, lead = self._port.me()
+        if (refused := await self._refused(call)) is not None:
+            return refused
         change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish_of(call))
         if change.assigned or (ctx.again and call.owner and change.task.owner):
             await self._port.assigned(change.task, me, ctx.key, again=ctx.again)
@@ -60,6 +64,20 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         if "status" in change.changed and change.task.status == "completed" and not lead:
             told += f"\n\n{NEXT}"
         return ToolResult(told, brief=brief, facts={"task": change.task.to_json(), "changed": list(change.changed)})
+
+    async def _refused(self, call: TaskUpdateInput) -> ToolResult | None:
+        """What is said to a completion that somebody who looks at tasks does not want."""
+        if call.status != "completed" or self._watch is None:
+            return None
+        task = await self._port.tasks.get(call.taskId)
+        if task is None or task.status == "completed":
+            return None
+        said = await self._watch.completing(task)
+        if not said.refusal:
+            return None
+        what = f"Task #{task.id} is not completed: {said.refusal}"
+        made = ToolResult.error(what, "See to that, then complete it again.")
+        return replace(made, ends_turn=said.ends)
 
 
 def wish_of(call: TaskUpdateInput) -> Wish:

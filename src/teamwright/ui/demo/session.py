@@ -36,6 +36,7 @@ def demo_options(
         allowed_tools=() if model else RULES,
         disallowed_tools=_NOT_FOR_READERS,
         only_allowed=True,
+        hooks=False,
         teams=True,
         budget=Budget(usd=CAP_USD if model else None),
         given={"repo": cut(one_line(place.name), 50), "team": team_of(place)},

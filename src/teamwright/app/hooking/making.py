@@ -1,0 +1,31 @@
+"""Making a session's hooks of its settings: where they run, what they see, and who is told.
+
+Knows settings, the queue of requests and the log; does not know when a hook fires.
+"""
+
+from __future__ import annotations
+
+from teamwright.app.asking import Requests
+from teamwright.app.ground import Ground
+from teamwright.app.hooking.of_session import hooking_of
+from teamwright.app.kit import Kit
+from teamwright.hooks.book import NOTIFICATION, PERMISSION, HookBook
+from teamwright.hooks.firing import Place
+from teamwright.hooks.payload import Who
+from teamwright.storage.log import EventLog
+from teamwright.tools.shell.bash import MANNERS, environment_without, shell
+
+
+def make_hooks(ground: Ground, log: EventLog, kit: Kit, requests: Requests) -> None:
+    """Give the kit its hooks: asked before anybody else, and told what a person should look at."""
+    settings, root = ground.settings, ground.trust.root
+    book = HookBook(settings.hooks if ground.options.hooks else ())
+    kept = environment_without(kit.bash.hidden) if book.hooks else {}
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
+    place = Place(root, {**kept, **settings.env, **MANNERS, **own}, shell(), kit.jobs.records)
+    who = Who(ground.id, ground.home.transcript(ground.cwd, ground.id))
+    made = kit.hooking = hooking_of(book, place, who, ground.directory, log.emit)
+    if book.has(PERMISSION):
+        requests.answerers.append(made.answer)
+    if book.has(NOTIFICATION):
+        log.subscribe(lambda _number, event: made.noted(event), live=False)

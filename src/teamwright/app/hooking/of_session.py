@@ -1,0 +1,223 @@
+"""The hooks of a session: every agent gets its own of them, and what is nobody's call is fired here.
+
+Fills the ports of `tools` and of the queue of requests. Knows the rooms below and settings; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from teamwright.agent.gate import Denial
+from teamwright.agent.hooked import AgentHooks
+from teamwright.agent.loop import Agent
+from teamwright.agent.toolbox import Prepared
+from teamwright.hooks import payload
+from teamwright.hooks.book import (
+    NOTIFICATION,
+    PERMISSION,
+    POST_COMPACT,
+    PRE_COMPACT,
+    SESSION_END,
+    SESSION_START,
+    SUBAGENT_STOP,
+    TASK_COMPLETED,
+    TASK_CREATED,
+    HookBook,
+)
+from teamwright.hooks.firing import Hooks, Place
+from teamwright.hooks.outcome import Outcome
+from teamwright.hooks.payload import Who
+from teamwright.hooks.starts import NAME, Starts
+from teamwright.permissions.updates import from_wire, to_wire
+from teamwright.permissions.verdict import Answer, Question, Update
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.task import Task
+from teamwright.teams.lead import Lead
+from teamwright.teams.team import Team
+from teamwright.tools.tasks.port import Completing
+
+CRASHED = "crashed"
+"""How an agent ended whose process was killed: told when its session goes on."""
+
+_ASKED = {"question": "question_prompt"}
+
+
+@dataclass(slots=True)
+class Hooking:
+    """All hooks of one session. `directory` is the session's; `agents` are the hooks of those that live, by name."""
+
+    hooks: Hooks
+    who: Who
+    directory: Path
+    emit: Emit
+    agents: WeakValueDictionary[str, AgentHooks] = field(default_factory=WeakValueDictionary[str, AgentHooks])
+    _starts: Starts | None = None
+    _open: bool = False
+
+    @property
+    def starts(self) -> Starts | None:
+        """Where starts are noted until their stop; None where no hook is for an end."""
+        if self._starts is None and self.hooks.wants(SUBAGENT_STOP, SESSION_END):
+            self._starts = Starts(self.directory / NAME)
+        return self._starts
+
+    # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def dress(self, agent: Agent, who: Who, shown: str, denials: list[Denial]) -> Agent:
+        """Give the agent its hooks. `shown` is who asks, as people read it; `denials` takes what hooks refuse."""
+        if not self.hooks.book.hooks:
+            return agent
+        toolbox = agent.toolbox
+
+        def denied(call: Prepared, rule: str, reason: str) -> None:
+            given = call.input.model_dump(exclude_unset=True)
+            denials.append(Denial(shown, call.tool.name, call.ctx.tool_use_id, given, rule, reason))
+
+        def mode() -> str:
+            return str(agent.policy.shown_mode)
+
+        own = AgentHooks(self.hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self.starts)
+        self.agents[shown] = agent.hooks = own
+        if own.wrap is not None:
+            toolbox.put_around(own.wrap)
+        return agent
+
+    async def answer(self, question: Question) -> Answer | None:
+        """What hooks say to a request, before anybody is asked; None leaves it to the others."""
+        own = self.agents.get(question.member)
+        if own is None or question.kind == "question":
+            return None
+        updates = [to_wire(one) for one in question.suggestions]
+        asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
+        reply = (await own.fire(PERMISSION, lambda: asked, question.tool)).answer
+        if reply is None:
+            return None
+        granted = tuple(self._granted(update, question.member) for update in reply.updates) if reply.allowed else ()
+        whole = tuple(update for update in granted if update is not None)
+        return Answer(reply.allowed, "hook", reply.message, input=reply.input, updates=whole)
+
+    def _granted(self, update: Mapping[str, Any], member: str) -> Update | None:
+        try:
+            return from_wire(update)
+        except TeamwrightError as problem:
+            text = f"a hook would grant what is not understood: {problem.what}"
+            self.emit(Notice(member=member, text=text, level="warning"))
+            return None
+
+    # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def task_created(self, name: str, task: Task) -> str:
+        """Why hooks do not want a task that a member would add; empty when they do."""
+        said = await self._of_task(TASK_CREATED, name, task)
+        return said.reason if said.blocked else ""
+
+    async def task_completing(self, name: str, task: Task, team: Team) -> Completing:
+        """Whether a task may be completed; a hook may end the teammate that would."""
+        said = await self._of_task(TASK_COMPLETED, name, task)
+        if said.halted and (mate := team.find(name)) is not None:
+            mate.leaving = mate.leaving or f"ended by a hook: {said.halt_reason}"
+        return Completing(said.halt_reason if said.halted else said.reason if said.blocked else "", ends=said.halted)
+
+    async def _of_task(self, event: str, name: str, task: Task) -> Outcome:
+        own = self.agents.get(name)
+        if own is None:
+            return Outcome()
+        told = payload.task_event(task.id, task.subject, task.description, name, own.who.team)
+        return await own.fire(event, lambda: told)
+
+    # ── the session ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def started(self, source: str, lead: Lead) -> None:
+        """The session begins or goes on: first what a kill left without its stop, then this start's hooks."""
+        if source == "resume":
+            await self.stop_crashed()
+        if not self.hooks.wants(SESSION_START, SESSION_END):
+            return
+        self._open = True
+        if self.starts is not None:
+            self.starts.begun(self.who)
+        said = await lead.agent.hooks.fire(
+            SESSION_START, lambda: payload.session_start(source, lead.agent.model.card.name), source
+        )
+        for context in said.contexts:
+            lead.aside(context)
+
+    async def stop_crashed(self, directory: Path | None = None) -> None:
+        """Fire the stops of those whose process was killed, in this session or in another one's directory."""
+        ledger = Starts((directory or self.directory) / NAME) if directory is not None else self.starts
+        left = ledger.left_open() if ledger is not None else []
+        if ledger is None or not left:
+            return
+        for who in left:
+            ledger.over(who)
+        await asyncio.gather(*(self._crashed(who) for who in left))
+
+    async def _crashed(self, who: Who) -> None:
+        told = payload.common(who, self.hooks.place.project, "")
+        if who.kind == payload.LEAD:
+            await self.hooks.fire(SESSION_END, {**told, **payload.session_end("other", CRASHED)}, ("other",))
+        else:
+            detail = "its process was killed"
+            told |= payload.subagent_stop(who, "", CRASHED, detail)
+            await self.hooks.fire(SUBAGENT_STOP, told, (who.agent_type,))
+
+    async def ended(self, reason: str, mode: str) -> None:
+        """The session is over: its end hooks, then those that nobody waits for. May be called twice."""
+        if self._open:
+            self._open = False
+            if self.starts is not None:
+                self.starts.over(self.who)
+            told = {**payload.common(self.who, self.hooks.place.project, mode), **payload.session_end(reason)}
+            await self.hooks.fire(SESSION_END, told, (reason,))
+        await self.hooks.close()
+        if self._starts is not None:
+            self._starts.close()
+
+    async def before_compact(self, agent: Agent, trigger: str, instructions: str = "") -> Outcome:
+        """An agent's conversation is about to be shortened (`trigger`: manual or auto)."""
+        return await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, instructions), trigger)
+
+    async def after_compact(self, agent: Agent, trigger: str, summary: str) -> Outcome:
+        """It was shortened to that summary."""
+        return await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, summary), trigger)
+
+    # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def noted(self, event: TeamEvent) -> None:
+        """Fire `Notification` for what a person should look at; nobody waits for it."""
+        match event:
+            case RequestOpened():
+                kind = _ASKED.get(event.kind, "permission_prompt")
+                self._notify(kind, f"{_name(event.member)} asks: {event.tool} {event.what.split(chr(10), 1)[0][:200]}")
+            case RunEnded(stop="done"):
+                self._notify("idle_prompt", "The lead has answered and waits for your words.")
+            case RunEnded():
+                self._notify("run_failed", f"The run ended ({event.stop}): {event.detail}")
+            case _:
+                pass
+
+    def _notify(self, kind: str, message: str) -> None:
+        own = self.agents.get(LEAD)
+        if own is not None:
+            firing = own.fire(NOTIFICATION, lambda: payload.notification(kind, message), kind)
+            self.hooks.later(firing, f"hooks of {NOTIFICATION}")
+
+
+def _name(member: str) -> str:
+    return "lead" if member == LEAD else member
+
+
+def hooking_of(book: HookBook, place: Place, who: Who, directory: Path, emit: Emit) -> Hooking:
+    """The hooks of a session; what they say to people, and what is wrong with them, are notices."""
+
+    def tell(text: str, level: str) -> None:
+        emit(Notice(member=LEAD, text=text, level=level))
+
+    return Hooking(Hooks(book, place, tell), who, directory, emit)

@@ -571,7 +571,7 @@ async def test_an_unknown_price_is_none_never_zero_and_prints(tmp_path):
 @pytest.mark.promise("K4", "F59")
 @pytest.mark.parametrize(
     ("budget", "limit"),
-    [(Budget(usd=3.0), "money"), (Budget(tokens=1_500_000), "tokens"), (Budget(turns=2), "turns")],
+    [(Budget(usd=4.5), "money"), (Budget(tokens=2_500_000), "tokens"), (Budget(turns=2), "turns")],
     ids=["usd", "tokens", "turns"],
 )
 async def test_a_cap_ends_the_run_with_a_limit_that_can_be_raised(tmp_path, budget, limit):

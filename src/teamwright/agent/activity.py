@@ -68,7 +68,7 @@ class Watchdog:
 
 @dataclass(slots=True, eq=False)
 class Activity:
-    """What one agent does now. Without a watchdog (a sub-agent) nothing is told, and nothing is kept up."""
+    """What one agent does now, and how long it has worked. Without a watchdog (a sub-agent) nothing is told."""
 
     member: str = ""
     watchdog: Watchdog | None = None
@@ -81,12 +81,20 @@ class Activity:
     _at_work: bool = False
     _told: bool = False
     _stalled: bool = False
+    _began: float = 0.0
+    _worked: float = 0.0
+
+    @property
+    def worked_s(self) -> float:
+        """How long its turns lasted, in seconds, with the one that runs."""
+        return self._worked + (time.monotonic() - self._began if self._at_work else 0.0)
 
     # ── kept up by the loop and the toolbox ───────────────────────────────────────────────────────────────────
 
     def works(self) -> None:
         """A turn begins: it is at work, between calls, until a call begins."""
         self._at_work = True
+        self._began = time.monotonic()
         self._step("", "")
 
     def asks_model(self, model: str) -> None:
@@ -128,6 +136,7 @@ class Activity:
     def rests(self) -> None:
         """The turn is over."""
         self._calls.clear()
+        self._worked = self.worked_s
         self._at_work = False
         if self.watchdog is not None:
             self.watchdog.forget(self)

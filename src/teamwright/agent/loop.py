@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, PAUSED, Conversation, Told
 from teamwright.agent.hooked import AgentHooks
+from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.reminders import Remind, nothing
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
@@ -85,7 +86,8 @@ class TurnEnd:
         """Why it is not done; empty when it is."""
         if self.failure is not None:
             return self.failure.what
-        return self.reason or f"the cap on {self.limit} is spent" if self.stop == "limit" else ""
+        reason = self.reason or f"the cap on {self.limit} is spent"
+        return f"budget_exceeded: {reason}" if self.stop == "limit" else ""
 
 
 _NO_PREFIX = Prefix("", b"")
@@ -114,6 +116,7 @@ class Agent:
     caller: str = ""
     hooks: AgentHooks = field(default_factory=AgentHooks)
     policy: Policy = field(default_factory=Policy)
+    plan: PlanMode | None = None
 
     def spent(self) -> Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
@@ -242,6 +245,8 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
     return Failure("model-failed", "the answer ended without an end")
 
 
+NOT_RUN = "The call was not run: the cap on tool calls is spent."
+
 Done: TypeAlias = dict[str, tuple[Block, ToolResult]]
 """Results of a round as they come, by the calls' ids."""
 
@@ -254,14 +259,17 @@ async def answer_calls(
     """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over."""
     done: Done = {}
     try:
-        await (run or agent.toolbox.run_all)(calls, done)
+        if run is not None:
+            await run(calls, done)
+        else:
+            await agent.toolbox.run_all(calls[: agent.meter.admit(len(calls))], done)
         over = any(result.ends_turn for _, result in done.values())
         steered = None if over else await agent.steering.between_rounds()
     except BaseException:
         # An interrupt, or an inbox that cannot be read: what was done is told, whatever follows.
         tell(agent, Told(_results(calls, done)))
         raise
-    results = _results(calls, done)
+    results = _results(calls, done, NOT_RUN if run is None else INTERRUPTED)
     if steered is None:
         tell(agent, Told(results))
     else:
@@ -280,9 +288,8 @@ def tell(agent: Agent, told: Told) -> None:
     agent.say("user", told.blocks)
 
 
-def _results(calls: Sequence[ToolCall], done: Done) -> tuple[Block, ...]:
+def _results(calls: Sequence[ToolCall], done: Done, otherwise: str = INTERRUPTED) -> tuple[Block, ...]:
     """A result for every call, in their order."""
     return tuple(
-        done[call.id][0] if call.id in done else tool_result_block(call.id, INTERRUPTED, is_error=True)
-        for call in calls
+        done[call.id][0] if call.id in done else tool_result_block(call.id, otherwise, is_error=True) for call in calls
     )

@@ -36,7 +36,7 @@ class SubagentResult:
     def facts(self, prompt: str) -> dict[str, object]:
         """The fields of the result for programs."""
         return {
-            "status": "completed" if self.ok else "failed",
+            "status": "completed" if self.ok else "budget_exceeded" if self.end.stop == "limit" else "failed",
             "prompt": prompt,
             "agentId": self.agent_id,
             "content": [text_block(self.text)] if self.text else [],

@@ -21,7 +21,7 @@ from teamwright.agent.definition import (
     AgentDefinition,
     find_definition,
 )
-from teamwright.agent.gate import Denial, Gate
+from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
@@ -35,7 +35,7 @@ from teamwright.app.definition.applying import fence_of, kinds_of, roles_text, w
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
-from teamwright.app.spending.meter import AgentMeter
+from teamwright.app.spending.meter import Meters
 from teamwright.app.spending.purse import Purse
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, Who
@@ -43,8 +43,9 @@ from teamwright.models.model import Model
 from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
-from teamwright.permissions.verdict import Asker, Mode, Verdict
+from teamwright.permissions.verdict import Access, Asker, Mode, Verdict
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.events import Attended, Emit, always
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, run_id
 from teamwright.storage.paths import Home
@@ -103,11 +104,19 @@ class Maker:
     born: WeakValueDictionary[str, Born] = field(default_factory=WeakValueDictionary[str, "Born"])
     """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
     watchdog: Watchdog | None = None
+    lead_answers: bool = False
+    """By the user's setting the lead may allow whatever its members ask for."""
+    grant: Grant | None = None
+    """Keeps what a person grants along with a yes."""
     mode_untold: bool = False
     """Whether the mode may be another than the lead's conversation knows of."""
     may_bypass: bool = False
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
     definition: TeamDefinition | None = None
+    meters: Meters = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.meters = Meters(self.purse)
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,7 +126,7 @@ class Maker:
         self.team = team
         tools = self.kit.tools(Caller(LEAD, team), self)
         policy = self._fenced(self.policy, "")
-        toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, lambda: policy, None))
+        toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
         if conversation is None:
             appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
             system = lead_prompt(self.kit.teams, self.place, self.instructions, appended)
@@ -131,24 +140,27 @@ class Maker:
     async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
         """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
         kind = self._kind(spec)
-        model = await self._open(spec.model or kind.model, spec.name)
+        budget = spec.budget.within(self.purse.each)
+        model = await self._open(spec.model or kind.model, spec.name, budget)
         caller = Caller(spec.name, team)
         policy = self._policy_of(spec, lambda: self.policy, kind.name)
         born = self.born[spec.name] = Born(policy, spec.model or kind.model, kind.name)
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
-        gate = self._gate(spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
+        gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
         path = Path(life.transcript)
         agent_id = f"{spec.name}@{team.name}"
-        if read_header(path) is not None:
+        goes_on = read_header(path) is not None
+        if goes_on:
             conversation = self._go_on(load_conversation(path, path.parent.parent / "prefixes"), model)
         else:
             system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
             conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
-        rounds = spec.max_turns or kind.max_turns
+        rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
+        made.meter = self.meters.member(spec.name, budget, lambda: made.activity.worked_s, goes_on=goes_on)
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)
         return self._watched(self._reminded(self._hooked(made, who, spec.name), born.now(), Role.MEMBER))
@@ -158,7 +170,8 @@ class Maker:
         spec = self.resolved(spec)
         kind = self._kind(spec)
         parent = self.born.get(caller, Born(lambda: self.policy, None))
-        model = await self._open(spec.model or kind.model or parent.model, caller)
+        budget = spec.budget.within(self.purse.each)
+        model = await self._open(spec.model or kind.model or parent.model, caller, budget)
         self.limits.admit(depth=1)
         agent_id = run_id()
         tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
@@ -167,19 +180,21 @@ class Maker:
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         is_role = self.definition is not None and self.definition.role(kind.name) is not None
         policy = self._policy_of(spec, parent.policy, kind.name if is_role else parent.kind)
-        gate = self._gate(shown, policy, waiting, read_only=kind.read_only)
+        gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
         path = self.home.agent_transcript(self.cwd, self.session, agent_id)
         conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
-        made = self._agent(agent_id, agent_id, model, conversation, toolbox, spec.max_turns or kind.max_turns)
-        made.parent_call, made.policy = parent_call, policy()
+        rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
+        made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
+        made.meter = self.meters.subagent(agent_id, caller, budget, lambda: made.activity.worked_s)
+        made.parent_call, made.caller, made.policy = parent_call, caller, policy()
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
         return self._hooked(made, replace(who, parent=LEAD_ALIAS if caller == LEAD else caller), shown)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """The model that a teammate will really use (port of `teams`)."""
-        return (await self._open(spec.model or self._kind(spec).model, spec.name)).card.name
+        return (await self._open(spec.model or self._kind(spec).model, spec.name, spec.budget)).card.name
 
     def resolved(self, spec: SpawnSpec) -> SpawnSpec:
         """The spec with what its role says (port of `teams`). Raises UsageError for a kind that nobody knows."""
@@ -189,10 +204,10 @@ class Maker:
     def _kind(self, spec: SpawnSpec) -> AgentDefinition:
         return find_definition(spec.agent_type, kinds_of(self.definition))
 
-    async def _open(self, name: str | None, agent: str) -> Model:
+    async def _open(self, name: str | None, agent: str, budget: Budget = NO_CAPS) -> Model:
         """The model for an agent. Raises CannotStart, also when money is capped and its price is not known."""
         model = await self.models.open(name, agent)
-        require_price(self.purse.budget.usd, model.card)
+        require_price(self.purse.budget.within(budget).usd, model.card)
         return model
 
     def _watched(self, agent: Agent) -> Agent:
@@ -260,11 +275,20 @@ class Maker:
             if policy.mode is not Mode.BUBBLE:
                 policy.add(*rules)
 
+    def lead_may(self, tool: str, access: Access) -> bool:
+        """Whether the lead may allow its members this call: it would be allowed it itself, or the user said so."""
+        if self.lead_answers:
+            return True
+        lead = self.policy.with_mode(self.policy.lasting_mode) if self.policy.delegating else self.policy
+        return lead.decide(tool, access).verdict is Verdict.ALLOW
+
     def _gate(
-        self, shown: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False
+        self, shown: str, owner: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False
     ) -> Gate:
-        """`shown` is who asks, as people read it; `waiting` marks who is blocked meanwhile."""
-        return Gate(shown, policy, self.asker, self.denials, self.keep_always, waiting=waiting, read_only=read_only)
+        """`shown` is who asks, as people read it; `waiting` marks who is blocked meanwhile, which is the `owner`."""
+        made = Gate(shown, policy, self.asker, self.denials, self.keep_always, waiting=waiting, read_only=read_only)
+        made.owner, made.lead_may, made.grant = owner, self.lead_may, self.grant
+        return made
 
     def _toolbox(
         self, member: str, tools: Sequence[AnyTool], model: Model, gate: Gate, cwd: Path | None = None
@@ -314,7 +338,7 @@ class Maker:
             model,
             conversation,
             toolbox,
-            AgentMeter(self.purse, name),
+            self.meters.lead(),
             self.emit,
             rounds_left=rounds,
             attended=self.attended,

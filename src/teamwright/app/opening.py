@@ -28,7 +28,6 @@ from teamwright.app.builder import Maker
 from teamwright.app.ended.former import Former
 from teamwright.app.ended.naming import all_teams, named_team, require_adoptable
 from teamwright.app.ended.retention import prune
-from teamwright.app.hooking.making import make_hooks
 from teamwright.app.ground import (
     Ground,
     ground_of,
@@ -36,8 +35,8 @@ from teamwright.app.ground import (
     surroundings,
     teams_on,
     trust_warnings,
-    waits_for_answers,
 )
+from teamwright.app.hooking.making import make_hooks
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
@@ -46,9 +45,10 @@ from teamwright.app.modes import Kept, keep, kept_mode, take_up
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.policy import model_settings, policy_of
-from teamwright.app.requests.files import RequestFiles
+from teamwright.app.requests.making import grants_of, requests_of
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.spending.purse import Purse
+from teamwright.app.spending.wiring import books_until, wire
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
@@ -71,9 +71,6 @@ from teamwright.teams.scribe.scribe import Scribe
 from teamwright.teams.team import Team
 from teamwright.tools.python import python_tools
 from teamwright.tools.team.caller import Caller
-
-ASK_TIMEOUT_S = 600.0
-"""How long a request waits for a program's answer, unless the settings say otherwise."""
 
 
 @asynccontextmanager
@@ -116,13 +113,14 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     numbers = _numbers(ground, log)
     models = _models(ground, numbers)
     stack.push_async_callback(models.aclose)
-    requests = _requests(ground, log, watcher)
+    requests = requests_of(ground, log, watcher)
     jobs = _jobs(ground, stack)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
     make_hooks(ground, log, maker.kit, requests)
     maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
     stack.callback(maker.watchdog.close)
+    grants = grants_of(ground, log, maker)
     team = _team(ground, log, maker)
     team.standing = standing
     await stack.enter_async_context(Scribe(team, watcher))
@@ -136,7 +134,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     warnings = (*trust_warnings(ground), *ground.settings.warnings)
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, warnings)
+    grants.modes = lambda: session.modes
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
+    wire(maker.purse, team, log)
     await _take_up(session, ground, undo)
     return session
 
@@ -268,22 +268,6 @@ def _proves_read_only(command: str, cwd: Path) -> bool:
     return proves_read_only(command, cwd)
 
 
-def _requests(ground: Ground, log: EventLog, watcher: Watcher) -> Requests:
-    """The one queue of the run, and where its files lie."""
-    options = ground.options
-    files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
-    made = Requests(log.emit, lambda: options.interactive, files, _ask_timeout(ground), options.on_request)
-    made.answerer = "terminal" if options.interactive else "program"
-    made.waits = waits_for_answers(ground)
-    return made
-
-
-def _ask_timeout(ground: Ground) -> float | None:
-    """A person at a terminal may take any time; elsewhere a request has a deadline."""
-    given = ground.settings.ask_timeout_s
-    return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S
-
-
 def _models(ground: Ground, numbers: CallNumbers) -> Models:
     options = ground.options
     model = options.model if options.model is not None else model_of_resumed(ground)
@@ -304,7 +288,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         kit,
         policy_of(settings, ground.home, ground.cwd, ground.trust, own),
         requests,
-        Purse(options.budget),
+        Purse(options.budget, each=settings.each, earlier=partial(books_until, log.path, log.last)),
         log.emit,
         SpawnLimits(settings.limits),
         surroundings(ground),

@@ -23,6 +23,7 @@ from teamwright.app.modes import Modes
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.result import MemberLine, Result, TaskLine
+from teamwright.app.spending.wiring import take_tasks
 from teamwright.app.tally import Tally
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
@@ -189,6 +190,7 @@ class Session:
         Raises TeamRefused while somebody leads it, StorageError, LockTimeout.
         """
         await attach_team(self.team, directory)
+        await take_tasks(self.maker.purse, self.team)
         repaired = len(self.lead.agent.conversation.unanswered())
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)

@@ -22,6 +22,8 @@ from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.protocol.budget import NAMES as CAPS
+from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 from teamwright.teams.team import TeamSettings
@@ -71,8 +73,8 @@ class Settings:
 
     `delegates`: the lead only coordinates; `mode` is then the one that its members follow.
 
-    `directories` are additional ones, by real path; `models` holds the keys of the models' room as they were
-    written; `warnings` are lines for people about what was left out.
+    `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` holds the
+    keys of the models' room as they were written; `warnings` are lines for people about what was left out.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -83,6 +85,7 @@ class Settings:
     hooks: tuple[Hook, ...] = ()
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: SpawnSettings = field(default_factory=SpawnSettings)
+    each: Budget = NO_CAPS
     team: TeamSettings = field(default_factory=TeamSettings)
     bash: BashSettings = field(default_factory=BashSettings)
     teams: bool = True
@@ -317,6 +320,7 @@ class _Merge:
                 max_timeout_s=get("bash.max_timeout_s", bash.max_timeout_s),
                 max_output=get("bash.output_chars", bash.max_output),
             ),
+            each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
             teams=get("teams", True),
             ask_timeout_s=get("ask_timeout_s"),
             headless_asks=get("headless_asks", "deny"),

@@ -74,6 +74,11 @@ KEYS: dict[str, Key] = {
     "limits.members": Key("count", "Teammates alive at once."),
     "limits.spawns": Key("count", "Agents started in one run."),
     "limits.spawns_per_minute": Key("count", "Agents started within a minute."),
+    "budget.agent.usd": Key("amount", "US dollars that one member or sub-agent may spend."),
+    "budget.agent.tokens": Key("positive", "Tokens that one member or sub-agent may use, in and out."),
+    "budget.agent.turns": Key("positive", "Model calls that one member or sub-agent may make."),
+    "budget.agent.calls": Key("positive", "Tool calls that one member or sub-agent may make."),
+    "budget.agent.minutes": Key("amount", "Minutes that one member or sub-agent may work."),
     "limits.depth": Key("count", "How deep agents may start agents; a sub-agent of a teammate is 1."),
     "bash.timeout_s": Key("seconds", "How long a command may run when the call does not say."),
     "bash.max_timeout_s": Key("seconds", "How long a command may run at most."),
@@ -111,7 +116,7 @@ _NOT_USED_YET = frozenset(
 _NEVER_USED = frozenset(
     {"apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "otelHeadersHelper", "forceLoginMethod"}
 )
-_TOPS = frozenset(name.split(".")[0] for name in KEYS if "." in name)
+_TOPS = frozenset(name[:at] for name in KEYS for at, char in enumerate(name) if char == ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +181,14 @@ def _text(path: Path) -> str | None:
         raise bad_settings(path, "it is not UTF-8", f"byte {problem.start}") from None
 
 
-def _flat(raw: Mapping[str, Any], path: Path, text: str) -> list[tuple[str, Any]]:
+def _flat(raw: Mapping[str, Any], path: Path, text: str, above: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    for name, value in raw.items():
+    for part, value in raw.items():
+        name = f"{above}{part}"
         if name not in _TOPS:
             found.append((name, value))
         elif isinstance(value, dict):
-            found += [(f"{name}.{part}", inner) for part, inner in cast("dict[str, Any]", value).items()]
+            found += _flat(cast("dict[str, Any]", value), path, text, f"{name}.")
         else:
             raise bad_settings(path, f"{name} is not an object", line_of(text, name))
     return found
@@ -213,6 +219,10 @@ def _fits(kind: str, value: Any) -> bool:
             return isinstance(value, bool)
         case "count":
             return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        case "positive":
+            return isinstance(value, int) and not isinstance(value, bool) and value > 0
+        case "amount":
+            return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
         case "seconds" | "seconds or null":
             number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
             return number or (kind != "seconds" and value is None)
@@ -231,6 +241,8 @@ def _fits(kind: str, value: Any) -> bool:
 _EXPECTED = {
     "bool": "true or false",
     "count": "a whole number from 0 on",
+    "positive": "a whole number above 0",
+    "amount": "a number above 0",
     "seconds": "a number of seconds above 0",
     "seconds or null": "a number of seconds above 0, or null",
     "text": "a text",

@@ -61,6 +61,12 @@ class Task:
         return _names(self.metadata, "for")
 
     @property
+    def budget(self) -> Mapping[str, Any] | None:
+        """The caps in `metadata.budget`, as they stand there (a convention of ours)."""
+        value: Any = (self.metadata or {}).get("budget")
+        return cast("Mapping[str, Any]", value) if isinstance(value, dict) and value else None
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Tool names in `metadata.needs`: a claimer must have them (a convention of ours)."""
         return _names(self.metadata, "needs")

@@ -121,7 +121,7 @@ async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
             if not path.exists():
                 break
             number += 1  # an earlier team of this session had a member of the name
-        return Life(incarnation, str(path), message_id(), spec.call, spec.model, spec.max_turns)
+        return Life(incarnation, str(path), message_id(), spec.call, spec.model, spec.max_turns, spec.budget)
 
     return await begin_life(team.home, team.directory, member.name, make)
 
@@ -238,6 +238,7 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
         model=life.model,
         mode=member.mode,
         max_turns=life.max_turns,
+        budget=life.budget,
         cwd=Path(member.cwd),
         plan_mode_required=bool(member.plan_mode_required),
         call=life.call,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from teamwright.protocol.budget import NO_CAPS, Budget
+
 
 @dataclass(frozen=True, slots=True)
 class SpawnSpec:
@@ -22,5 +24,6 @@ class SpawnSpec:
     max_turns: int | None = None
     cwd: Path | None = None
     plan_mode_required: bool = False
+    budget: Budget = NO_CAPS
     call: str = ""
     """The name of the call that asks for it: run again after a kill, it starts nobody twice."""

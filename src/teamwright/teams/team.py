@@ -7,10 +7,10 @@ ending in `ending`: each is handed this object. Knows rosters, task lists, desks
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
@@ -118,6 +118,8 @@ class Team:
     """Whether everybody is being ended: nobody starts any more."""
     forming: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the team is made or removed."""
+    on_plan: Callable[[Mapping[str, Any]], None] | None = None
+    """Called with each plan that waits for an answer, again after a resume: it sees that there is one in time."""
     on_unseen: Callable[[Sequence[Entry]], None] | None = None
     """Takes what the lead had not seen yet when its team was removed."""
     outside: Outside = field(default_factory=Outside)
@@ -206,7 +208,8 @@ class Team:
 
     def quiet(self) -> bool:
         """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at."""
-        return all(m.resting and not m.desk.rung for m in self.live) and not self.parting and not self.starting
+        rests = all(m.resting and not m.desk.rung and not m.plan.of_person for m in self.live)
+        return rests and not self.parting and not self.starting
 
     @property
     def parting(self) -> bool:
@@ -294,7 +297,14 @@ class Team:
             self.talk.clear()
             self.ring_idle()  # mail that was held may wake again
         status = "deleted" if change == "deleted" else str(task.status)
-        info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)
+        info = TaskInfo(
+            id=task.id,
+            subject=task.subject,
+            status=status,
+            owner=task.owner,
+            blocked_by=task.blocked_by,
+            budget=task.budget,
+        )
         file = mark_of(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
         member = self.find(by)

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.errors import StorageError, TeamRefused
+from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.lease import lease_held
 from teamwright.storage.lock import lock_for
@@ -43,7 +44,7 @@ class Life:
     """One life of a member: what a process that goes on with it cannot read elsewhere.
 
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
-    it was asked for (None: the lead's), `max_turns` the cap on its rounds.
+    it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use.
     """
 
     incarnation: int
@@ -52,6 +53,13 @@ class Life:
     call: str = ""
     model: str | None = None
     max_turns: int | None = None
+    budget: Budget = NO_CAPS
+
+    def as_json(self) -> dict[str, Any]:
+        """Its object in the file; caps only where there are some."""
+        out = asdict(self)
+        del out["budget"]
+        return out | ({"budget": self.budget.as_json()} if self.budget else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,7 @@ class TeamFile:
             "lead": {"session": self.lead.session, "pid": self.lead.pid, "lease": self.lead.lease},
             "incarnations": dict(self.incarnations),
             "log": self.log,
-            "lives": {name: asdict(life) for name, life in self.lives.items()},
+            "lives": {name: life.as_json() for name, life in self.lives.items()},
             "partings": {name: asdict(parting) for name, parting in self.partings.items()},
         }
         return json.dumps(data | dict(self.extra), indent=2, ensure_ascii=False).encode()
@@ -161,7 +169,7 @@ def parse_team_file(raw: bytes) -> TeamFile:
             partings={str(name): _parting(one) for name, one in data.get("partings", {}).items()},
             extra={key: value for key, value in data.items() if key not in _KEYS},
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as problem:
         raise StorageError("damaged-file", f"team.json is not ours: {problem}") from problem
 
 
@@ -235,6 +243,7 @@ def _life(data: Mapping[str, Any]) -> Life:
         str(data.get("call", "")),
         None if model is None else str(model),
         None if rounds is None else int(rounds),
+        Budget.from_json(data.get("budget", {})),
     )
 
 

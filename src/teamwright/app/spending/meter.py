@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import ModelCard, Prefix, Refusal, Reply, Request, price
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
+
+Clock: TypeAlias = Callable[[], float]
 
 BYTES_PER_TOKEN = 4
 
@@ -144,6 +148,30 @@ class AgentMeter:
             found = _MAX_TOKENS.search(prefix.head)
             self._most = prefix, int(found[1]) if found else card.max_output_tokens
         return self._most[1]
+
+
+class Meters:
+    """Makes the meter of each agent of a session: the lead's, members', sub-agents'."""
+
+    def __init__(self, purse: Purse) -> None:
+        self.purse = purse
+        self._lead = AgentMeter(purse, LEAD, bounded=False)
+        self._members: dict[str, AgentMeter] = {}
+
+    def lead(self) -> AgentMeter:
+        """The lead's: the run's caps are its own, and no task holds it up."""
+        return self._lead
+
+    def member(self, name: str, budget: Budget, worked_s: Clock, *, goes_on: bool) -> AgentMeter:
+        """A member's, for one life. `worked_s` tells how long it has worked; `goes_on`: the life began before."""
+        own = self.purse.agent_scope(name, budget, lambda: worked_s() / 60, goes_on=goes_on)
+        made = self._members[name.lower()] = AgentMeter(self.purse, name, own)
+        return made
+
+    def subagent(self, id: str, caller: str, budget: Budget, worked_s: Clock) -> AgentMeter:
+        """A sub-agent's: what it uses is its caller's too."""
+        own = Scope(f"sub-agent {id}", budget, minutes=lambda: worked_s() / 60)
+        return AgentMeter(self.purse, id, own, self._members.get(caller.lower(), self._lead))
 
 
 def tokens_of(item: bytes) -> int:

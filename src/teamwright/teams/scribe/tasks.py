@@ -112,7 +112,14 @@ class TaskScribe:
             change = "created" if before is None else kind_of_change(before, after, (free and after.owner) or "")
             status = str(after.status)
         doer = (after and after.owner) or (before and before.owner) or ""
-        info = TaskInfo(id=task.id, subject=task.subject, status=status, owner=task.owner, blocked_by=task.blocked_by)
+        info = TaskInfo(
+            id=task.id,
+            subject=task.subject,
+            status=status,
+            owner=task.owner,
+            blocked_by=task.blocked_by,
+            budget=task.budget,
+        )
         file = mark_of(self._team.home, f"{self._team.tasks.directory}/{task.id}.json")
         self._team.emit(TaskChanged(member=doer if "@" in doer else OUTSIDE, task=info, change=change, file=file))
 

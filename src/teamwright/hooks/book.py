@@ -172,7 +172,10 @@ class HookBook:
         if found is None:
             every = not EVENTS[event]
             matching = [hook for fits, hook in among if every or any(map(fits, subjects))]
-            found = tuple({hook.command: hook for hook in reversed(matching)}.values())[::-1]
+            once: dict[str, Hook] = {}
+            for hook in matching:
+                once.setdefault(hook.command, hook)
+            found = tuple(once.values())
             if len(self._found) < 1_000:
                 self._found[key] = found
         return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.agent.loop import Agent
 from teamwright.agent.reminders import MEANING
 from teamwright.app.builder import Maker
 from teamwright.app.settings import lead_mode
@@ -21,7 +22,7 @@ from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.teams.modes import ModeSet, set_mode
+from teamwright.teams.modes import ModeSet, enter, set_mode
 from teamwright.teams.team import Team
 
 VERSION = 1
@@ -41,17 +42,17 @@ class Kept:
 
 @dataclass(slots=True)
 class Modes:
-    """The modes of one session. `lead` is the policy of the lead itself, behind its fence where it has one."""
+    """The modes of one session. The lead's own policy is behind its fence where it has one."""
 
     maker: Maker
     team: Team
-    lead: Policy
+    lead: Agent
     directory: Path
 
     @property
     def mode(self) -> Mode:
         """The lead's."""
-        return self.lead.shown_mode
+        return self.lead.policy.shown_mode
 
     def of(self, name: str) -> Mode | None:
         """The mode of that member, the lead's where it has none of its own; None when nobody is called so."""
@@ -86,10 +87,12 @@ class Modes:
         if lasting is Mode.PLAN and mode is Mode.DELEGATE:
             lasting = Mode.DEFAULT  # who leaves plan mode to delegate has its members work
         keep(self.directory, Kept(mode, lasting))
-        if self.maker.policy.mode is not lasting:
-            self.maker.policy.mode = lasting
-        self.maker.policy.delegating = self.lead.delegating = mode is Mode.DELEGATE
-        self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
+        policy = self.maker.policy
+        policy.delegating = self.lead.policy.delegating = mode is Mode.DELEGATE
+        if changes := policy.mode is not lasting:
+            enter(self.lead, lasting, by)
+        if mode is Mode.DELEGATE or not changes:
+            self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
         return ModeSet(LEAD_ALIAS, mode, before)
 
     def _require(self, mode: Mode) -> None:

@@ -239,7 +239,7 @@ class Session:
     def modes(self) -> Modes:
         """The modes of the lead and of its members."""
         maker = self.maker
-        return Modes(maker, self.team, self.lead.agent.policy, maker.home.session(maker.cwd, self.id))
+        return Modes(maker, self.team, self.lead.agent, maker.home.session(maker.cwd, self.id))
 
     async def close(self) -> None:
         """End everything that this session started; members who are still there keep their places for a resume.

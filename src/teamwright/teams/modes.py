@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from teamwright.agent.loop import Agent
+from teamwright.agent.plan_mode import Leaving
 from teamwright.agent.reminders import news_of
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Mode
@@ -70,19 +72,31 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     if by == LEAD:
         _require_stricter(mate, mode, policy)
     wider = REACH.get(mode, REACH[lead.lasting_mode]) > REACH[policy.lasting_mode]
-    policy.mode = mode
+    enter(mate.agent, mode, by)
     try:
-        await _note(team, mate)
+        await note_mode(team, mate)
     except BaseException:
         if wider and policy.mode is mode:
-            policy.mode = before
+            enter(mate.agent, before, by)
         raise
     summary = news_of(mode).removesuffix(".")
     await send_protocol(
         team, by, mate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso()), summary=summary[:200]
     )
-    team.emit(ModeChanged(member=mate.name, mode=str(mode), by=by))
     return ModeSet(mate.name, mode, before, _held_by(mode, lead))
+
+
+def enter(agent: Agent, mode: Mode, by: str) -> None:
+    """The agent itself is in this mode from its next call on, and that is told. Raises StorageError."""
+    plan = agent.plan
+    if mode is Mode.PLAN and plan is not None:
+        plan.enter(Leaving.APPROVED, by)  # who was put into it does not leave it alone
+        return
+    policy = plan.policy if plan is not None else agent.policy
+    policy.mode = mode
+    if plan is not None:
+        plan.changed()
+    agent.emit(ModeChanged(member=agent.name, mode=str(mode), by=by))
 
 
 async def _found(team: Team, name: str) -> Teammate:
@@ -116,8 +130,8 @@ def _held_by(mode: Mode, lead: Policy) -> Mode | None:
     return above if mode in REACH and REACH[mode] > REACH[above] else None
 
 
-async def _note(team: Team, mate: Teammate) -> None:
-    """The roster's entry, and what we know it to be, say the mode that the member has when the file is written."""
+async def note_mode(team: Team, mate: Teammate) -> None:
+    """The roster says the mode that the member is in when it is written, whoever changed it. Raises StorageError."""
 
     def noted(config: TeamConfig) -> TeamConfig:
         member = config.find(mate.name)

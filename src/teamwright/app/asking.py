@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from teamwright.app.requests.files import RequestFiles
-from teamwright.app.requests.lead import LeadAnswers
+from teamwright.app.requests.lead import LeadAnswers, not_yours, too_late, unknown
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Answer, Question, Update
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
 from teamwright.teams.team import Team
+from teamwright.tools.team.answering import PermitGiven
 
 OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
 """A program's own answerer: called with each request; answers through its methods.
@@ -171,6 +172,9 @@ class Requests:
 
     async def answer(self, request_id: str, answer: RequestAnswer) -> bool:
         """Answer an open request; False when it is gone or was answered."""
+        return self._answered(request_id, answer)
+
+    def _answered(self, request_id: str, answer: RequestAnswer, call: str = "") -> bool:
         answer = replace(answer, by=answer.by or self.answerer)
         waiting = self._open.get(request_id)
         if waiting is None:
@@ -178,21 +182,32 @@ class Requests:
             return False
         if waiting.answered.done():
             return False
-        if waiting.box is not None and not self.files.answer(waiting.box, waiting.id, answer):
+        if waiting.box is not None and not self.files.answer(waiting.box, waiting.id, answer, call):
             self._look_at(waiting)
             return False
         waiting.answered.set_result(answer)
         return True
 
-    def is_open(self, request_id: str) -> bool:
-        """Whether somebody in this process waits for an answer to it."""
-        waiting = self._open.get(request_id)
-        return waiting is not None and not waiting.answered.done()
-
-    def question(self, request_id: str) -> Question | None:
-        """What is asked, while it is open."""
-        waiting = self._open.get(request_id)
-        return waiting.question if waiting is not None else None
+    async def answered_by_lead(self, given: PermitGiven) -> str:
+        """See tools.team.answering.Permits."""
+        waiting, id = self._open.get(given.request_id), given.request_id
+        verdict = "allow" if given.approve else "deny"
+        reply = RequestAnswer(verdict=verdict, text=given.reason, input=given.input, by="lead")
+        if self.lead is not None and waiting is not None and not waiting.answered.done():
+            if not self.lead.answers(waiting.question):
+                raise not_yours(id, waiting.question)
+            if self._answered(id, reply, given.call):
+                await self.lead.tell_answer(id, waiting.question.owner, reply, again=given.again)
+                return waiting.question.owner
+        over = self.files.over(id)
+        if self.lead is not None and over is not None and given.call and over[2] == given.call:
+            await self.lead.tell_answer(id, over[0].owner, reply, again=True)
+            return over[0].owner
+        if waiting is not None and waiting.answered.done():
+            raise too_late(id, waiting.answered.result())
+        if over is not None:
+            raise too_late(id, over[1])
+        raise unknown(id, [one.id for one in self._open.values() if not one.answered.done()])
 
     def look(self) -> None:
         """Another process may have answered: take its answer, and tell of those that came too late."""
@@ -203,9 +218,9 @@ class Requests:
 
     def close_left(self) -> None:
         """Close what an earlier life of the session left open, and say so."""
-        for one in self.files.close_left():
-            reason = "the process that asked is gone"
-            self.emit(RequestClosed(member=one.asker, request=one.id, verdict="deny", by="cancelled", reason=reason))
+        for one, left in self.files.close_left():
+            closed = RequestClosed(member=one.asker, request=one.id, verdict=left.verdict, by=left.by, reason=left.text)
+            self.emit(closed)
 
     def close(self, reason: str) -> None:
         """Deny what is open, because whoever could answer is leaving; the program's answerers are let go."""

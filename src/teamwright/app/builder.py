@@ -25,6 +25,7 @@ from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
+from teamwright.agent.plan_mode import Leaving
 from teamwright.agent.prefix import load_conversation, store_prefix
 from teamwright.agent.reminders import ModeReminder, Role
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
@@ -35,6 +36,7 @@ from teamwright.app.definition.applying import fence_of, kinds_of, roles_text, w
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
+from teamwright.app.plans import Plans
 from teamwright.app.spending.meter import Meters
 from teamwright.app.spending.purse import Purse
 from teamwright.hooks.payload import LEAD as LEAD_KIND
@@ -114,8 +116,10 @@ class Maker:
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
     definition: TeamDefinition | None = None
     meters: Meters = field(init=False)
+    plans: Plans = field(init=False)
 
     def __post_init__(self) -> None:
+        self.plans = Plans(self.asker, self.emit)
         self.meters = Meters(self.purse)
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
@@ -124,8 +128,11 @@ class Maker:
         """The lead: a new conversation, or the one that is resumed."""
         model = await self._open(None, LEAD)
         self.team = team
-        tools = self.kit.tools(Caller(LEAD, team), self)
+        self.plans.lead_team(team)
         policy = self._fenced(self.policy, "")
+        record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
+        plan = self.plans.mode_of(self.policy, self.home.plans, record, lead=True, gate=policy)
+        tools = [*self.kit.tools(Caller(LEAD, team), self), *self.kit.plan_tools(LEAD, plan, self.plans)]
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
         if conversation is None:
             appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
@@ -134,6 +141,7 @@ class Maker:
         else:
             conversation = self._go_on(conversation, model)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
+        made.plan = self.plans.born(LEAD, plan, new=conversation.lines <= 1, begins=plan.on)
         who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
         return self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
 
@@ -147,9 +155,11 @@ class Maker:
         born = self.born[spec.name] = Born(policy, spec.model or kind.model, kind.name)
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
+        path = Path(life.transcript)
+        plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
+        tools += self.kit.plan_tools(spec.name, plan, self.plans)
         gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
-        path = Path(life.transcript)
         agent_id = f"{spec.name}@{team.name}"
         goes_on = read_header(path) is not None
         if goes_on:
@@ -160,6 +170,7 @@ class Maker:
         rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
+        made.plan = self.plans.born(spec.name, plan, new=not goes_on, begins=spec.plans)
         made.meter = self.meters.member(spec.name, budget, lambda: made.activity.worked_s, goes_on=goes_on)
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)
@@ -174,12 +185,13 @@ class Maker:
         model = await self._open(spec.model or kind.model or parent.model, caller, budget)
         self.limits.admit(depth=1)
         agent_id = run_id()
-        tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
-        tools = [t for t in tools if kind.allows(t.name)]
-        waiting = blocking(self.team, caller) if self.team is not None else None
-        shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         is_role = self.definition is not None and self.definition.role(kind.name) is not None
         policy = self._policy_of(spec, parent.policy, kind.name if is_role else parent.kind)
+        plan = self.plans.mode_of(policy(), self.home.plans, None)
+        tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
+        tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
+        waiting = blocking(self.team, caller) if self.team is not None else None
+        shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
@@ -188,7 +200,9 @@ class Maker:
         rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
         made.meter = self.meters.subagent(agent_id, caller, budget, lambda: made.activity.worked_s)
-        made.parent_call, made.caller, made.policy = parent_call, caller, policy()
+        made.parent_call, made.caller, made.policy, made.plan = parent_call, caller, policy(), plan
+        if spec.plans:
+            plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
         return self._hooked(made, replace(who, parent=LEAD_ALIAS if caller == LEAD else caller), shown)
 

@@ -36,6 +36,7 @@ from teamwright.tools.tasks.list import TaskListTool
 from teamwright.tools.tasks.port import Completing
 from teamwright.tools.tasks.update import TaskUpdate
 from teamwright.tools.team.agent import AgentTool
+from teamwright.tools.team.answering import Permits
 from teamwright.tools.team.ask_user import AskUserQuestion
 from teamwright.tools.team.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents
@@ -100,6 +101,7 @@ class Kit:
     teams: bool = True
     allow_private: bool = False
     extra: Sequence[AnyTool] = ()
+    permits: Permits | None = None
     hooking: Hooking | None = None
 
     def plain_tools(self, member: str, builder: SubagentBuilder) -> list[AnyTool]:
@@ -134,5 +136,6 @@ class Kit:
             TaskUpdate(port, watch),
         ]
         if self.teams:
-            tools += [SendMessage(caller, self.stopping), ListAgents(caller), TeamCreate(caller), TeamDelete(caller)]
+            tools += [SendMessage(caller, self.stopping, self.permits), ListAgents(caller)]
+            tools += [TeamCreate(caller), TeamDelete(caller)]
         return tools

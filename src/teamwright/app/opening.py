@@ -258,6 +258,7 @@ def _kit(ground: Ground, jobs: BackgroundJobs, requests: Requests, deadlines: De
         _proves_read_only,
         teams=teams_on(ground),
         extra=python_tools(options.tools),
+        permits=requests,
     )
 
 

@@ -19,7 +19,14 @@ from teamwright.protocol.clock import ms_of, now_ms
 from teamwright.protocol.envelope import escaped, reminder, render_entry
 from teamwright.protocol.events import Emit, MessageSeen
 from teamwright.protocol.ids import LEAD, message_id
-from teamwright.protocol.mail import Entry, IdleNotification, ModeChanged, ShutdownRequest, parse_protocol
+from teamwright.protocol.mail import (
+    Entry,
+    IdleNotification,
+    ModeChanged,
+    PermissionResponse,
+    ShutdownRequest,
+    parse_protocol,
+)
 from teamwright.teams.told import ToldIds
 
 WAKE_ORDER = ("user", "shutdown", "lead", "peer", "task")
@@ -45,7 +52,7 @@ def wakes(entry: Entry) -> bool:
     match parse_protocol(entry.text):
         case IdleNotification() as notice:
             return notice.wakes
-        case ModeChanged():
+        case ModeChanged() | PermissionResponse():
             return False
         case _:
             return entry.extra.get("no_reply") is not True
@@ -69,7 +76,10 @@ def pick(entries: Sequence[Entry]) -> list[Entry]:
 
 @dataclass(slots=True)
 class Desk:
-    """One member's incoming mail. `held` says of a sender that its mail may not wake us for now."""
+    """One member's incoming mail. `held` says of a sender that its mail may not wake us for now.
+
+    `words` says in plain words what a message of the protocol means, None where it has none for it.
+    """
 
     name: str
     inbox: Inbox
@@ -77,6 +87,7 @@ class Desk:
     emit: Emit
     held: Callable[[str], bool] = field(default=lambda _sender: False)
     on_seen: Callable[[Sequence[Entry]], None] | None = None
+    words: Callable[[Entry], str | None] = field(default=lambda _entry: None)
     busy: bool = False
     notices: deque[tuple[str, Block]] = field(default_factory=deque[tuple[str, Block]])
     _rung: asyncio.Event = field(default_factory=asyncio.Event)
@@ -136,7 +147,9 @@ class Desk:
 
     def told(self, entries: Sequence[Entry]) -> Told:
         """The entries as one user line, an envelope each, and the notices that wait."""
-        blocks = [text_block(render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
+        blocks = [
+            text_block(self.words(e) or render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries
+        ]
         blocks += _how_old(entries)
         ids = [f"mail:{e.msg_id}" for e in entries]
         while self.notices:

@@ -26,6 +26,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
+from teamwright.teams.shown.words import words_of
 from teamwright.teams.team import Team
 
 GO_ON = (
@@ -67,6 +68,7 @@ class Lead:
         """There is a team now, so there is an inbox of ours."""
         self.team.lead_desk = Desk(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_desk.busy = self.busy
+        self.team.lead_desk.words = lambda entry: words_of(self.team, LEAD, entry)
         self.team.lead_unfollow = self.team.follow(LEAD, self.team.lead_desk)
 
     def _take_unseen(self, entries: Sequence[Entry]) -> None:

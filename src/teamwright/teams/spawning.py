@@ -25,7 +25,10 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.plans.awaited import NOTHING_AWAITED
+from teamwright.teams.plans.rows import plan_awaited
 from teamwright.teams.post import held, send_protocol
+from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
 from teamwright.teams.team import Team
@@ -166,7 +169,7 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
         agent_type=spec.agent_type,
         model=model,
         prompt=spec.prompt,
-        plan_mode_required=spec.plan_mode_required,
+        plan_mode_required=spec.plans,
         joined_at=now_ms(),
         pane_id="in-process",
         cwd=str(spec.cwd or team.cwd),
@@ -187,6 +190,7 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
     name = member.name
     desk = Desk(name, team.inbox(name), agent.conversation, team.emit)
     desk.held = lambda sender: held(team, name, sender)
+    desk.words = lambda entry: words_of(team, name, entry)
     mate = Teammate(
         agent,
         desk,
@@ -200,6 +204,7 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
         resumed=resumed,
         call=life.call,
         stop_request=stop_read(team, name, life.incarnation, agent.conversation) if resumed else None,
+        plan=plan_awaited(team.requests, name, life.incarnation) if resumed else NOTHING_AWAITED,
     )
 
     def seen(entries: Sequence[Entry]) -> None:

@@ -71,10 +71,13 @@ class RequestFiles:
         box.open(id, {**body, "target": target, **times})
         return box
 
-    def answer(self, box: RequestBox, id: str, answer: RequestAnswer) -> bool:
-        """Whether this answer is the first. Where the file is gone, or cannot be written, memory alone counts."""
+    def answer(self, box: RequestBox, id: str, answer: RequestAnswer, call: str = "") -> bool:
+        """Whether this answer is the first. Where the file is gone, or cannot be written, memory alone counts.
+
+        `call` names the call of a lead that answers.
+        """
         try:
-            return box.answer(id, answer_body(answer, answer.by))
+            return box.answer(id, answer_body(answer, answer.by) | ({"call": call} if call else {}))
         except TeamwrightError:
             return True
 
@@ -83,6 +86,16 @@ class RequestFiles:
         with suppress(TeamwrightError):
             body = box.answer_of(id)
             return None if body is None else parse_answer(body)
+        return None
+
+    def over(self, id: str) -> tuple[OpenRequest, RequestAnswer, str] | None:
+        """A request that is over, its answer and the call that gave it; None when no such request ever was."""
+        for box in self._boxes():
+            with suppress(TeamwrightError):
+                found = box.retired(id)
+                parsed = parse_request(found[0]) if found is not None else None
+                if found is not None and parsed is not None:
+                    return parsed[0], parse_answer(found[1]), str(found[1].get("call") or "")
         return None
 
     def retire(self, box: RequestBox, id: str) -> None:
@@ -97,21 +110,26 @@ class RequestFiles:
                 for body in box.take_late():
                     yield str(body.get("id") or ""), parse_answer(body)
 
-    def close_left(self) -> Iterator[OpenRequest]:
-        """Close what an earlier life left open: nobody waits for an answer any more. Yields what was closed."""
+    def close_left(self) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
+        """Close what an earlier life left: nobody waits for an answer any more. Yields it, each with what became of it.
+
+        One that was answered just before the kill keeps its answer.
+        """
         for box in self._boxes():
             with suppress(TeamwrightError):
                 yield from self._left_in(box)
 
-    def _left_in(self, box: RequestBox) -> Iterator[OpenRequest]:
-        for body in box.open_requests():
+    def _left_in(self, box: RequestBox) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
+        for body in (*box.open_requests(), *(request for request, _ in box.answered())):
             parsed = parse_request(body)
             if parsed is None or parsed[1] == self.life:
                 continue
+            id, cut_off = parsed[0].id, RequestAnswer(verdict="deny", text=CUT_OFF, by="cancelled")
             with suppress(TeamRefused):
-                box.answer(parsed[0].id, answer_body(RequestAnswer(verdict="deny", text=CUT_OFF), "cancelled"))
-            box.retire(parsed[0].id)
-            yield parsed[0]
+                box.answer(id, answer_body(cut_off, cut_off.by))
+            counts = self.answer_in(box, id) or cut_off
+            box.retire(id)
+            yield parsed[0], counts
 
     def close(self) -> None:
         """Hear nothing any more."""

@@ -68,7 +68,7 @@ class Grants:
         modes, lead = self.modes(), self.modes().maker.policy
         check_mode(Update("setMode", mode=mode), lead.lasting_mode)
         if _WIDTH.get(lead.lasting_mode, 0) < _WIDTH[mode] or owner == LEAD:
-            if modes.lead.delegating:
+            if modes.lead.policy.delegating:
                 lead.mode = mode  # it goes on coordinating; those below it follow
             else:
                 modes.set_lead(mode, by)

@@ -6,15 +6,16 @@ the lead allows only what it would be allowed itself. Knows the team and its mai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from teamwright.permissions.verdict import Mode, Question
 from teamwright.protocol.clock import iso
-from teamwright.protocol.events import MessageSent
-from teamwright.protocol.ids import LEAD, keyed_id
-from teamwright.protocol.mail import Entry, PermissionRequest
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import MessageSent, RequestAnswer
+from teamwright.protocol.ids import LEAD, keyed_id, nearest
+from teamwright.protocol.mail import Entry, PermissionRequest, PermissionResponse
 from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import put
 from teamwright.teams.post import send_protocol, summary_of
@@ -67,6 +68,19 @@ class LeadAnswers:
         )
         await self._note(id, "expired", text, f"{question.owner}: a request got no answer")
 
+    async def tell_answer(self, id: str, member: str, answer: RequestAnswer, *, again: bool) -> None:
+        """The lead's answer as others read it, in the member's inbox; it wakes nobody. `again`: it may be there."""
+        msg_id = keyed_id(id, "response")
+        if self.team.find(member) is None or (again and await self.team.inbox(member).has(msg_id)):
+            return
+        if answer.verdict == "allow":
+            given = {} if answer.input is None else dict(answer.input)
+            response = {"updated_input": given, "permission_updates": [dict(one) for one in answer.updates]}
+            told = PermissionResponse(request_id=id, subtype="success", response=response)
+        else:
+            told = PermissionResponse(request_id=id, subtype="error", error=answer.text or "Permission denied")
+        await send_protocol(self.team, LEAD, member, told, id=msg_id)
+
     def _concerns(self, question: Question) -> bool:
         """Whether a member asks its lead, which can read its mail."""
         if question.kind != "permission" or question.owner in {"", LEAD} or self.team.lead_desk is None:
@@ -81,6 +95,38 @@ class LeadAnswers:
             file = mark_of(self.team.home, str(self.team.inbox(LEAD).path))
             self.team.emit(MessageSent(member="system", to=LEAD, message_id=msg_id, summary=summary, file=file))
             self.team.ring(LEAD)
+
+
+def not_yours(id: str, question: Question) -> TeamRefused:
+    """The lead may not answer this request."""
+    return TeamRefused(
+        "team-refused",
+        f"{id} of {question.owner} is for the user to answer: you would have to ask for such a call yourself",
+        do=["Leave it to the user, or give the member another way."],
+        note="nothing was answered",
+    )
+
+
+def too_late(id: str, first: RequestAnswer) -> TeamRefused:
+    """Somebody was first."""
+    said = "allowed" if first.verdict == "allow" else "denied"
+    return TeamRefused(
+        "team-refused",
+        f"{id} was answered before: {said} by {first.by}; the first answer counts",
+        do=["Go on: the member knows it."],
+        note="nothing was answered",
+    )
+
+
+def unknown(id: str, known: Sequence[str]) -> TeamRefused:
+    """Nobody asked that, or nobody waits any more."""
+    close = nearest(id, known)
+    return TeamRefused(
+        "team-refused",
+        f"{id[:80]!r} is no request that waits for you",
+        do=[f"did you mean {close}?"] if close else ["Copy the request_id from the request."],
+        note="nothing was answered",
+    )
 
 
 def _begun(text: str) -> str:

@@ -52,7 +52,17 @@ class AskUserQuestion(Tool[AskUserInput]):
         answers: list[str] = []
         for one in call.questions:
             labels = tuple(option if isinstance(option, str) else option.label for option in one.options)
-            question = Question(self._member, self.name, "question", one.question, "", options=labels)
+            question = Question(
+                self._member,
+                self.name,
+                "question",
+                one.question,
+                "",
+                options=labels,
+                owner=self._member,
+                tool_use_id=ctx.tool_use_id,
+                description=one.header or "",
+            )
             if self._waiting is not None:
                 self._waiting("an answer of the user")
             try:

@@ -9,10 +9,13 @@ from pydantic import Field, model_validator
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.modes import set_mode
 from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
 from teamwright.teams.stopping import Answer, answer_stop
+from teamwright.tools.plan.answer import TYPE as PLAN_ANSWER
+from teamwright.tools.plan.answer import PlanGiven, answer_by_lead
+from teamwright.tools.team.answering import PermitGiven, Permits, answer_permission
 from teamwright.tools.team.caller import Caller, json_result
 from teamwright.tools.team.stopping import Stopping
 
@@ -38,10 +41,12 @@ def _begun(text: str) -> str:
 class Structured(ToolInput):
     """A protocol message in the place of text."""
 
-    type: Literal["shutdown_request", "shutdown_response", "set_mode"]
+    type: Literal["shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"]
     request_id: str | None = None
     approve: bool | None = None
     reason: str | None = None
+    feedback: str | None = None
+    updated_input: dict[str, Any] | None = None
     mode: str | None = None
 
 
@@ -62,7 +67,7 @@ class SendMessageInput(ToolInput):
         given = cast("dict[str, Any]", raw)
         kind = given.get("type")
         # Only an answer knows by itself whom it goes to; words without a recipient are nobody's.
-        by_itself = {"broadcast": "*", "shutdown_response": LEAD}.get(str(kind), "")
+        by_itself = {"broadcast": "*", "shutdown_response": LEAD, PLAN_ANSWER: LEAD}.get(str(kind), "")
         to = given.get("recipient") or given.get("to") or by_itself
         if kind in {"message", "broadcast"}:
             message: Any = given.get("content", "")
@@ -80,9 +85,10 @@ class SendMessage(Tool[SendMessageInput]):
     name = "SendMessage"
     input_type = SendMessageInput
 
-    def __init__(self, caller: Caller, stopping: Stopping) -> None:
+    def __init__(self, caller: Caller, stopping: Stopping, permits: Permits | None = None) -> None:
         self._caller = caller
         self._stopping = stopping
+        self._permits = permits
 
     def repeats(self, call: SendMessageInput) -> bool:
         """What a call sends, asks or answers is sent, asked and answered once."""
@@ -129,6 +135,10 @@ class SendMessage(Tool[SendMessageInput]):
             return await self._ask_to_stop(to, message, ctx.key)
         if message.type == "set_mode":
             return await self._set_mode(to, message.mode or "")
+        if message.type == PLAN_ANSWER:
+            return await answer_by_lead(self._caller, _plan(to, message, ctx))
+        if message.type == "permission_response":
+            return await answer_permission(self._caller, self._permits, _permit(message, ctx))
         return await self._answer_stop(message, again=ctx.again)
 
     async def _ask_to_stop(self, to: str, message: Structured, key: str) -> ToolResult:
@@ -211,3 +221,18 @@ class SendMessage(Tool[SendMessageInput]):
             "routing": {key: value for key, value in routing.items() if value is not None},
         }
         return json_result(body, f"→ {sent.to}: {summary}")
+
+
+def _plan(to: str, message: Structured, ctx: ToolContext) -> PlanGiven:
+    """The answer to a plan. The older shape may leave the member out: then it is written to the lead itself."""
+    whom = "" if to.strip().lower() in {LEAD, LEAD_ALIAS} else to
+    said = message.feedback or message.reason or ""
+    return PlanGiven(whom, message.request_id, message.approve, said, ctx.key, ctx.again)
+
+
+def _permit(message: Structured, ctx: ToolContext) -> PermitGiven | None:
+    """The answer to a permission request; None when half of it is missing."""
+    if message.request_id is None or message.approve is None:
+        return None
+    reason = message.reason or ""
+    return PermitGiven(message.request_id, message.approve, reason, message.updated_input, ctx.key, ctx.again)

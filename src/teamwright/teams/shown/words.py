@@ -1,0 +1,18 @@
+"""What a model is told of a message of the protocol: the one place that asks all who have words for one.
+
+Knows who has words; has none itself.
+"""
+
+from __future__ import annotations
+
+from teamwright.protocol.mail import Entry
+from teamwright.teams.plans.shown import plan_words
+from teamwright.teams.shown.permits import permission_words
+from teamwright.teams.team import Team
+
+
+def words_of(team: Team, reader: str, entry: Entry) -> str | None:
+    """Plain words for the entry, as this reader's model is told it; None: it is told as it stands."""
+    if not entry.text.startswith("{"):
+        return None
+    return plan_words(team, reader, entry) or permission_words(team, reader, entry)

@@ -92,7 +92,8 @@ class Modes:
         if changes := policy.mode is not lasting:
             enter(self.lead, lasting, by)
         if mode is Mode.DELEGATE or not changes:
-            self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
+            self.maker.plans.lead_changed(before)
+        self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
         return ModeSet(LEAD_ALIAS, mode, before)
 
     def _require(self, mode: Mode) -> None:

@@ -24,6 +24,7 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.plans.rows import close_plans
 from teamwright.teams.post import send_protocol
 from teamwright.teams.returning import return_late_mail, return_mail
 from teamwright.teams.team import Team
@@ -107,7 +108,7 @@ async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
     returned = return_mail(team, name, _ledger(team, name))
     await _tried(team, name, "the senders of what it did not read could not be told", returned, None)
     closed = _close_requests(team, parting)
-    await _tried(team, name, "its shutdown request stays open", closed, None)
+    await _tried(team, name, "a request of its own stays open", closed, None)
     if parting.tell:
         ids = sorted({*parting.tasks, *(task.id for task in handed)}, key=int)
         told = tell_of(team, parting, ids, again=again)
@@ -160,6 +161,7 @@ async def _close_requests(team: Team, parting: Parting) -> None:
     mate = team.members.get(name)
     if mate is not None:
         mate.asked = ""
+    close_plans(team.requests, name, parting.incarnation, parting.cause)
     for request in team.requests.open_requests():
         if bound(request, name, parting.incarnation):
             team.requests.answer(str(request["id"]), verdict(True, parting.cause))

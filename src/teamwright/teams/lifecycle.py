@@ -5,6 +5,7 @@
                         └──────stop_asked┴──────────────────┘
                                          ▼
                                       stopping ──left──▶ completed        (objected: back to working)
+    working ──await──▶ awaiting ──woken──▶ working            (a plan was handed in; mail wakes it as ever)
     from every living state: ──broke──▶ failed, ──killed──▶ killed, ──suspended──▶ suspended
 
 tests read the same table.
@@ -18,6 +19,7 @@ from enum import StrEnum
 class State(StrEnum):
     """Where a member is. `blocked` waits for a permission; `stopping` was asked to stop and may object.
 
+    `awaiting` handed in a plan and rests until it is answered: a permission holds up a call, a plan a member.
     `suspended` left with its session and keeps its place: whoever resumes the team goes on with it.
     """
 
@@ -25,6 +27,7 @@ class State(StrEnum):
     IDLE = "idle"
     WORKING = "working"
     BLOCKED = "blocked"
+    AWAITING = "awaiting"
     STOPPING = "stopping"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -38,6 +41,7 @@ class Event(StrEnum):
     READY = "ready"
     WOKEN = "woken"
     REST = "rest"
+    AWAIT = "await"
     BLOCK = "block"
     ANSWERED = "answered"
     STOP_ASKED = "stop_asked"
@@ -66,8 +70,20 @@ _ANY = {
 
 NEXT: dict[State, dict[Event, State]] = {
     State.PENDING: {Event.READY: State.IDLE, **_ANY},
-    State.IDLE: {Event.WOKEN: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
-    State.WORKING: {Event.REST: State.IDLE, Event.BLOCK: State.BLOCKED, Event.STOP_ASKED: State.STOPPING, **_ANY},
+    State.IDLE: {
+        Event.WOKEN: State.WORKING,
+        Event.AWAIT: State.AWAITING,
+        Event.STOP_ASKED: State.STOPPING,
+        **_ANY,
+    },
+    State.WORKING: {
+        Event.REST: State.IDLE,
+        Event.AWAIT: State.AWAITING,
+        Event.BLOCK: State.BLOCKED,
+        Event.STOP_ASKED: State.STOPPING,
+        **_ANY,
+    },
+    State.AWAITING: {Event.WOKEN: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
     State.BLOCKED: {Event.ANSWERED: State.WORKING, Event.STOP_ASKED: State.STOPPING, **_ANY},
     State.STOPPING: {
         Event.OBJECTED: State.WORKING,

@@ -19,6 +19,7 @@ from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChanged as ModeMessage
 from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.plans.approval import mode_was_set
 from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
@@ -79,6 +80,7 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
         if wider and policy.mode is mode:
             enter(mate.agent, before, by)
         raise
+    await mode_was_set(team, mate)
     summary = news_of(mode).removesuffix(".")
     await send_protocol(
         team, by, mate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso()), summary=summary[:200]

@@ -255,7 +255,7 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
     if found is None:
         return "queued_next_round" if member.name.lower() in team.coming_back else "accepted"
     held = found.desk.held(sender)
-    return "woke" if found.state is State.IDLE and not held else "queued_next_round"
+    return "woke" if found.state in {State.IDLE, State.AWAITING} and not held else "queued_next_round"
 
 
 async def _tell_of_courtesy(team: Team, one: str, other: str) -> None:

@@ -19,6 +19,7 @@ from teamwright.protocol.roster import Member
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
+from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
 from teamwright.teams.stopping import arm, send_request
@@ -131,6 +132,8 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
         return problem.what
     except TimeoutError:
         return "it was not ready in time"
+    if mate.state not in GONE:
+        await take_up_plan(team, mate)
     for request in team.requests.open_requests() if mate.state not in GONE else ():
         if bound(request, member.name, life.incarnation):
             mate.asked = str(request["id"])

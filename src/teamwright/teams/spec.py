@@ -27,3 +27,8 @@ class SpawnSpec:
     budget: Budget = NO_CAPS
     call: str = ""
     """The name of the call that asks for it: run again after a kill, it starts nobody twice."""
+
+    @property
+    def plans(self) -> bool:
+        """Whether it begins in plan mode, and needs an approval to leave it."""
+        return self.plan_mode_required or self.mode == "plan"

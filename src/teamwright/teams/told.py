@@ -1,4 +1,4 @@
-"""Which messages one member was told: the newest ids in memory, all others in its transcript, which is the ledger.
+"""What one member was told, and what it said of it: the newest ids in memory, the rest in its transcript, the ledger.
 
 A message may come unread again: a kill came before its flag, another program wrote an old copy of the inbox back.
 Below it: the conversation. Refuses to know inboxes, and who is told of what.
@@ -6,11 +6,18 @@ Below it: the conversation. Refuses to know inboxes, and who is told of what.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from teamwright.agent.conversation import Conversation
+from teamwright.protocol.blocks import Block, ToolCall, tool_calls
 from teamwright.protocol.clock import ms_of, now_ms
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import Entry
+
+_ASSIGNED = re.compile(r"task_assignment[^{}]*?taskId\W+(\d+)")
 
 REMEMBERED = 4_096
 """Ids in memory. The transcript is asked for older messages alone, once for each as long as it lies unread."""
@@ -55,3 +62,35 @@ class ToldIds:
     def _may_be_forgotten(self, entry: Entry) -> bool:
         """Whether it is old enough; at the first look anything may have been told in a life before this one."""
         return not self._asked or (ms_of(entry.timestamp or "") or 0) <= self._forgotten_ms
+
+
+def wrote_lead(conversation: Conversation) -> bool:
+    """Whether the newest turn of the conversation sent the lead a message; one that was refused does not count."""
+    refused: set[str] = set()
+    for item in reversed(conversation.items):
+        message: dict[str, Any] = json.loads(item)
+        content: list[Block] = message["content"]
+        if message["role"] == "user":
+            if not content or content[0]["type"] != "tool_result":
+                return False
+            refused = {str(block.get("tool_use_id")) for block in content if block.get("is_error")}
+        elif any(_to_lead(call) and call.id not in refused for call in tool_calls(content)):
+            return True
+    return False
+
+
+def worked_on(conversation: Conversation) -> set[str]:
+    """The tasks that the agent took or changed itself, or that were assigned to it by mail: it knows of them."""
+    known: set[str] = set()
+    for item in conversation.items:
+        if b'"TaskUpdate"' in item:
+            calls = tool_calls(json.loads(item)["content"])
+            known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}
+        elif b"task_assignment" in item:
+            known |= set(_ASSIGNED.findall(item.decode("utf-8", "replace")))
+    return known
+
+
+def _to_lead(call: ToolCall) -> bool:
+    to = str(call.input.get("to") or call.input.get("recipient") or "")
+    return call.name == "SendMessage" and to.split("@")[0].lower() in {LEAD, LEAD_ALIAS, "*"}

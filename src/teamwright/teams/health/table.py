@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.teams.health.standing import SUSPENDED, MemberStanding, Standing
+from teamwright.teams.health.standing import SUSPENDED, Asked, MemberStanding, Standing
 from teamwright.teams.lifecycle import LIMITED, State
 
 
@@ -59,6 +59,7 @@ TABLE: tuple[Row, ...] = (
     Row(SUSPENDED, lambda s: s.state == SUSPENDED, lambda s: s.why),
     Row("dead", lambda s: not s.alive, lambda s: s.why or "its process is gone"),
     Row("stopping", lambda s: s.state == State.STOPPING, lambda s: "was asked to stop, and may object"),
+    Row("awaiting", lambda s: s.state == State.AWAITING, lambda s: s.why),
     Row("blocked", lambda s: s.state == State.BLOCKED or s.asks, lambda s: s.asks or s.why),
     Row("waiting", lambda s: s.state in _AT_WORK and s.doing == "pause", lambda s: s.what),
     Row("stalled", lambda s: s.state in _AT_WORK and s.stalled, lambda s: _stalled(s)),
@@ -74,7 +75,7 @@ TABLE: tuple[Row, ...] = (
 WORDS = tuple(dict.fromkeys(row.state for row in TABLE))
 """Every state that there is."""
 
-WAITS = frozenset({"waiting", "blocked", "stopping"})
+WAITS = frozenset({"waiting", "awaiting", "blocked", "stopping"})
 """States in which what stands beside is what the member waits for."""
 
 
@@ -108,7 +109,7 @@ def seen_of(
     member: MemberStanding, standing: Standing, tasks: Mapping[str, OpenTask], *, alive: bool = True, why: str = ""
 ) -> Seen:
     """What the fold of the events and the open tasks by number tell of a member. `why` it is dead, if it is."""
-    asks = [one for one in standing.requests.values() if one.member == member.name]
+    asks = [one for one in standing.requests.values() if one.holds_up(member.name)]
     idle = member.state == State.IDLE
     return Seen(
         state=member.state,
@@ -117,7 +118,7 @@ def seen_of(
         doing=member.doing,
         what=member.what,
         stalled=member.stalled,
-        asks=_asks(asks[0].kind, asks[0].tool, asks[0].what) if asks else "",
+        asks=_asks(asks[0], len(asks) - 1) if asks else "",
         blockers=blockers_of(member.name, tasks) if idle else "",
         answer_of=_answer_of(member, standing, tasks) if idle else "",
     )
@@ -148,9 +149,12 @@ def _teammate(name: str, standing: Standing) -> bool:
     return name != LEAD and other is not None and not other.gone
 
 
-def _asks(kind: str, tool: str, what: str) -> str:
-    line = what.strip().split("\n", 1)[0][:100]
-    return f"the user's answer: {line}" if kind == "question" else f"permission for {tool} {line}".rstrip()
+def _asks(asked: Asked, more: int) -> str:
+    line = asked.what.strip().split("\n", 1)[0][:100]
+    said = {"question": f"the user's answer: {line}", "plan": "approval of its plan"}.get(asked.kind)
+    by = "" if asked.owner in {"", asked.member} else f", asked by {_shown(asked.member)[:100]}"
+    also = f", and {more} more" if more else ""
+    return (said or f"permission for {asked.tool} {line}".rstrip()) + by + also
 
 
 def _shown(name: str) -> str:

@@ -1,0 +1,210 @@
+"""Who approves plans: the lead, a person, or a setting that a person wrote; and that each plan meets an answer.
+
+Fills the port of `agent.plan_mode`. A member's plan that waits is watched until it is answered, its time is up, or
+the member is over; what is open when the session is left is asked again by the next process. Knows the queue and the
+team; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from teamwright.agent.plan_mode import Leaving, Outcome, PlanMode, Submission
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.updates import check_mode
+from teamwright.permissions.verdict import Answer, Asker, Mode, Question, Update
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, ModeChanged, Notice
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.teams.plans.approval import PlanAnswer, answer_plan, hand_in
+from teamwright.teams.plans.awaited import USER
+from teamwright.teams.plans.rows import POLICY
+from teamwright.teams.team import Team
+
+HUMAN, AUTO = "human", "auto"
+APPROVERS = (LEAD_ALIAS, HUMAN, AUTO)
+"""Values of the setting `plan_approval`."""
+
+_TARGETS = {LEAD_ALIAS: LEAD, HUMAN: USER, AUTO: POLICY}
+
+_BY_ITSELF = frozenset({"policy", "deadline"})
+"""Answers of the queue that nobody gave."""
+
+
+@dataclass(slots=True)
+class Plans:
+    """The plans of one session. `who` approves those of members, as `origin` says; the lead's own a person does.
+
+    `timeout_s` is how long a plan waits for the lead, in seconds; None: for ever.
+    """
+
+    asker: Asker
+    emit: Emit
+    who: str = LEAD_ALIAS
+    origin: str = ""
+    timeout_s: float | None = None
+    team: Team | None = None
+    lead: PlanMode | None = None
+    _modes: WeakSet[PlanMode] = field(default_factory=WeakSet[PlanMode])
+    _watched: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+
+    def lead_team(self, team: Team) -> None:
+        """The plans of this team's members are watched from now on."""
+        self.team = team
+        team.on_plan = self.watch
+
+    def mode_of(
+        self, policy: Policy, plans: Path, record: Path | None, *, lead: bool = False, gate: Policy | None = None
+    ) -> PlanMode:
+        """The plan mode of an agent that is being made. A lead needs an approval, others leave what they entered."""
+        entered, otherwise = (Leaving.APPROVED, Mode.DEFAULT) if lead else (Leaving.FREELY, Mode.BUBBLE)
+        made = PlanMode(policy, plans, record, entered=entered, otherwise=otherwise, gate=gate)
+        self._modes.add(made)
+        return made
+
+    def born(self, name: str, mode: PlanMode, *, new: bool, begins: bool) -> PlanMode:
+        """The plan mode of an agent as it was left, or of a `new` one, which `begins` in it; its changes are told.
+
+        Raises StorageError.
+        """
+        if new:
+            mode.forget()
+        if new or not mode.restore():
+            if begins:
+                mode.enter(Leaving.APPROVED)
+        elif mode.on:
+            self.emit(ModeChanged(member=name, mode=str(Mode.PLAN), by=name))
+        if name == LEAD:
+            self.lead = mode
+        mode.tell = lambda now, by: self.emit(ModeChanged(member=name, mode=str(now), by=by or name))
+        return mode
+
+    def lead_changed(self, before: Mode) -> None:
+        """Somebody changed the lead's mode from this one. Raises StorageError."""
+        if self.lead is not None:
+            self.lead.changed(before)
+
+    # ── handing in ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, member: str, mode: PlanMode, given: Submission) -> Outcome:
+        """See Approval."""
+        if self.who == AUTO:
+            return await self._by_setting(member, mode, given)
+        team = self.team
+        mate = team.find(member) if team is not None and member != LEAD else None
+        if team is None or mate is None:
+            return await self._by_person(member, mode, given)
+        target = _TARGETS[self.who]
+        request = await hand_in(team, mate, given, target, self.timeout_s if target == LEAD else None)
+        return Outcome(None, request=request, whom=target)
+
+    async def _by_person(self, member: str, mode: PlanMode, given: Submission) -> Outcome:
+        answer = await self.asker.ask(_question(member, given.plan, str(given.file), given.rules, given.tool_use_id))
+        if not answer.allowed:
+            return Outcome(False, answer.by, answer.text)
+        mode.leave(_granted_mode(answer), by=answer.by, call=given.call, granted=given.rules)
+        return Outcome(True, "The user")
+
+    async def _by_setting(self, member: str, mode: PlanMode, given: Submission) -> Outcome:
+        """A setting approves: a request all the same, answered at once, and said aloud."""
+        team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
+        mate = team.find(member) if team is not None and member != LEAD else None
+        if team is None or mate is None:
+            mode.leave(by=POLICY, call=given.call, granted=given.rules)
+        else:
+            request = await hand_in(team, mate, given, POLICY, None)
+            if mode.waits:
+                await answer_plan(team, request, PlanAnswer(True, POLICY, why, call=given.call, again=given.again))
+        shown = LEAD_ALIAS if member == LEAD else member
+        self.emit(Notice(member=member, text=f"the plan of {shown} was approved without a look: {why}"))
+        return Outcome(True, "The user's setting")
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, request: Mapping[str, Any]) -> None:
+        """See that this plan meets an answer: a person is asked, or the lead's time runs."""
+        id = str(request["id"])
+        if id in self._watched or request.get("target") == POLICY:
+            return
+        task = asyncio.create_task(self._until_answered(id, request), name=f"answer to {id}")
+        self._watched[id] = task
+        task.add_done_callback(lambda _: self._watched.pop(id, None))
+
+    async def _until_answered(self, id: str, request: Mapping[str, Any]) -> None:
+        team = self.team
+        mate = team.find(str(request["requester"])) if team is not None else None
+        if team is None or mate is None or mate.task is None:
+            return
+        if request.get("target") == USER:
+            asking = asyncio.create_task(self._asked(id, request))
+        else:
+            deadline = request.get("deadline")
+            asking = asyncio.create_task(_late(deadline if isinstance(deadline, int) else None))
+        try:
+            await asyncio.wait({asking, mate.task}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done() and mate.plan.request == id:
+                await answer_plan(team, id, asking.result())
+        except TeamRefused:
+            return  # somebody was first
+        except TeamwrightError as problem:
+            self.emit(Notice(member=mate.name, text=f"{id} could not be answered: {problem.what}", level="warning"))
+        finally:
+            asking.cancel()
+
+    async def _asked(self, id: str, request: Mapping[str, Any]) -> PlanAnswer:
+        rules = tuple(str(rule) for rule in request.get("rules") or ())
+        member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
+        answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
+        named = _granted_mode(answer)
+        by = answer.by if answer.by in _BY_ITSELF else USER
+        return PlanAnswer(answer.allowed, by, answer.text, str(named or ""), id)
+
+    async def close(self) -> None:
+        """Ask and wait no longer: what is open stays open for whoever goes on with the team. May be called twice."""
+        tasks = list(self._watched.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for mode in self._modes:
+            mode.drop_unused()
+
+
+async def _late(deadline: int | None) -> PlanAnswer:
+    """A denial, once the time (milliseconds since 1970) is up."""
+    if deadline is None:
+        await asyncio.Event().wait()
+    await asyncio.sleep(max(0, (deadline or 0) - now_ms()) / 1000)
+    return PlanAnswer(False, "deadline", "nobody answered in time; hand it in again, or do what needs no plan")
+
+
+def _question(member: str, plan: str, file: str, rules: tuple[str, ...], tool_use_id: str) -> Question:
+    what = plan if not rules else f"{plan.rstrip()}\n\nTo be allowed with it: {', '.join(rules)}"
+    return Question(
+        member=member,
+        tool="ExitPlanMode",
+        kind="plan",
+        what=what,
+        rule=f"mode {Mode.PLAN}: nothing is changed until the plan was approved",
+        input={"plan": plan, "planFilePath": file},
+        owner=member,
+        tool_use_id=tool_use_id,
+        description=f"the plan in {file}",
+        suggestions=(Update("setMode", mode=str(Mode.ACCEPT_EDITS)),),
+    )
+
+
+def _granted_mode(answer: Answer) -> Mode | None:
+    """The mode that was granted with the yes; None: the one of before."""
+    for update in answer.updates if answer.allowed else ():
+        if update.kind == "setMode":
+            with suppress(UsageError):
+                return check_mode(update, Mode.DEFAULT)
+    return None

@@ -1,0 +1,49 @@
+"""EnterPlanMode: from now on the agent changes nothing but its plan. Any agent may enter by itself."""
+
+from __future__ import annotations
+
+from teamwright.agent.plan_mode import Leaving, PlanMode
+from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
+
+_ALLOWED = "Allowed now: reading, searching, commands that only read. All that changes something is refused."
+
+_HOW = {
+    Leaving.FREELY: "you go on at once",
+    Leaving.APPROVED: "you go on when the plan was approved",
+    Leaving.NEVER: "",
+}
+"""What happens after ExitPlanMode."""
+
+
+class EnterPlanMode(Tool[NoInput]):
+    """Enters plan mode for the agent that this was made for."""
+
+    name = "EnterPlanMode"
+
+    def __init__(self, mode: PlanMode) -> None:
+        self._mode = mode
+
+    def repeats(self, call: NoInput) -> bool:
+        """Who plans already goes on planning."""
+        return True
+
+    def summary(self, call: NoInput) -> str:
+        """What begins."""
+        return "begins to plan"
+
+    async def run(self, call: NoInput, ctx: ToolContext) -> ToolResult:
+        """Enter; the result says what is allowed now, where the plan goes, and how to leave."""
+        was_on = self._mode.on
+        file = self._mode.enter()
+        if self._mode.read() == "":
+            ctx.workplace.noted(file, b"")
+        begins = "You are in plan mode already." if was_on else "You are in plan mode now."
+        text = f"{begins} {_ALLOWED}\n{how_to_leave(self._mode)}"
+        return ToolResult(text, brief=f"plans: {file}", facts={"plan_file": str(file)})
+
+
+def how_to_leave(mode: PlanMode) -> str:
+    """Where the plan goes and how plan mode ends, in one line."""
+    if mode.leaving is Leaving.NEVER:
+        return "Your final text is your plan: whoever started you reads it. You do not carry it out."
+    return f"Write the plan to {mode.file}, or give it as `plan` when you call ExitPlanMode. Then {_HOW[mode.leaving]}."

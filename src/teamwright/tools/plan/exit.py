@@ -1,0 +1,149 @@
+"""ExitPlanMode: the plan is handed in. Who entered by itself goes on at once; else somebody approves it first.
+
+No answer but that of whoever may approve ends plan mode, and no error of this tool reads like one. Knows the agent's
+plan mode and the port for approving; does not know who approves.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from teamwright.agent.plan_mode import Approval, Leaving, Outcome, PlanMode, Submission
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.plan_file import MOST
+from teamwright.tools.plan.enter import how_to_leave
+
+
+class AllowedPrompt(ToolInput):
+    """One thing that the agent would like to run without being asked."""
+
+    tool: Literal["Bash"] = "Bash"
+    prompt: str = Field(description="A command or a pattern: npm test, git log:*.")
+
+
+class ExitPlanInput(ToolInput):
+    """The plan, and what should be allowed with it. Keys of other programs' versions are passed over."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+    plan: str | None = Field(None, description="The whole plan; leave it out when the plan file has it.")
+    allowedPrompts: list[AllowedPrompt] = Field(
+        default_factory=list[AllowedPrompt], description="Commands that you will need, for whoever approves."
+    )
+
+
+class ExitPlanMode(Tool[ExitPlanInput]):
+    """Hands in the plan of the agent that this was made for."""
+
+    name = "ExitPlanMode"
+    input_type = ExitPlanInput
+
+    def __init__(self, member: str, mode: PlanMode, approval: Approval) -> None:
+        self._member = member
+        self._mode = mode
+        self._approval = approval
+
+    def repeats(self, call: ExitPlanInput) -> bool:
+        """A plan is handed in once a call."""
+        return True
+
+    def summary(self, call: ExitPlanInput) -> str:
+        """The first line of the plan."""
+        first = (call.plan or "").strip().split("\n", 1)[0]
+        return f"hands in its plan: {first[:80]}" if first else "hands in its plan"
+
+    async def run(self, call: ExitPlanInput, ctx: ToolContext) -> ToolResult:
+        """Hand it in; the result says what became of it."""
+        mode = self._mode
+        if ctx.again and mode.left_by == ctx.key:
+            return self._left(Outcome(True))
+        if (refusal := self._cannot()) is not None:
+            return refusal
+        if mode.waits and not ctx.again:
+            return _waiting(mode.waits)
+        mode.enter()  # who was put into plan mode by others has a plan file from here on
+        plan = self._plan(call, ctx)
+        if isinstance(plan, ToolResult):
+            return plan
+        rules = tuple(f"{one.tool}({one.prompt})" for one in call.allowedPrompts)
+        given = Submission(plan, mode.file, rules, ctx.key, ctx.tool_use_id, ctx.again)
+        if mode.leaving is Leaving.FREELY:
+            mode.leave(call=ctx.key)
+            return self._left(Outcome(True))
+        return self._told(await self._approval.submit(self._member, mode, given))
+
+    def _cannot(self) -> ToolResult | None:
+        mode = self._mode
+        if mode.on and mode.leaving is Leaving.NEVER:
+            return ToolResult.error(
+                "You were started to plan, and do not leave plan mode.", "Give the plan as your final text."
+            )
+        if mode.on:
+            return None
+        if mode.inherited:
+            return ToolResult.error(
+                "Whoever started you is in plan mode, and only it can leave it. Nothing was approved.",
+                "Read what you need, and report what you found or would do.",
+            )
+        return ToolResult.error(
+            "You are not in plan mode, so there is nothing to leave, and nothing was approved.",
+            "Go on with what you were allowed before.",
+        )
+
+    def _plan(self, call: ExitPlanInput, ctx: ToolContext) -> str | ToolResult:
+        """The plan as text, in its file; or what is wrong with it."""
+        mode = self._mode
+        if call.plan is not None and not call.plan.strip():
+            return ToolResult.error("The plan is empty; nothing was handed in.", "Give the plan as text.")
+        if call.plan is not None:
+            if len(call.plan.encode("utf-8", "replace")) > MOST:
+                return ToolResult.error(
+                    f"The plan is longer than {MOST:,} bytes; nothing was handed in.", "Make it shorter."
+                )
+            mode.write(call.plan)
+            ctx.workplace.noted(mode.file, mode.read().encode())
+            return call.plan
+        plan = mode.read()
+        if not plan.strip():
+            return ToolResult.error(f"There is no plan in {mode.file} yet; nothing was handed in.", how_to_leave(mode))
+        return plan
+
+    def _told(self, outcome: Outcome) -> ToolResult:
+        if outcome.approved is None:
+            return _handed_in(outcome)
+        if outcome.approved:
+            return self._left(outcome)
+        why = outcome.why.strip().rstrip(".") or "no reason was given"
+        return ToolResult.error(
+            f"The plan was not approved: {why}. You are still in plan mode.",
+            f"Change the plan ({self._mode.file}) and call ExitPlanMode again, or end your turn and say what you need.",
+        )
+
+    def _left(self, outcome: Outcome) -> ToolResult:
+        mode = self._mode
+        by = f" {outcome.by} approved the plan." if outcome.by else ""
+        if mode.inherited:
+            rest = "Whoever started you still plans, so nothing is changed yet; read on, and report."
+        else:
+            rest = f"The permission mode is {mode.policy.lasting_mode}. Carry out the plan."
+        return ToolResult(f"Plan mode is over.{by} The plan is in {mode.file}.\n{rest}", brief="plan mode is over")
+
+
+def _handed_in(outcome: Outcome) -> ToolResult:
+    whom = "the lead" if outcome.whom == LEAD else "the user"
+    text = (
+        f"The plan was handed in and waits for {whom}. It is not approved yet: you are still in plan mode.\n"
+        f"Your turn ends here; you are woken by the answer. Request ID: {outcome.request}"
+    )
+    return ToolResult(text, brief=f"waits for {whom}", ends_turn=True, facts={"request_id": outcome.request})
+
+
+def _waiting(request: str) -> ToolResult:
+    text = (
+        f"Your plan was handed in already ({request}) and is not answered yet; nothing was handed in again.\n"
+        "Your turn ends here; you are woken by the answer."
+    )
+    return ToolResult(text, is_error=True, brief="waits for an answer already", ends_turn=True)

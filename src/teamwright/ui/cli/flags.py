@@ -16,6 +16,9 @@ MODES = ("default", "acceptEdits", "plan", "delegate", "dontAsk", "bypassPermiss
 
 FORMATS = ("text", "json", "stream-json")
 
+ASKS = ("deny", "wait")
+"""What becomes of a request where nobody is at a terminal."""
+
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|)")
 _HUMP = re.compile(r"(?<=[a-z])([A-Z])")
@@ -105,6 +108,7 @@ RUN: tuple[click.Option, ...] = (
 HEADLESS: tuple[click.Option, ...] = (
     click.Option(["--output-format"], type=click.Choice(FORMATS), metavar="FORMAT", help="text, json or stream-json."),
     click.Option(["--input-format"], type=click.Choice(FORMATS[::2]), metavar="FORMAT", help="text or stream-json."),
+    click.Option(["--ask"], type=click.Choice(ASKS), metavar="HOW", help="deny, or wait for another terminal."),
     click.Option(["--verbose"], is_flag=True, help="A line an event on stderr."),
     click.Option(["--report"], metavar="FILE", help="Write the run as Markdown."),
     click.Option(["--strict"], is_flag=True, help="Denied requests, failed members, open tasks: exit code 5."),

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from teamwright.app.budget import Budget
 from teamwright.app.options import Options
 from teamwright.app.prompting import read_prompt
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import dir_stem, session_id
 from teamwright.ui.cli.place import Place
@@ -135,6 +135,7 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         append_system_prompt=flags.get("append_system_prompt") or "",
         task_list=dir_stem(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,
+        ask=flags.get("ask"),
     )
 
 

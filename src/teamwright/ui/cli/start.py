@@ -15,7 +15,7 @@ from teamwright.ui.cli.invocation import invocation_of, on_a_terminal, stdin_is_
 from teamwright.ui.cli.place import Place, place_of
 from teamwright.ui.cli.usage import near_command, too_many_words
 
-_ONLY_HEADLESS = ("output_format", "input_format", "verbose", "report", "strict")
+_ONLY_HEADLESS = ("ask", "output_format", "input_format", "verbose", "report", "strict")
 
 
 def start(ctx: click.Context, words: tuple[str, ...], flags: Mapping[str, Any]) -> int:

@@ -225,7 +225,7 @@ async def test_a_reader_takes_in_what_comes_and_open_requests_are_those_of_log_a
     assert states(view) == {"lead": "working", "tess": "blocked"}
     assert [(one.kind, one.member, one.what) for one in view.requests] == [
         ("damaged", "", "the file is not a whole request"),
-        ("permission", "tess", "Bash rm x"),
+        ("permission", "tess", "rm x"),
         ("shutdown", "tess", "done"),
     ]
     assert sorted(os.listdir(box)) == ["old.answer.json", "old.json", "shutdown-1@tess.json", "torn.json"]

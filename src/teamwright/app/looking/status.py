@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.inspect import FOREIGN, LIVE, MemberView, TaskView, TeamView, find_team, team_view, team_views
+from teamwright.app.requests.record import KINDS
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
@@ -50,13 +51,24 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class RequestStatus:
-    """Somebody who waits for an answer, since when (seconds since 1970)."""
+    """Somebody who waits for an answer, since when and until when (seconds since 1970; 0: for ever).
+
+    `owner` is the member that is held up by it. `tool` is empty for what is no call.
+    """
 
     id: str
     member: str
     kind: str
     what: str
     at: float = 0.0
+    owner: str = ""
+    tool: str = ""
+    deadline: float = 0.0
+
+    @property
+    def for_a_person(self) -> bool:
+        """Whether a person may answer it; what members ask of each other is answered by them."""
+        return self.kind in KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +230,11 @@ class _Look:
 
 
 def _requests(home: Home, team: TeamView, standing: Standing) -> list[RequestStatus]:
-    """Who waits for a person, by the log; and shutdown requests without an answer, by their files."""
+    """Who waits for a person, by the log; and what the log does not tell, by its files: shutdown requests above all."""
     asked = [
-        RequestStatus(id, _shown(one.member), one.kind, f"{one.tool} {one.what}".strip(), one.at)
+        RequestStatus(
+            id, _shown(one.member), one.kind, one.what, one.at, _shown(one.owner or one.member), one.tool, one.deadline
+        )
         for id, one in standing.requests.items()
     ]
     asked += [one for one in _unanswered(home.requests(team.directory)) if one.id not in standing.requests]
@@ -232,26 +246,34 @@ def _unanswered(directory: Path) -> list[RequestStatus]:
         names = {path.name for path in directory.iterdir() if path.suffix == ".json"}
     except OSError:
         return []
-    found: list[RequestStatus] = []
-    for name in names:
-        if name.endswith(".answer.json") or f"{name.removesuffix('.json')}.answer.json" in names:
-            continue
-        try:
-            body = cast("dict[str, Any]", json.loads((directory / name).read_bytes()))
-            at = float(body.get("opened_at") or 0) / 1000
-            kind, target = str(body["kind"]), str(body.get("target") or "")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            found.append(RequestStatus(name.removesuffix(".json"), "", "damaged", "the file is not a whole request"))
-            continue
-        found.append(RequestStatus(str(body.get("id", name)), target, kind, str(body.get("reason") or ""), at))
-    return found
+    asked = [name for name in names if not name.endswith(".answer.json")]
+    left = [name for name in asked if f"{name.removesuffix('.json')}.answer.json" not in names]
+    return [one for name in left if (one := _of_file(directory / name)) is not None]
+
+
+def _of_file(path: Path) -> RequestStatus | None:
+    """The request in a file; None for one that was answered meanwhile."""
+    try:
+        body = cast("dict[str, Any]", json.loads(path.read_bytes()))
+        at, until = (float(body.get(key) or 0) / 1000 for key in ("opened_at", "deadline"))
+        kind, owner = str(body["kind"]), str(body["requester" if body["kind"] in KINDS else "target"] or "")
+        what = str(body.get("what" if kind in KINDS else "reason") or "")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return RequestStatus(path.stem, "", "damaged", "the file is not a whole request")
+    asker, tool = str(body.get("asker") or owner), str(body.get("tool") or "")
+    return RequestStatus(
+        str(body.get("id", path.stem)), _shown(asker), kind, what[:200], at, _shown(owner), tool, until
+    )
 
 
 def _mode(name: str, known: MemberStanding | None, entry: MemberView | None) -> str:
-    """The lead's by the log, a member's by the roster."""
+    """As the log has it; a member's that was never changed as the roster has it."""
     if name == LEAD:
         return (known.mode or Mode.DEFAULT) if known is not None else ""
-    return entry.mode if entry is not None and entry.mode != Mode.BUBBLE else ""
+    mode = (known.mode if known is not None else "") or (entry.mode if entry is not None else "")
+    return "" if mode == Mode.BUBBLE else mode
 
 
 def _real(shown: str) -> str:

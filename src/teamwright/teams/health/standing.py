@@ -107,13 +107,22 @@ _FIELDS = tuple(item.name for item in fields(MemberStanding))
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An open request: who waits, for what kind of answer, since when (seconds since 1970)."""
+    """An open request: who asks, for what kind of answer, since when and until when (seconds since 1970; 0: for ever).
+
+    `owner` is the member that is held up by it; a sub-agent asks in its name.
+    """
 
     member: str
     kind: str
     tool: str
     what: str
     at: float
+    owner: str = ""
+    deadline: float = 0.0
+
+    def holds_up(self, name: str) -> bool:
+        """Whether the member of this name waits for it."""
+        return (self.owner or self.member) == name
 
 
 @dataclass(slots=True)
@@ -155,8 +164,10 @@ class Standing:
                 self._task(event)
             case RequestOpened():
                 self._active(event)
-                asked = Asked(event.member, event.kind, event.tool, event.what[:200], event.at)
-                self.requests[event.request] = asked
+                what, until = event.what[:200], event.deadline
+                self.requests[event.request] = Asked(
+                    event.member, event.kind, event.tool, what, event.at, event.owner, until
+                )
             case RequestClosed():
                 self._active(event)
                 self.requests.pop(event.request, None)

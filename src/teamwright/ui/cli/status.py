@@ -14,9 +14,10 @@ import click
 
 from teamwright.app.cost_line import duration
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.status import MemberStatus, StatusView, status_views
+from teamwright.app.looking.status import MemberStatus, RequestStatus, StatusView, status_views
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
+from teamwright.ui.asked import answer_command, asked_for
 from teamwright.ui.cli.looking import clock, json_flag
 from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, plain, say, say_json, table
 from teamwright.ui.cli.place import Place, place_of
@@ -64,8 +65,7 @@ def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) 
     if view.tasks:
         lines += ["", *table(("task", "status", "owner", "subject"), task_rows(view.tasks), width=width)]
     if view.requests:
-        asked = [(one.id, one.member, one.kind, _age(one.at, now), one.what) for one in view.requests]
-        lines += ["", *table(("request", "member", "kind", "since", "what"), asked, width=width)]
+        lines += ["", *(line for one in view.requests for line in _asked(one, now, width))]
     return lines
 
 
@@ -88,6 +88,18 @@ def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
     tasks = " ".join(f"#{id}" for id in member.open_tasks[:4]) + (" …" if len(member.open_tasks) > 4 else "")
     unread = "damaged" if member.unread < 0 else str(member.unread or "")
     return member.name, member.state, _age(member.active, now), tasks, unread, member.on
+
+
+def _asked(one: RequestStatus, now: float, width: int) -> list[str]:
+    """A request: who waits, since and until when, for what, and what answers it."""
+    until = f", until {clock(one.deadline)}" if one.deadline else ""
+    by = f"{one.member}: " if one.owner not in {"", one.member} else ""
+    what = by + asked_for(one.kind, one.tool, one.what)
+    lines = [f"{one.id}  {one.kind} of {one.owner or one.member}, {_age(one.at, now)}{until}", what]
+    if one.for_a_person:
+        lines.append(answer_command(one.id, one.kind))
+    labels = ["request", *[""] * 2]
+    return [f"{label:<9}{one_line(line, width - 9)}" for label, line in zip(labels, lines, strict=False) if line]
 
 
 def _use(member: MemberStatus) -> tuple[str, ...]:
@@ -185,7 +197,10 @@ class Screen:
         now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.on}" if m.on else "") for m in view.members}
         for number, state, owner, subject in task_rows(view.tasks):
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
-        now |= {f"request {r.id}": f"{r.member}  asks: {r.what}" for r in view.requests}
+        for one in view.requests:
+            how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""
+            asked = f"{one.member}  asks: {one_line(asked_for(one.kind, one.tool, one.what))}"
+            now[f"request {one.id}"] = cut(asked, WIDTH - 10 - len(how)) + how
         if not self._said:
             say(f"{clock(view.at)}  {one_line(view.name)}: {view.state}, process {view.lead_pid}")
         for key, line in now.items():

@@ -12,15 +12,21 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TextIO
 
 from teamwright.app.cost_line import cost_line
 from teamwright.app.report import Calls
 from teamwright.app.result import Result
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.ui.asked import answer_command, opened_words
 from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
+from teamwright.ui.terminal.text import cut, one_line
+
+_ASKED_WIDTH = 200
+"""Columns of what is asked, on stderr: `teamwright requests` shows all of it."""
 
 
 @dataclass(slots=True)
@@ -54,7 +60,9 @@ class Outlet:
             body = event_object(event, session_id)
             if body is not None:
                 self.json_line(body)
-        if self.progress and (line := line_of(event)) is not None:
+        if isinstance(event, RequestOpened):
+            self.note(_waits(event))
+        elif (self.progress or isinstance(event, RequestClosed)) and (line := line_of(event)) is not None:
             self.note(line)
 
     def answer(self, result: Result) -> None:
@@ -91,6 +99,13 @@ class Outlet:
             _let_go(self.out)
             if self.on_lost is not None:
                 self.on_lost()
+
+
+def _waits(request: RequestOpened) -> str:
+    """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
+    until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
+    asked = cut(f"{shown(one_line(request.member))} {opened_words(request)}", _ASKED_WIDTH)
+    return f"teamwright: {asked}\n  answer it with: {answer_command(request.request, request.kind)}{until}"
 
 
 def _notes(result: Result, *, reader_left: bool) -> list[str]:

@@ -9,11 +9,13 @@ from teamwright.protocol.events import (
     ModeChanged,
     Notice,
     RequestClosed,
+    RequestOpened,
     TaskChanged,
     TeamEvent,
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.ui.asked import closed_words, opened_words, short_id
 
 _CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
 _QUIET_STATES = frozenset({"working", "pending", "stopping"})
@@ -42,8 +44,11 @@ def line_of(event: TeamEvent) -> str | None:
             if state in _QUIET_STATES or event.member == LEAD:
                 return f"{who:<12} {event.detail}" if event.detail and event.member == LEAD else None
             return f"{who:<12} {state}" + (f": {_one_line(event.detail)}" if event.detail else "")
+        case RequestOpened():
+            return f"{who:<12} {_one_line(opened_words(event))}  [{short_id(event.request)}]"
         case RequestClosed():
-            return f"{who:<12} {event.verdict} by {event.by}" + (f": {_one_line(event.reason)}" if event.reason else "")
+            reason = f": {_one_line(event.reason)}" if event.reason else ""
+            return f"{who:<12} {closed_words(event)}{reason}  [{short_id(event.request)}]"
         case LimitReached() | ModeChanged() | Notice():
             return f"{who:<12} {_said(event)}"
         case _:

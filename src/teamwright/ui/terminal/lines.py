@@ -21,6 +21,7 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.text import cells, clean, cut, one_line, padded
 
@@ -39,17 +40,6 @@ _PROTOCOL = {
     "plan_approval_request": "asks for approval of its plan",
     "plan_approval_response": "answers on the plan",
 }
-_BY = {
-    "terminal": "at its terminal",
-    "another terminal": "from another terminal",
-    "program": "by the program",
-    "hook": "by a hook",
-    "lead": "by the lead",
-    "policy": "by policy",
-    "deadline": "at its deadline",
-}
-"""Who answered a request, in words."""
-
 _UNTOLD = frozenset({"task_assignment", "mode_changed", "shutdown_approved", "teammate_terminated"})
 """Protocol messages that another line tells already."""
 
@@ -81,7 +71,7 @@ class Narrator:
             case MemberChanged():
                 return self._member(event)
             case RequestOpened():
-                self._asked[event.request] = asked_for(event)
+                self._asked[event.request] = asked_for(event.kind, event.tool, event.what)
                 return []
             case ModeChanged():
                 return [self._line(event.member, f"is in mode {one_line(event.mode)} now", "yellow")]
@@ -178,20 +168,6 @@ class Narrator:
             model = f" ({one_line(event.model)})" if event.model else ""
             return [self._line(event.member, f"joined{model}")]
         return []
-
-
-def asked_for(request: RequestOpened) -> str:
-    """What is asked, on one line: the tool and the first line of its command, or of the question or plan."""
-    first = one_line(request.what.strip().split("\n", 1)[0])
-    return first if request.kind == "question" else f"{one_line(request.tool)} {first}".strip()
-
-
-def closed_words(event: RequestClosed) -> str:
-    """What became of a request, and who said so."""
-    if event.by == "cancelled":
-        return "no longer asks"
-    verdict = {"allow": "allowed", "deny": "denied"}.get(event.verdict, event.verdict)
-    return f"{verdict} {_BY.get(event.by) or f'by {one_line(event.by)}'}"
 
 
 def diff_line(paint: Paint, line: str) -> str:

@@ -19,6 +19,7 @@ from teamwright.protocol.ids import nearest
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.cli.output import one_line
 from teamwright.ui.cli.place import Place
+from teamwright.ui.headless.progress import shown
 from teamwright.ui.terminal.offers import PLACES, kept_in, offers_of
 from teamwright.ui.terminal.questions import chosen
 
@@ -139,7 +140,7 @@ def give(root: str | None, id: str, answer: RequestAnswer) -> OpenRequest:
 
 def about(request: OpenRequest) -> str:
     """Who asks for what, on one line."""
-    return f"{one_line(request.asker)}: {asked_for(request.kind, request.tool, request.what)}"
+    return f"{one_line(shown(request.asker))}: {asked_for(request.kind, request.tool, request.what)}"
 
 
 def _not_taken(id: str, outcome: Outcome) -> TeamwrightError:

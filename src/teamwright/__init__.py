@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from teamwright.app.api.running import Run
     from teamwright.app.api.team import Team, run
     from teamwright.app.asking import OnRequest
-    from teamwright.app.budget import Budget
     from teamwright.app.result import MemberLine, Result, TaskLine
     from teamwright.models.model import (
         Failure,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         TextPart,
         ThinkingPart,
     )
+    from teamwright.protocol.budget import Budget
     from teamwright.protocol.errors import (
         CannotStart,
         InboxFull,
@@ -151,7 +151,7 @@ _ROOMS = {
         "run",
     ),
     "teamwright.app.asking": ("OnRequest",),
-    "teamwright.app.budget": ("Budget",),
+    "teamwright.protocol.budget": ("Budget",),
     "teamwright.app.result": (
         "MemberLine",
         "Result",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.app.asking import OnRequest
-from teamwright.app.budget import Budget
 from teamwright.models.model import Model
+from teamwright.protocol.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)

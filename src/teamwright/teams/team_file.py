@@ -234,6 +234,16 @@ async def begin_life(home: Home, directory: str, name: str, make: Callable[[int]
     return made
 
 
+async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> None:
+    """The member's life has these caps from now on, also when it is resumed."""
+
+    def kept(file: TeamFile) -> TeamFile:
+        life = file.lives.get(name.lower())
+        return file if life is None else replace(file, lives={**file.lives, name.lower(): replace(life, budget=budget)})
+
+    await change_team_file(home, directory, kept)
+
+
 def _life(data: Mapping[str, Any]) -> Life:
     model, rounds = data.get("model"), data.get("max_turns")
     return Life(

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from teamwright.app.api.options import PermissionMode
 from teamwright.app.modes import Modes
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.task import Task
 from teamwright.tasks.rules import Wish
@@ -18,6 +19,7 @@ from teamwright.teams.ending import kill
 from teamwright.teams.modes import ModeSet
 from teamwright.teams.post import Sent, assign, send_text
 from teamwright.teams.team import Team
+from teamwright.teams.teammate import Teammate
 
 USER = "user"
 """As whom a program writes and changes tasks: it stands for the person who runs it."""
@@ -81,11 +83,15 @@ class Member:
 
     async def stop(self) -> None:
         """End it at once; its open tasks go back to the list. Raises UnknownMember when it is gone."""
+        await kill(self._team, self.require(), "stopped by the program")
+
+    def require(self) -> Teammate:
+        """Its life, not a part of what is promised. Raises UnknownMember when it is gone."""
         mate = self._team.find(self.name)
         if mate is None:
             known = ", ".join(one.name for one in self._team.live) or "nobody"
             raise UnknownMember("unknown-member", f'"{self.name}" is not running', looked_at=[("running", known)])
-        await kill(self._team, mate, "stopped by the program")
+        return mate
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +107,16 @@ class Tasks:
         *,
         after: Iterable[TaskRef] | TaskRef = (),
         metadata: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
     ) -> Task:
         """Put a task on the list; it waits for those in `after` (tasks or their numbers).
 
-        `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool.
+        `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool;
+        `budget` caps what all work on it may use in tokens and money.
         Raises UsageError (no subject), TaskRefused (a number that is not there); then nothing was added.
         """
+        if budget:
+            metadata = {**(metadata or {}), "budget": budget.as_json()}
         blockers = [after] if isinstance(after, Task | str) else after
         return await self._team.tasks.create(
             subject, description or subject, by=USER, blocked_by=[_number(one) for one in blockers], metadata=metadata

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from teamwright.app.asking import OnRequest
-from teamwright.app.budget import Budget
 from teamwright.app.options import Options
 from teamwright.models.model import Model
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 

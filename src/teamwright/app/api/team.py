@@ -27,6 +27,7 @@ from teamwright.app.settings import lead_mode
 from teamwright.models.model import Model
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.blocks import text_block
+from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
@@ -36,6 +37,7 @@ from teamwright.teams.modes import ModeSet
 from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.team_file import keep_budget
 
 
 class Team:
@@ -171,20 +173,35 @@ class Team:
         role: str = "general-purpose",
         model: str | Model | None = None,
         mode: PermissionMode | None = None,
+        budget: Budget | None = None,
     ) -> Member:
         """Start a teammate; it works on its prompt at once, then claims tasks and answers mail.
 
         `role` is a kind of agent (`general-purpose`, `Explore` and `Plan`, which only read); `model` a name or an
-        object, by default the lead's; `mode` may only narrow the team's. Raises InvalidName, UsageError, TeamRefused,
+        object, by default the lead's; `mode` may only narrow the team's; `budget` caps what it uses in its life, its
+        sub-agents included (`budget.agent` of the settings holds too). Raises InvalidName, UsageError, TeamRefused,
         LimitExceeded, CannotStart; nothing is left then.
         """
         session = self.session
         require_model(model)
         mode_name = str(parse_mode(mode, "mode=")) if mode is not None else None
         model_name = session.models.bring(model) if model is not None else None
-        spec = SpawnSpec(prompt=prompt, name=name, agent_type=role, model=model_name, mode=mode_name)
+        spec = SpawnSpec(
+            prompt=prompt, name=name, agent_type=role, model=model_name, mode=mode_name, budget=budget or NO_CAPS
+        )
         mate = await spawn(session.team, spec)
         return Member(mate.name, session.team, session.modes)
+
+    async def allow(self, name: str, budget: Budget) -> Budget:
+        """Give a member other caps, also for a resume; one that rests at a cap goes on where it stopped.
+
+        Caps that `budget` does not name stay as they are. Returns what holds now. Raises UnknownMember.
+        """
+        mate = Member(name, self.session.team, self.session.modes).require()
+        holds = self.session.maker.purse.allow(mate.name, budget)
+        team = self.session.team
+        await keep_budget(team.home, team.directory, name, holds)
+        return holds
 
     @property
     def tasks(self) -> Tasks:

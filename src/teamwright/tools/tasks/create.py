@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.rules import DELETED
 from teamwright.tools.tasks.port import TaskPort, TaskWatch
@@ -22,7 +24,9 @@ class TaskCreateInput(ToolInput):
     description: str = Field(description="All that somebody else needs to do it.")
     activeForm: str | None = Field(None, description="The same as an activity, e.g. Fixing the parser.")
     metadata: dict[str, Any] | None = Field(
-        None, description='Any keys. {"for": ["ann"]} keeps it for ann; {"needs": ["Edit"]} for those with that tool.'
+        None,
+        description='Any keys. {"for": ["ann"]} keeps it for ann; {"needs": ["Edit"]} for those with that tool; '
+        '{"budget": {"tokens": 90000}} caps what it may use.',
     )
 
 
@@ -47,6 +51,7 @@ class TaskCreate(Tool[TaskCreateInput]):
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
         """Create it; the result names its number."""
         me, _ = self._port.me()
+        require_budget(call.metadata, lead=True)
         watched = self._watch is not None and self._watch.looks()
         task = await self._made_before(ctx) or await self._port.tasks.create(
             call.subject,
@@ -83,3 +88,13 @@ class TaskCreate(Tool[TaskCreateInput]):
             return None
         tasks = await self._port.tasks.all()
         return next((task for task in tasks if (task.metadata or {}).get(CALL) == ctx.key), None)
+
+
+def require_budget(metadata: dict[str, Any] | None, *, lead: bool) -> None:
+    """Look at `metadata.budget`. Raises UsageError for what is none, TaskRefused where a member sets its own work's."""
+    if metadata is None or "budget" not in metadata:
+        return
+    if not lead:
+        raise TaskRefused("reserved", "only the lead says what a task may use", do=["ask team-lead for more"])
+    if metadata["budget"] is not None:
+        Budget.from_json(metadata["budget"])

@@ -10,6 +10,7 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.tasks.rules import DELETED, Wish
 from teamwright.tasks.task_list import Change
+from teamwright.tools.tasks.create import require_budget
 from teamwright.tools.tasks.get import numbered
 from teamwright.tools.tasks.port import TaskPort, TaskWatch
 
@@ -54,6 +55,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
         """Change it, tell a new owner, and say what changed."""
         me, lead = self._port.me()
+        require_budget(call.metadata, lead=lead)
         if (refused := await self._refused(call)) is not None:
             return refused
         change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish_of(call))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from importlib import resources
 
-from teamwright.app.budget import Budget
 from teamwright.app.options import Options
 from teamwright.app.repository import Repository
+from teamwright.protocol.budget import Budget
 from teamwright.ui.demo.rules import RULES
 from teamwright.ui.demo.words import CAP_USD
 from teamwright.ui.terminal.text import cut, one_line

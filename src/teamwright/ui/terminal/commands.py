@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from teamwright.app.looking.cost import CostLine, session_cost
 from teamwright.app.modes import meanings
 from teamwright.app.session import Session
 from teamwright.app.talking import interrupt_member, live_members, stop_member
@@ -54,10 +55,21 @@ async def _tasks(session: Session, _rest: str) -> list[str]:
 
 
 async def _cost(session: Session, _rest: str) -> list[str]:
-    purse = session.maker.purse
-    rows = {shown(name): usage for name, usage in purse.by_member.items()}
-    lines = [f"  {name:<14} {usage}" for name, usage in rows.items()]
-    return [*lines, f"  {'all':<14} {purse.total}"]
+    cost = await session_cost(session)
+    lines: list[str] = []
+    for line in cost.members:
+        lines += [_used(line.name, line), *(_used(f"└ {one.name}", one) for one in line.below)]
+    for line in cost.tasks:
+        lines.append(_used(f"#{line.name}" if line.name else "no task", line, line.subject))
+    if len(cost.models) > 1:
+        lines += [_used(line.name, line) for line in cost.models]
+    caps = ", ".join(f"{cap:g} {name}" for name, cap in session.maker.purse.budget.as_json().items())
+    return [*lines, _used("all", cost.total, f"caps: {caps}" if caps else "")]
+
+
+def _used(name: str, line: CostLine, beside: str = "") -> str:
+    words = f"  {clean(name):<14} {line.usage}"
+    return f"{words}  {one_line(beside)}" if beside else words
 
 
 async def _stop(session: Session, rest: str) -> list[str]:

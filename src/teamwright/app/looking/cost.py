@@ -1,0 +1,137 @@
+"""What a team or a session cost: by member with its sub-agents, by task, by model; from its log, or from a live purse.
+
+Every token is in each of the three lists once. Reads only; knows logs and books, prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.app.looking.receipts import LogView, find_log
+from teamwright.app.session import Session
+from teamwright.app.spending.ledger import Account, Ledger, TaskKey
+from teamwright.app.spending.reading import spending
+from teamwright.protocol.events import RoundEnded, TaskChanged, TeamEvent
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.usage import Usage
+from teamwright.storage.paths import Home
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """What one of a list used. Tokens: `tokens_in` holds all of the prompts, `cached` those read from a cache.
+
+    `usd` is None when a price is not known. `name` is a member, a sub-agent's id, a task's number (empty: no task) or a
+    model; `below` are a member's sub-agents, whose use is not in its own line.
+    """
+
+    name: str
+    rounds: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    cached: int = 0
+    tokens_out: int = 0
+    usd: float | None = 0.0
+    subject: str = ""
+    below: tuple[CostLine, ...] = ()
+
+    @property
+    def usage(self) -> Usage:
+        """The same as a usage, for its words."""
+        return Usage(self.tokens_in - self.cached, self.tokens_out, cache_read=self.cached, usd=self.usd)
+
+
+@dataclass(frozen=True, slots=True)
+class CostView:
+    """The whole. `since` in seconds since 1970, 0: from the beginning."""
+
+    team: str = ""
+    session: str = ""
+    log: str = ""
+    since: float = 0.0
+    total: CostLine = CostLine("all")
+    members: tuple[CostLine, ...] = ()
+    tasks: tuple[CostLine, ...] = ()
+    models: tuple[CostLine, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no model was called."""
+        return not self.total.rounds
+
+
+def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None) -> CostView:
+    """The cost of a team's session (also of an archived one), of a session, or of the newest session here.
+
+    `since`: only of what was answered from then on, in seconds since 1970. Raises TeamwrightError (`unknown-team`,
+    `unknown-session`).
+    """
+    log = find_log(home, cwd, name)
+    subjects: dict[TaskKey, str] = {}
+    books = Ledger()
+    for event in _of_log(log, subjects, lambda: books.list):
+        if since is None or not isinstance(event, RoundEnded) or event.at >= since:
+            books.note(event)
+    return view_of(books, subjects, log, since or 0.0)
+
+
+async def session_cost(session: Session) -> CostView:
+    """What the session used in this process, from its purse. Raises StorageError when its tasks cannot be read."""
+    books = session.maker.purse.books
+    subjects = {(books.list, task.id): task.subject for task in await session.task_lines()}
+    return view_of(books, subjects, LogView(session.log.path, session.id, session.team.name))
+
+
+def _of_log(log: LogView, subjects: dict[TaskKey, str], current: Callable[[], str]) -> Iterator[TeamEvent]:
+    for event in spending(log.path):
+        if isinstance(event, TaskChanged):
+            subjects[current(), event.task.id] = event.task.subject
+        yield event
+
+
+def view_of(books: Ledger, subjects: Mapping[TaskKey, str], log: LogView, since: float = 0.0) -> CostView:
+    """The books as people read them: the lead first, members in the order of their first answer."""
+    spent = {name: account for name, account in books.agents.items() if account.rounds}
+    callers = {account.caller for account in spent.values() if account.caller}
+    tops = {name for name, account in spent.items() if not account.caller} | callers
+    names = sorted(tops, key=lambda name: (name != LEAD, [*spent, name].index(name)))
+    tasks = [
+        _line(key[1], usage, subject=subjects.get(key, ""))
+        for key, usage in sorted(books.tasks.items(), key=lambda one: (one[0][0], len(one[0][1]), one[0][1]))
+    ]
+    rest = [_line("", books.untasked)] if tasks and books.untasked.requests else []
+    return CostView(
+        team=log.team,
+        session=log.session,
+        log=str(log.path) if log.path.name else "",
+        since=since,
+        total=_line("all", books.total, sum(a.rounds for a in spent.values()), sum(a.calls for a in spent.values())),
+        members=tuple(_member(name, spent) for name in names),
+        tasks=(*tasks, *rest),
+        models=tuple(_line(model, usage) for model, usage in books.models.items()),
+    )
+
+
+def _member(name: str, spent: Mapping[str, Account]) -> CostLine:
+    account = spent.get(name, Account())
+    below = tuple(_line(id, one.usage, one.rounds, one.calls) for id, one in spent.items() if one.caller == name)
+    shown = LEAD_ALIAS if name == LEAD else name
+    return _line(shown, account.usage, account.rounds, account.calls, below=below)
+
+
+def _line(
+    name: str, usage: Usage, rounds: int = 0, calls: int = 0, *, subject: str = "", below: tuple[CostLine, ...] = ()
+) -> CostLine:
+    return CostLine(
+        name=name,
+        rounds=rounds,
+        calls=calls,
+        tokens_in=usage.prompt_tokens,
+        cached=usage.cache_read,
+        tokens_out=usage.output_tokens,
+        usd=usage.usd,
+        subject=subject,
+        below=below,
+    )

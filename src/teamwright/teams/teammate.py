@@ -23,10 +23,10 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
 from teamwright.protocol.usage import Usage
-from teamwright.teams.capped import Capped
 from teamwright.teams.desk import Desk
 from teamwright.teams.keeping import kept_at_work
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State, advance
+from teamwright.teams.pausing.capped import Capped
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 from teamwright.teams.told import worked_on, wrote_lead
 from teamwright.teams.waiting_out import WaitingOut

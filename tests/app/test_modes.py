@@ -9,6 +9,7 @@ import pytest
 
 from teamwright import Member, ModeChanged, Team, TeamRefused, UnknownMember, UsageError
 from teamwright.agent.reminders import WORDS, Role
+from teamwright.app.modes import FILE, Kept, keep, kept_mode
 from teamwright.permissions.verdict import Mode
 from teamwright.testing import ScriptedModel
 
@@ -419,6 +420,23 @@ async def test_a_team_goes_on_in_the_modes_that_it_was_left_in(tmp_path):
     async with goes_on(tmp_path, ScriptedModel("ok"), permission_mode="default") as team:
         assert team.mode == "default", "what is said now is what holds"
         assert {m.name: m.mode for m in team.members} == {"ada": "dontAsk", "ben": "default"}
+
+
+@pytest.mark.promise("G1")
+def test_the_mode_that_is_kept_has_the_form_that_it_always_had(tmp_path):
+    kept = Kept(Mode.DELEGATE, Mode.ACCEPT_EDITS)
+    keep(tmp_path, kept)
+    golden = Path(__file__).parent.parent / "golden" / "mode_v1.json"
+    assert (tmp_path / FILE).read_bytes() == golden.read_bytes()
+    assert kept_mode(tmp_path) == kept
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.promise("G1", "P7")
+@pytest.mark.parametrize("text", ["", "[]", '{"mode": "bypassPermissions", "lasting": "default"}', '{"mode": "x"}', "{\"mode"])
+def test_a_kept_mode_that_cannot_be_is_none(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    assert kept_mode(tmp_path) is None
 
 
 @pytest.mark.promise("G3")

@@ -138,6 +138,7 @@ def flags_of(options: Options) -> Flags:
     return Flags(
         model=options.model if isinstance(options.model, str) else None,
         permission_mode=options.permission_mode or options.mode_unless_kept,
+        plan_approval=options.plan_approval,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
         only_allowed=options.only_allowed,

@@ -302,6 +302,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         attended=log.attended,
         definition=ground.definition,
     )
+    made.plans.approved_by(settings, requests.timeout_s)
     return _in_mode(ground, made)
 
 

@@ -18,7 +18,8 @@ class Options:
 
     `mode_unless_kept` is the mode of a session that was not left in one, above the settings'.
     `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
-    a person is at a terminal. `task_list` names a list that several sessions share.
+    a person is at a terminal. `task_list` names a list that several sessions share;
+    `plan_approval` says who approves plans of members: lead, human or auto.
     `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
@@ -51,4 +52,5 @@ class Options:
     env: Mapping[str, str] | None = None
     team_name: str | None = None
     task_list: str | None = None
+    plan_approval: str | None = None
     pace_s: float | None = None

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from teamwright.agent.plan_mode import Leaving, Outcome, PlanMode, Submission
+from teamwright.app.settings import Settings
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.updates import check_mode
 from teamwright.permissions.verdict import Answer, Asker, Mode, Question, Update
@@ -54,6 +55,18 @@ class Plans:
     lead: PlanMode | None = None
     _modes: WeakSet[PlanMode] = field(default_factory=WeakSet[PlanMode])
     _watched: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+
+    def approved_by(self, settings: Settings, timeout_s: float | None) -> None:
+        """Who approves, by the settings; how long a plan waits for the lead. Raises UsageError for another word."""
+        self.who, self.timeout_s = settings.plan_approval, timeout_s
+        self.origin = settings.origins.get("plan_approval", "")
+        if self.who not in APPROVERS:
+            raise UsageError(
+                "usage",
+                f"{self.who[:60]!r} does not approve plans",
+                looked_at=[("from", self.origin or "plan_approval"), ("approvers", ", ".join(APPROVERS))],
+                note="nothing was started",
+            )
 
     def lead_team(self, team: Team) -> None:
         """The plans of this team's members are watched from now on."""

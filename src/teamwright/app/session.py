@@ -246,6 +246,7 @@ class Session:
 
         May be called twice.
         """
+        await self.maker.plans.close()
         self.requests.close("the session is over")
         await self.wind_down("the session is over", keep=True)
         if self.maker.kit.hooking is not None:

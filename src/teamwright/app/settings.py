@@ -60,6 +60,7 @@ class Flags:
 
     model: str | None = None
     permission_mode: str | None = None
+    plan_approval: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
     only_allowed: bool = False
@@ -92,6 +93,7 @@ class Settings:
     ask_timeout_s: float | None = None
     headless_asks: str = "deny"
     lead_answers: bool = False
+    plan_approval: str = "lead"
     git_trailer: str = ""
     retention_days: int = 30
     stalled_after_s: float = STALLED_AFTER_S
@@ -284,9 +286,10 @@ class _Merge:
         if flags.permission_mode is not None:
             self.take_mode(lead_mode(flags.permission_mode))
             self.origins["permissions.defaultMode"] = "--permission-mode"
-        if flags.model is not None:
-            self.values["model"] = flags.model
-            self.origins["model"] = "--model"
+        for name in ("model", "plan_approval"):
+            if (said := getattr(flags, name)) is not None:
+                self.values[name] = said
+                self.origins[name] = f"--{name.replace('_', '-')}"
         base = Path(os.path.realpath(cwd))
         self.rules += parse_rules(flags.allowed_tools, Verdict.ALLOW, "--allowedTools", base)
         self.rules += parse_rules(flags.disallowed_tools, Verdict.DENY, "--disallowedTools", base)
@@ -325,6 +328,7 @@ class _Merge:
             ask_timeout_s=get("ask_timeout_s"),
             headless_asks=get("headless_asks", "deny"),
             lead_answers=get("permissions.leadAnswers", False),
+            plan_approval=get("plan_approval", "lead"),
             git_trailer=get("git_trailer", ""),
             retention_days=get("retention_days", 30),
             stalled_after_s=get("stalled_after_s", STALLED_AFTER_S),

@@ -71,6 +71,7 @@ KEYS: dict[str, Key] = {
     "permissions.leadAnswers": Key(
         "bool", "Whether the lead may allow what its members ask for, in the user's place.", user_only=True
     ),
+    "plan_approval": Key("text", "Who approves plans of members: lead, human or auto.", user_only=True),
     "limits.members": Key("count", "Teammates alive at once."),
     "limits.spawns": Key("count", "Agents started in one run."),
     "limits.spawns_per_minute": Key("count", "Agents started within a minute."),

@@ -56,6 +56,9 @@ class TeamOptions(TypedDict, total=False):
     on_request: OnRequest | None
     """Called with every RequestOpened; answers through its methods. A plain function returns what they return."""
 
+    plan_approval: Literal["lead", "human", "auto"]
+    """Who approves plans of members, above the settings: the lead does unless said otherwise."""
+
     task_list: str | None
     """The name of a task list that several teams share; it is kept when the team is not. None: a list of its own."""
 
@@ -91,6 +94,7 @@ def options_of(given: TeamOptions) -> Options:
         budget=given.get("budget") or Budget(),
         append_system_prompt=given.get("append_system_prompt", ""),
         task_list=given.get("task_list"),
+        plan_approval=given.get("plan_approval"),
         tools=tuple(given.get("tools", ())),
         on_request=given.get("on_request"),
         env=given.get("env"),

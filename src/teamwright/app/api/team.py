@@ -141,6 +141,7 @@ class Team:
         try:
             if self._run is not None and not self._run.done:
                 await self._run.abandon()
+            await session.maker.plans.close()
             session.requests.close("the team was left")
             await session.goodbye(keep=True)
         finally:

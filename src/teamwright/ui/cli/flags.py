@@ -96,6 +96,7 @@ RUN: tuple[click.Option, ...] = (
         help="One more directory to work in.",
     ),
     click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
+    click.Option(["--plan-approval"], metavar="WHO", help="Who approves plans of members: lead, human or auto."),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),
     click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),

@@ -133,6 +133,7 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         resume=flags.get("resume") or None,
         adopt=flags.get("adopt"),
         append_system_prompt=flags.get("append_system_prompt") or "",
+        plan_approval=flags.get("plan_approval"),
         task_list=dir_stem(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,
         ask=flags.get("ask"),

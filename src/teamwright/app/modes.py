@@ -22,7 +22,8 @@ from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.teams.modes import ModeSet, enter, set_mode
+from teamwright.teams.modes.changing import enter, set_mode
+from teamwright.teams.modes.reach import ModeSet
 from teamwright.teams.team import Team
 
 VERSION = 1

@@ -16,7 +16,7 @@ from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.task import Task
 from teamwright.tasks.rules import Wish
 from teamwright.teams.ending import kill
-from teamwright.teams.modes import ModeSet
+from teamwright.teams.modes.reach import ModeSet
 from teamwright.teams.post import Sent, assign, send_text
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
@@ -108,13 +108,17 @@ class Tasks:
         after: Iterable[TaskRef] | TaskRef = (),
         metadata: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
+        check: str = "",
     ) -> Task:
         """Put a task on the list; it waits for those in `after` (tasks or their numbers).
 
         `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool;
-        `budget` caps what all work on it may use in tokens and money.
+        `budget` caps what all work on it may use in tokens and money; `check` is a shell command that must succeed, in the
+        directory of whoever works on it, before the task can be completed.
         Raises UsageError (no subject), TaskRefused (a number that is not there); then nothing was added.
         """
+        if check:
+            metadata = {**(metadata or {}), "check": check}
         if budget:
             metadata = {**(metadata or {}), "budget": budget.as_json()}
         blockers = [after] if isinstance(after, Task | str) else after

@@ -33,7 +33,7 @@ from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.usage import Usage
 from teamwright.teams.forming import create_team
-from teamwright.teams.modes import ModeSet
+from teamwright.teams.modes.reach import ModeSet
 from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec

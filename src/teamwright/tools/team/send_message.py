@@ -10,7 +10,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.teams.modes import set_mode
+from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
 from teamwright.teams.stopping import Answer, answer_stop
 from teamwright.tools.plan.answer import TYPE as PLAN_ANSWER

@@ -6,7 +6,7 @@ nobody, the event. The roster's entry is what a resume goes by. Knows the team; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.agent.loop import Agent
 from teamwright.agent.plan_mode import Leaving
@@ -19,42 +19,11 @@ from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChanged as ModeMessage
 from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.modes.reach import REACH, ModeSet, held_by
 from teamwright.teams.plans.approval import mode_was_set
 from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
-
-REACH = {
-    Mode.PLAN: 0,
-    Mode.DONT_ASK: 1,
-    Mode.DEFAULT: 2,
-    Mode.ACCEPT_EDITS: 3,
-    Mode.DELEGATE: 3,
-    Mode.BYPASS: 4,
-}
-"""How far modes reach, the strictest first. `bubble` reaches as far as the caller's."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModeSet:
-    """What became of a change. `held_by` is the lead's mode where that is stricter: it decides as long as it is so."""
-
-    member: str
-    mode: Mode
-    before: Mode
-    held_by: Mode | None = None
-
-    @property
-    def changed(self) -> bool:
-        """Whether it was in another mode before."""
-        return self.mode is not self.before
-
-    def __str__(self) -> str:
-        """In a sentence, for people and for models."""
-        if not self.changed:
-            return f"{self.member} is in mode {self.mode} already"
-        held = f"; the lead's mode {self.held_by} is stricter and decides as long as it lasts" if self.held_by else ""
-        return f"{self.member} is in mode {self.mode} from its next call on{held}"
 
 
 async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
@@ -69,7 +38,7 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     policy = mate.agent.policy
     before = policy.mode
     if mode is before:
-        return ModeSet(mate.name, mode, before, _held_by(mode, lead))
+        return ModeSet(mate.name, mode, before, held_by(mode, lead))
     if by == LEAD:
         _require_stricter(mate, mode, policy)
     wider = REACH.get(mode, REACH[lead.lasting_mode]) > REACH[policy.lasting_mode]
@@ -85,7 +54,7 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     await send_protocol(
         team, by, mate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso()), summary=summary[:200]
     )
-    return ModeSet(mate.name, mode, before, _held_by(mode, lead))
+    return ModeSet(mate.name, mode, before, held_by(mode, lead))
 
 
 def enter(agent: Agent, mode: Mode, by: str) -> None:
@@ -125,11 +94,6 @@ def _require_stricter(mate: Teammate, mode: Mode, policy: Policy) -> None:
         do=[f"approve the plan of {mate.name}" if planning else "the user widens modes: say in your answer what for"],
         note="nothing was changed",
     )
-
-
-def _held_by(mode: Mode, lead: Policy) -> Mode | None:
-    above = lead.lasting_mode
-    return above if mode in REACH and REACH[mode] > REACH[above] else None
 
 
 async def note_mode(team: Team, mate: Teammate) -> None:

@@ -1,0 +1,218 @@
+"""Hooks as people have them: a `.claude` folder taken as it is, the real program, a server on loopback."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from teamwright.storage.process_records import RECORDS
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
+from tests.app.hook_log import HookLog, unbalanced
+from tests.ui.conftest import GIT
+from tests.ui.program import Mark, Program, error_of, told_results
+
+pytestmark = pytest.mark.timeout(120)
+
+SETTINGS = """{
+  "hooks": {
+    "PreToolUse": [
+      {
+        "matcher": "Bash",
+        "hooks": [
+          {
+            "type": "command",
+            "command": "python3 \\"$CLAUDE_PROJECT_DIR\\"/.claude/hooks/block_push.py"
+          }
+        ]
+      }
+    ],
+    "PostToolUse": [
+      {
+        "matcher": "Edit|MultiEdit|Write",
+        "hooks": [
+          {
+            "type": "command",
+            "command": "\\"$CLAUDE_PROJECT_DIR\\"/.claude/hooks/format.sh",
+            "timeout": 30
+          }
+        ]
+      }
+    ],
+    "Stop": [
+      {
+        "hooks": [
+          {
+            "type": "command",
+            "command": "echo \\"$(date +%H:%M) the answer is there\\" >> \\"$CLAUDE_PROJECT_DIR\\"/notifications"
+          }
+        ]
+      }
+    ]
+  }
+}
+"""
+
+BLOCK_PUSH = """#!/usr/bin/env python3
+import json
+import re
+import sys
+
+data = json.load(sys.stdin)
+if data.get("tool_name") != "Bash":
+    sys.exit(0)
+command = data.get("tool_input", {}).get("command", "")
+if re.search(r"\\bgit\\s+push\\b", command):
+    print("Pushing is for people: leave the commit, and say that it is ready.", file=sys.stderr)
+    sys.exit(2)
+"""
+
+FORMAT = """#!/bin/bash
+# Runs after Edit and Write: strips blanks from the ends of lines.
+file_path=$(python3 -c 'import json,sys; print(json.load(sys.stdin)["tool_input"]["file_path"])')
+case "$file_path" in
+  *.py) sed -i 's/[[:space:]]*$//' "$file_path" ;;
+esac
+exit 0
+"""
+
+
+@pytest.fixture
+def claude_folder(repo: Path) -> Path:
+    """The repository with a `.claude` folder as somebody committed it, and a remote that could be pushed to."""
+    hooks = repo / ".claude" / "hooks"
+    hooks.mkdir(parents=True)
+    (repo / ".claude" / "settings.json").write_text(SETTINGS)
+    (hooks / "block_push.py").write_text(BLOCK_PUSH)
+    (hooks / "format.sh").write_text(FORMAT)
+    (hooks / "format.sh").chmod(0o755)
+    remote = repo.parent / "remote.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    subprocess.run(["git", "remote", "add", "origin", str(remote)], cwd=repo, check=True)
+    subprocess.run([*GIT, "add", "."], cwd=repo, check=True)
+    subprocess.run([*GIT, "commit", "-q", "-m", "hooks"], cwd=repo, check=True)
+    return repo
+
+
+WORK = [
+    Answer("I look.", tools=[("Read", {"file_path": "main.py"})]),
+    Answer(tools=[("Edit", {"file_path": "main.py", "old_string": "'hello')", "new_string": "'bye')   "})]),
+    Answer(tools=[("Write", {"file_path": "notes.txt", "content": "kept   \n"})]),
+    Answer(tools=[("Bash", {"command": "git push origin HEAD"})]),
+    Answer("Done."),
+]
+
+
+def pushed(repo: Path) -> str:
+    return subprocess.run(["git", "ls-remote", "origin"], cwd=repo, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.promise("G7", "K1")
+def test_three_hooks_of_a_claude_folder_work_unchanged(tmp_path, claude_folder):
+    with LoopbackModel.in_thread(WORK) as server:
+        program = Program(claude_folder, tmp_path / "home", server.url)
+        done = program.run("-p", "Change the greeting.", "--trust", "--dangerously-skip-permissions")
+        results = told_results(server.requests[-1].json)
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert (claude_folder / "main.py").read_text() == "print('bye')\n", "the formatter ran after Edit"
+    assert (claude_folder / "notes.txt").read_text() == "kept   \n"
+    assert "Pushing is for people" in results[-1]["text"] and not pushed(claude_folder)
+    assert (claude_folder / "notifications").read_text().count("the answer is there") == 1
+    assert "counts for nothing" not in done.stderr
+
+
+@pytest.mark.promise("G7", "K1", "P7")
+def test_hooks_of_a_repository_that_nobody_trusts_never_run(tmp_path, claude_folder):
+    with LoopbackModel.in_thread([*WORK[:3], Answer("Done.")]) as server:
+        program = Program(claude_folder, tmp_path / "home", server.url)
+        done = program.run("-p", "Change the greeting.", "--dangerously-skip-permissions")
+    assert done.returncode == 0, done.stderr
+    assert (claude_folder / "main.py").read_text() == "print('bye')   \n"
+    assert not (claude_folder / "notifications").exists()
+    assert "not trusted" in done.stderr and "--trust" in done.stderr
+
+
+@pytest.mark.promise("G7", "K1", "P7")
+def test_a_trusted_hook_whose_script_was_changed_waits_for_trust_again(tmp_path, claude_folder):
+    with LoopbackModel.in_thread(["Done."]) as server:
+        program = Program(claude_folder, tmp_path / "home", server.url)
+        shown = program.run("trust", "--yes")
+        assert shown.returncode == 0, shown.stderr
+        assert program.run("-p", "Hello.").returncode == 0
+        assert (claude_folder / "notifications").read_text().count("\n") == 1
+        (claude_folder / ".claude" / "hooks" / "block_push.py").write_text("import os; os.system('touch evil')")
+        done = program.run("-p", "Hello.")
+    assert done.returncode == 0 and "not trusted" in done.stderr, done.stderr
+    assert (claude_folder / "notifications").read_text().count("\n") == 1
+    assert not (claude_folder / "evil").exists()
+
+
+@pytest.mark.promise("G7")
+def test_a_prompt_that_a_hook_refuses_is_an_error_with_its_words(tmp_path, repo):
+    hooks = HookLog(tmp_path).on("UserPromptSubmit", "echo 'it holds a password' >&2; exit 2")
+    with LoopbackModel.in_thread(["Hello."]) as server:
+        done = Program(repo, tmp_path / "home", server.url).run("-p", "hunter2", "--settings", str(hooks.settings))
+        assert not [one for one in server.requests if one.method == "POST"]
+    assert done.returncode == 1
+    slug, lines = error_of(done)
+    assert slug == "hook-refused" and "it holds a password" in lines[0]
+
+
+class Players:
+    """A lead that starts ada and a sub-agent; whoever is told to waits at the mark until it is killed."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+        self.held = True
+
+    def __call__(self, body: dict) -> Answer:
+        system = "".join(block["text"] for block in body["system"])
+        name = found[1] if (found := re.search(r"# You are (\w+), a teammate", system)) else ""
+        tools = {tool["name"] for tool in body.get("tools", ())}
+        calls = len([m for m in body["messages"] if m["role"] == "assistant"])
+        if name == "ada":
+            return Answer("ada is ready.")
+        if "TaskCreate" not in tools:
+            return (
+                Answer(tools=[("Bash", {"command": f"echo up > {self.mark}; sleep 600"})])
+                if self.held
+                else Answer("ok")
+            )
+        if calls == 0:
+            return Answer(tools=[("Agent", {"name": "ada", "description": "help", "prompt": "Wait."})])
+        if calls == 1:
+            return Answer(tools=[("Agent", {"description": "look", "prompt": "Look.", "subagent_type": "Bash"})])
+        return Answer("Over.")
+
+
+@pytest.mark.promise("G7", "F69", "D8")
+def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo):
+    hooks = HookLog(tmp_path)
+    for event in ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"):
+        hooks.on(event)
+    mark = Mark(tmp_path / "up")
+    players = Players(mark.path)
+    flags = ("--settings", str(hooks.settings), "--dangerously-skip-permissions")
+    with LoopbackModel.in_thread(players) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        life = program.start("-p", "Go.", *flags)
+        assert mark.wait() == "up"
+        life.kill()
+        life.communicate(timeout=30)
+        killed = hooks.told
+        assert {one["hook_event_name"] for one in killed} == {"SessionStart", "SubagentStart"}
+        assert len(unbalanced(killed)) == 3, "the session, ada and the sub-agent"
+        players.held = False
+        done = program.run("-c", "-p", "Go on.", *flags, timeout=90)
+    assert done.returncode in {0, 5}, done.stderr
+    assert unbalanced(hooks.told) == {}
+    crashed = [one for one in hooks.told if one.get("outcome") == "crashed"]
+    assert sorted(one["kind"] for one in crashed) == ["lead", "subagent", "teammate"]
+    later = hooks.told[len(killed) :]
+    assert {one["hook_event_name"] for one in later[:3]} <= {"SessionEnd", "SubagentStop"}, "stops first, then starts"
+    ledger = next((tmp_path / "home").glob("projects/*/*/hooks.jsonl"))
+    types = [json.loads(line)["type"] for line in ledger.read_text().splitlines()]
+    assert types.count("start") == types.count("stop")
+    assert not list(ledger.parent.glob(f"{RECORDS}/*"))

@@ -8,11 +8,13 @@ import pytest
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, find_definition, prompt
+from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.schema import tool_schema
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.app.kit import Kit
 from teamwright.models.settings import ModelSettings
+from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.team import Team
@@ -36,13 +38,18 @@ def kit(teams: bool = True) -> Kit:
     return Kit(BackgroundJobs(), nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, teams=teams)
 
 
+def plan_mode() -> PlanMode:
+    return PlanMode(Policy(), Path("/plans"), None)
+
+
 @pytest.fixture
 def team(tmp_path):
     return Team(tmp_path, "0f9c6a5e-0000-4000-8000-000000000000", tmp_path, lambda _event: None, Nobody(), Nobody())
 
 
 def tools_of(name: str, team: Team) -> list[AnyTool]:
-    every = kit().tools(Caller(name, team), Nobody())
+    made = kit()
+    every = [*made.tools(Caller(name, team), Nobody()), *made.plan_tools(name, plan_mode(), Nobody())]
     return every if name == LEAD else [tool for tool in every if tool.name not in LEAD_ONLY]
 
 
@@ -65,7 +72,10 @@ def test_an_agent_knows_all_it_needs_in_five_thousand_tokens(team):
         "teammate": told(teammate_prompt("scout", "release-review", kind, PLACE, ()), tools_of("scout", team)),
         "sub-agent": told(
             subagent_prompt(kind, PLACE, ()),
-            [t for t in kit().plain_tools("a1", Nobody()) if t.name not in NOT_FOR_SUBAGENTS],
+            [
+                *(t for t in kit().plain_tools("a1", Nobody()) if t.name not in NOT_FOR_SUBAGENTS),
+                *kit().plan_tools("a1", plan_mode(), Nobody()),
+            ],
         ),
     }
     print(sizes)
@@ -97,9 +107,7 @@ def test_a_parameter_that_is_named_is_the_tools_own(team):
 
 def test_nothing_is_spoken_of_that_does_not_exist(team):
     for where, text in words_to_models(team).items():
-        assert not re.search(
-            r"(?i)plan_approval|plan mode|\bhooks?\b(?!, force)|\bskill|slash command|\bMCP\b", text
-        ), where
+        assert not re.search(r"(?i)\bhooks?\b(?!, force)|\bskill|slash command|\bMCP\b", text), where
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.health.standing import Asked, MemberStanding, Standing
 from teamwright.teams.health.table import TABLE, WORDS, OpenTask, Seen, health, seen_of
+from teamwright.teams.lifecycle import LIMITED
 
 CASES = [
     (Seen("failed", why="broke", alive=False), ("failed", "broke")),
@@ -14,6 +15,7 @@ CASES = [
     (Seen("working", alive=False, stalled=True), ("dead", "its process is gone")),
     (Seen("idle", alive=False, why="no lead"), ("dead", "no lead")),
     (Seen("stopping", asks="permission for Bash"), ("stopping", "was asked to stop, and may object")),
+    (Seen("awaiting", why="the lead to answer its plan", asks="x"), ("awaiting", "the lead to answer its plan")),
     (Seen("blocked", why="permission for Edit"), ("blocked", "permission for Edit")),
     (Seen("working", asks="permission for Bash rm"), ("blocked", "permission for Bash rm")),
     (Seen("working", doing="pause", what="the rate limit"), ("waiting", "the rate limit")),
@@ -25,6 +27,7 @@ CASES = [
     (Seen("working", blockers="#3"), ("working", "")),
     (Seen("idle", blockers="#3 (ben)", answer_of="ben"), ("waiting", "#3 (ben)")),
     (Seen("idle", answer_of="ben"), ("waiting", "an answer of ben")),
+    (Seen("idle", why=LIMITED, answer_of="ben"), ("waiting", LIMITED)),
     (Seen("idle"), ("idle", "")),
     (Seen("levitating"), ("unknown", "")),
 ]
@@ -48,6 +51,18 @@ def standing_with(*members: MemberStanding) -> Standing:
 
 def state_of(name, standing, tasks=None, **more):
     return health(seen_of(standing.members[name], standing, tasks or {}, **more))
+
+
+@pytest.mark.promise("D7", "F44")
+def test_a_member_whose_sub_agent_asks_is_blocked_and_who_asks_for_what_is_said():
+    standing = standing_with(MemberStanding("ada", "working"), MemberStanding("ben", "working"))
+    asks = Asked("ada › Explore: find", "permission", "Bash", "git push\n", 1.0, owner="ada", deadline=2.0)
+    standing.requests = {"one": asks, "two": Asked("ada", "plan", "ExitPlanMode", "# Plan", 2.0, owner="ada")}
+    said = "permission for Bash git push, asked by ada › Explore: find, and 1 more"
+    assert state_of("ada", standing) == ("blocked", said)
+    assert state_of("ben", standing) == ("working", "")
+    del standing.requests["one"]
+    assert state_of("ada", standing) == ("blocked", "approval of its plan")
 
 
 @pytest.mark.promise("D7")

@@ -73,7 +73,11 @@ async def test_every_end_reaches_the_lead_once_with_its_cause(tmp_path, how):
 @pytest.mark.parametrize(
     ("kind", "tools"),
     [
-        ("general-purpose", {"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch"}),
+        (
+            "general-purpose",
+            {"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch"}
+            | {"EnterPlanMode", "ExitPlanMode"},
+        ),
         ("Explore", {"Bash", "Read", "Glob", "Grep", "WebFetch"}),
         ("Plan", {"Bash", "Read", "Glob", "Grep", "WebFetch"}),
         ("Bash", {"Bash"}),
@@ -92,7 +96,7 @@ async def test_a_built_in_kind_has_its_stated_tools_and_as_a_teammate_also_mail_
         await until(team, lambda: ada.state == "idle" and model.requests[-1].asker == "ada")
     of = {r.asker: {t["name"] for t in json.loads(b"{" + r.prefix.head + b"}")["tools"]} for r in model.requests}
     sub = next(names for asker, names in of.items() if asker not in {"team-lead", "ada"})
-    team_tools = {"SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
+    team_tools = {"SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ExitPlanMode"}
     assert sub == tools
     assert of["ada"] >= tools | team_tools and not of["ada"] & {"TeamCreate", "TeamDelete"}
 
@@ -123,8 +127,6 @@ async def test_a_sub_agent_may_do_no_more_than_the_member_that_started_it(tmp_pa
         {"isolation": "worktree"},
         {"cwd": "/"},
         {"effort": "high"},
-        {"mode": "plan"},
-        {"mode": "delegate"},
         {"subagent_type": "Explorer"},
         {"name": "ada", "team_name": "other"},
     ],

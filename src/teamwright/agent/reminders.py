@@ -63,14 +63,14 @@ WORDS: Mapping[tuple[Role, Mode], Words] = {
     ),
     (Role.LEAD, Mode.PLAN): Words(
         "You are in plan mode: read, search and think; change nothing.\n"
-        "Write the plan, then call ExitPlanMode. Work begins when the plan was approved.",
-        "Plan mode: change nothing; ExitPlanMode submits the plan.",
+        "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
+        "Plan mode: change nothing; ExitPlanMode hands the plan in.",
         "Plan mode is over.",
     ),
     (Role.MEMBER, Mode.PLAN): Words(
         "You are in plan mode: read, search and think; change nothing.\n"
-        "Write the plan, then call ExitPlanMode. Work begins when the plan was approved.",
-        "Plan mode: change nothing; ExitPlanMode submits the plan.",
+        "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
+        "Plan mode: change nothing; ExitPlanMode hands the plan in.",
         "Plan mode is over.",
     ),
 }

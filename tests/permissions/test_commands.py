@@ -54,6 +54,8 @@ wc -l 2>/dev/null a.py
 test -f a.py || echo no
 if [ -d sub ]; then ls sub; else pwd; fi
 echo $(ls a.py) > /dev/null
+x=1; y=2; printf '%s %s' "$x" "$y"
+x=1; test -n "$x"
 """.strip().splitlines()
 
 ASKS = r"""
@@ -176,6 +178,26 @@ cp a.py c.py
 @pytest.mark.parametrize("command", ONLY_READS)
 def test_a_command_that_is_proven_to_read_inside_is_allowed(ground, command):
     assert ground.run(command).verdict is Verdict.ALLOW
+
+
+HERE = [
+    ("cat <<EOF\nplain\nEOF", True),
+    ("cat <<EOF\n$HOME $(ls) \\$(no) \\`no\\`\nEOF", True),
+    ("cat <<'EOF'\n$(git push) `git push`\nEOF", True),
+    ("cat <<-EOF\n\tplain\n\tEOF", True),
+    ("cat <<EOF\n`ls`\nEOF", False),
+    ("cat <<EOF\n$(ls)\nEOF", True),
+    ("cat <<-EOF\n\t$(ls)\n\tEOF", False),  # the parser does not see this one
+    ("cat <<EOF\n$ANTHROPIC_API_KEY\nEOF", False),
+    ("cat <<EOF\nx $ANTHROPIC_API_KEY\nEOF", False),
+    ('cat <<E"O"F\nx\nEOF', False),
+]
+
+
+@pytest.mark.promise("G1", "P7")
+@pytest.mark.parametrize(("command", "allowed"), HERE)
+def test_a_here_document_is_looked_into(ground, command, allowed):
+    assert ground.run(command).verdict is (Verdict.ALLOW if allowed else Verdict.ASK)
 
 
 @pytest.mark.promise("G1", "P7")

@@ -19,9 +19,10 @@ from teamwright.permissions.fence import changed_by
 from teamwright.permissions.files import judge_path, place_of
 from teamwright.permissions.line import as_line
 from teamwright.permissions.manners import forms, needs_asking
+from teamwright.permissions.parsed import Command, Parsed, Redirect
 from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
-from teamwright.permissions.shell import Command, Parsed, Redirect, parse
+from teamwright.permissions.shell import parse
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Verdict
 from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root
@@ -90,7 +91,7 @@ def _changes_nothing(parsed: Parsed, facts: list[_Fact]) -> bool:
     """Whether every command is proven to read only, whatever a rule says of it, and where a shell may end up."""
     if not parsed.ok or parsed.doubt or any(_writes(redirect) for redirect in parsed.redirects):
         return False
-    run = [fact for fact in facts if fact.command.role == "run"]
+    run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
     return all(fact.reads is not None for fact in run) and all(map(_may_set, _set_by(parsed)))
 
 
@@ -138,7 +139,7 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact
     hidden = _hidden(rules.deny, parsed)
     if hidden is not None:
         reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
-        yield Decision(Verdict.DENY if ground.bypass else Verdict.ASK, str(hidden), reason)
+        yield Decision(Verdict.DENY, str(hidden), reason)
 
 
 def _fenced_off(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
@@ -154,6 +155,9 @@ def _fenced_off(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
 
 def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -> Iterator[Decision]:
     yield from _denials(ground, rules, parsed, facts)
+    hidden = _hidden(rules.ask, parsed)
+    if hidden is not None:
+        yield Decision(Verdict.ASK, str(hidden), f"Parts of it are hidden, so {hidden.text} cannot be excluded.")
     unclear = _unclear(rules, parsed)
     if unclear is not None:
         yield unclear
@@ -179,7 +183,9 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, las
     name = needs_asking(command.words)
     if name and not any(rule.by_user for rule in allowing):
         return Decision(Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.")
-    if command.role != "run":
+    if command.role == "unsure":
+        allowing = [rule for rule in allowing if rule.exact]
+    elif command.role != "run":
         return by_mode(ground.mode, Verdict.ALLOW, "It only starts what is judged by itself.")
     if allowing:
         return by_rule(allowing[0])
@@ -189,6 +195,8 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, las
     if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.last):
         fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
+    if None in command.words[:1]:
+        return by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.permissions.options import Row, read_line
+from teamwright.permissions.parsed import Command
 from teamwright.permissions.readonly import absolute, written_out
-from teamwright.permissions.shell import Command
 
 MAX_FILES = 500
 """A copy or move of more files than this is not looked through."""

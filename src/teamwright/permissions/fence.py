@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from teamwright.permissions.parsed import Command
 from teamwright.permissions.rule import PathPattern
-from teamwright.permissions.shell import Command
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Decision, Verdict
 

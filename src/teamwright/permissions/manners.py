@@ -23,7 +23,12 @@ _KNOWN = _ALWAYS | table(
     " stash status stripspace tag var verify-commit verify-pack verify-tag version whatchanged worktree"
     " write-tree --version --help"
 )
-_VALUED = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix"})
+_VALUED = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source"})
+_FLAGS = _VALUED | table(
+    "-p -P -v -h --paginate --no-pager --bare --no-replace-objects --no-lazy-fetch --no-optional-locks --no-advice"
+    " --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs --exec-path --html-path --man-path"
+    " --info-path --attr-source --list-cmds --super-prefix"
+)
 _ADD_ALL = frozenset({".", "-A", "--all", "-u", "--update", "*", ":/", "./", "--no-ignore-removal", "-f", "--force"})
 _LISTS = {
     "tag": frozenset({"-l", "--list", "-n", "--contains", "--points-at", "--merged", "--no-merged", "-v", "--verify"}),
@@ -37,7 +42,10 @@ _BRANCH_CHANGES = ("-d", "-D", "-m", "-M", "-C", "-f", "--delete", "--move", "--
 
 def git_words(words: Words) -> Words | None:
     """`git` and what follows its global options; None for another program. A hidden subcommand comes out as None."""
-    if not words or base_name(words[0]) != "git":
+    name = (base_name(words[0]) or "").lower() if words else ""
+    if name.startswith("git-") and name[4:] in _KNOWN:
+        return ("git", name[4:], *words[1:])
+    if name != "git":
         return None
     at = 1
     while at < len(words):
@@ -51,6 +59,8 @@ def git_words(words: Words) -> Words | None:
         elif word in _VALUED:
             at += 2
         elif word is not None and word.startswith("-") and word not in {"--version", "--help"}:
+            if word.partition("=")[0] not in _FLAGS:
+                return ("git", None)  # it may take the next word as its value
             at += 1
         else:
             break
@@ -62,8 +72,9 @@ def forms(words: Words) -> tuple[Words, ...]:
     if not words or words[0] is None:
         return (words,)
     plain = (base_name(words[0]), *words[1:])
+    low = ((plain[0] or "").lower(), *words[1:])  # some file systems know no other
     git = git_words(words)
-    return tuple(dict.fromkeys((words, plain) if git is None else (words, plain, git)))
+    return tuple(dict.fromkeys((words, plain, low) if git is None else (words, plain, low, git)))
 
 
 def needs_asking(words: Words) -> str:

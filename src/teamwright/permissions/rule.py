@@ -65,6 +65,12 @@ class Rule:
         return self.pattern is None
 
     @property
+    def exact(self) -> bool:
+        """Whether it leaves nothing open: it is about every call, or about a command word by word."""
+        matcher = self._matcher
+        return self.whole or (isinstance(matcher, WordPattern) and not matcher.prefix and matcher.line is None)
+
+    @property
     def speaks_of(self) -> frozenset[str]:
         """The tools that the rule is about, by name; a name may end in a star."""
         return _SPEAKS_OF.get(self.tool, frozenset()) | {self.tool}

@@ -7,74 +7,36 @@ is; everything else is a *doubt*, and a command in doubt is never proven harmles
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamwright.permissions.misread import (
+    RESERVED,
+    fills_in,
+    here_document,
+    holds_signs,
+    is_code,
+    names_descriptor,
+    odd_characters,
+    other_blanks,
+    touching,
+)
+from teamwright.permissions.parsed import Command, Parsed, Places, Redirect
 from teamwright.permissions.table import table
 from teamwright.permissions.words import WORD_TYPES, Word, source, word_of
-from teamwright.permissions.wrappers import Words, inside
+from teamwright.permissions.wrappers import RUN_BY_PROGRAMS, Inside, Words, evaluated, inside
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
-
-Places = frozenset[Path | None]
-"""The directories a command may run in; None among them: one that only the shell will know."""
 
 MAX_DEPTH = 8
 """Texts within texts (`bash -c "bash -c …"`); deeper is a doubt."""
 
 MAX_BYTES = 64 * 1024
 """A longer command is not read, only asked about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One simple command. `globs` are the indexes of words that bash would match against file names.
-
-    `role`: `run` needs to be allowed; `wrap` only starts other commands of the list, and is as good as they are;
-    `guess` may be run, as far as one can tell, and can only forbid.
-    """
-
-    words: Words
-    places: Places
-    globs: frozenset[int] = frozenset()
-    variables: tuple[str, ...] = ()
-    role: str = "run"
-
-    @property
-    def name(self) -> str | None:
-        """The program, as written."""
-        return self.words[0] if self.words else None
-
-
-@dataclass(frozen=True, slots=True)
-class Redirect:
-    """A file that the shell opens for a command: `target` is None when only the shell will know it."""
-
-    target: str | None
-    writes: bool
-    places: Places
-    glob: bool = False
-
-
-@dataclass(slots=True)
-class Parsed:
-    """What a command line would do. `ok` is False when it is not valid bash; `doubt` says what is not certain.
-
-    `reads` are the variables whose values it uses, `sets` those it assigns.
-    """
-
-    ok: bool = True
-    doubt: str = ""
-    commands: list[Command] = field(default_factory=list[Command])
-    redirects: list[Redirect] = field(default_factory=list[Redirect])
-    reads: set[str] = field(default_factory=set[str])
-    sets: set[str] = field(default_factory=set[str])
 
 
 @lru_cache(maxsize=512)
@@ -85,7 +47,10 @@ def parse(text: str, cwd: Path) -> Parsed:
         parsed.ok = False
         parsed.doubt = "it is too long to be read"
         return parsed
-    _Walk(parsed).text(text, frozenset({cwd}))
+    walk = _Walk(parsed)
+    walk.text(text, frozenset({cwd}))
+    if parsed.evaluates and parsed.holds_code:
+        walk.unreadable("it has a text that is evaluated")
     return parsed
 
 
@@ -96,19 +61,6 @@ def _parser() -> Parser:
 
     return Parser(Language(tree_sitter_bash.language()))
 
-
-_STRANGE = re.compile(r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""Characters that a person reads differently from bash."""
-
-_MISREAD = re.compile(r"[\r\v\f\0]|(?<=[^ \t\n;&|])\\\n")
-"""What the parser takes differently from bash: other blanks, and a word that is broken over two lines."""
-
-_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}")
-"""`{name}>file`: to bash no word but where it keeps the descriptor."""
-
-_BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
-_SIGNS = re.compile(r"[\s;&|<>()`\"']")
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 _SEQUENCES = table(
     "program compound_statement do_group if_statement elif_clause else_clause while_statement for_statement"
@@ -137,6 +89,7 @@ class _Walk:
     def __init__(self, parsed: Parsed, depth: int = 0) -> None:
         self.parsed = parsed
         self.depth = depth
+        self.lines: list[str] = []
 
     def doubt(self, why: str) -> None:
         self.parsed.doubt = self.parsed.doubt or why
@@ -149,13 +102,14 @@ class _Walk:
     def text(self, text: str, places: Places) -> None:
         if self.depth > MAX_DEPTH:
             return self.unreadable("it is nested too deeply")
-        if _MISREAD.search(text):
+        if other_blanks(text):
             self.unreadable("it has characters that are easily misread")
-        if _STRANGE.search(text):
+        if odd_characters(text):
             self.doubt("it has characters that are easily misread")
         root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
         if root.has_error:
             self.unreadable("it is not a shell command that can be read")
+        self.lines = text.split("\n")
         self.visit(root, places)
         return None
 
@@ -185,6 +139,7 @@ class _Walk:
     def sequence(self, node: Node, places: Places) -> tuple[Places, Places]:
         if node.type == "compound_statement" and node.children[0].type == "((":
             self.doubt("it calculates with variables")
+            self.parsed.evaluates = True
         if node.type == "function_definition":
             self.doubt("it defines a function")
         if node.type in {"for_statement", "select_statement"}:
@@ -216,6 +171,8 @@ class _Walk:
             if strays:
                 self.unreadable("it has words behind a redirection")
         for redirect in redirects:
+            if redirect.type == "heredoc_redirect" and (why := here_document(redirect, self.lines)):
+                self.unreadable(why)
             self.visit(redirect, after[1])
         return after
 
@@ -228,13 +185,14 @@ class _Walk:
             elif child.type in WORD_TYPES:
                 self.expression(child, places)
                 words.append(word_of(child))
-                if _DESCRIPTOR.fullmatch(source(child)):
+                if names_descriptor(child):
                     self.unreadable("it redirects in a rare way")
             elif child.is_named:
                 self.visit(child, places)
             else:
                 self.doubt("it has a word that is quoted in a rare way")
-        self.touching(node)
+        if why := touching(node):
+            self.unreadable(why)
         written = tuple(word.text for word in words)
         globs = frozenset(at for at, word in enumerate(words) if word.glob)
         self.add(Command(written, places, globs, tuple(variables)))
@@ -245,36 +203,45 @@ class _Walk:
 
     def add(self, command: Command) -> None:
         """List a command, and before it what it would run in turn."""
+        if command.words and command.words[0] in RESERVED:
+            self.unreadable("it has a part that is not looked into")
+        if any(map(is_code, evaluated(command.words))):
+            self.unreadable("it has a text that is evaluated")
         wrapped = inside(command.words)
         if wrapped is None:
             self.parsed.commands.append(command)
             return
         if self.depth > MAX_DEPTH:
             return self.unreadable("it is nested too deeply")
-        role = "wrap" if wrapped.clear and not command.globs else command.role
+        if wrapped.opaque:
+            self.unreadable("it changes what the name of a command means")
+        role = "wrap" if wrapped.clear and not command.globs else "unsure" if wrapped.guess else command.role
+        role = "guess" if command.role == "guess" else role
         variables = command.variables + wrapped.variables
         self.parsed.commands.append(Command(command.words, command.places, command.globs, variables, role))
+        self.add_inside(command, wrapped, variables)
+        return None
+
+    def add_inside(self, command: Command, wrapped: Inside, variables: tuple[str, ...]) -> None:
         inner = _Walk(self.parsed, self.depth + 1)
         first = len(self.parsed.commands)
         globbed = {command.words[at] for at in command.globs}
+        guess = wrapped.guess or command.role == "guess"
         for words in wrapped.commands:
             globs = frozenset(at for at, word in enumerate(words) if word in globbed)
-            inner.add(Command(words, command.places, globs, variables, "guess" if wrapped.guess else "run"))
-        if wrapped.script is not None:
+            inner.add(Command(words, command.places, globs, variables, "guess" if guess else "run"))
+        if wrapped.script is not None and guess:
+            self.guessed(wrapped.script, command.places)
+        elif wrapped.script is not None:
             inner.text(wrapped.script, command.places)
         if any(found.name in _MOVES for found in self.parsed.commands[first:]):
             self.doubt("it changes the directory in a rare way")
-        return None
 
-    def touching(self, node: Node) -> None:
-        """Between two words of one command bash sees blanks and nothing else; without a blank they are one word."""
-        whole, start = node.text or b"", node.start_byte
-        for one, other in pairwise(node.children):
-            gap = whole[one.end_byte - start : other.start_byte - start]
-            if not _BLANK.fullmatch(gap):
-                self.unreadable("it has a line break where none can be")
-            elif not gap and one.type in WORD_TYPES and other.type in WORD_TYPES:
-                self.unreadable("it has a word that is quoted in a rare way")
+    def guessed(self, text: str, places: Places) -> None:
+        """A text that may be run, as far as one can tell: if it is a command, that can only forbid."""
+        aside = Parsed()
+        _Walk(aside, self.depth + 1).text(text, places)
+        self.parsed.commands += [replace(found, role="guess") for found in aside.commands if aside.ok]
 
     def redirect(self, node: Node, places: Places) -> None:
         sign = next((child.type for child in node.children if not child.is_named), "")
@@ -305,7 +272,9 @@ class _Walk:
         elif node.type == "test_operator" or not node.is_named:
             if source(node) not in safe:
                 self.doubt("it has a test that calculates")
+                self.parsed.evaluates = True
         elif node.type in WORD_TYPES:
+            self.parsed.holds_code |= _holds_code(node)
             self.expression(node, places)
         else:
             self.doubt("it has a test that is no plain one")
@@ -316,6 +285,10 @@ class _Walk:
             plain = source(node.children[0]) in {"export", "local", "readonly"}
             if not plain or any((word_of(c).text or "-").startswith("-") for c in node.named_children if _is_word(c)):
                 self.doubt("it declares variables in a rare way")
+                self.parsed.evaluates = True
+                self.parsed.holds_code |= any(_holds_code(child) for child in node.named_children)
+            if node.type == "unset_command" and any(is_code(word_of(child).text) for child in node.named_children):
+                self.unreadable("it has a text that is evaluated")
         for child in [node] if node.type == "variable_assignment" else node.named_children:
             if child.type == "variable_assignment":
                 # a name that is exported, or may be, reaches every command that follows
@@ -327,6 +300,10 @@ class _Walk:
         """The name that an assignment sets; its value is looked through."""
         for child in node.named_children[1:]:
             self.expression(child, places)
+            text = word_of(child).text
+            self.parsed.holds_code |= _holds_code(child)
+            if text and RUN_BY_PROGRAMS.search(source(node.named_children[0])):
+                self.guessed(text.lstrip("|"), places)
         if node.named_children[0].type != "variable_name":
             self.doubt("it sets a part of a variable")
             self.expression(node.named_children[0], places)
@@ -335,7 +312,7 @@ class _Walk:
     def expression(self, node: Node, places: Places) -> None:
         """Look through a word for commands in it and for variables that it reads."""
         kind = node.type
-        if kind == "word" and _SIGNS.search(_ESCAPED.sub("", source(node))):
+        if (kind == "word" and holds_signs(node)) or (kind == "string" and any(map(fills_in, _contents(node)))):
             self.unreadable("it has a word that is quoted in a rare way")
         if kind in {"command_substitution", "process_substitution"}:
             if node.children[0].type == "`" and "\\" in source(node):
@@ -346,8 +323,10 @@ class _Walk:
             return
         if kind in {"arithmetic_expansion", "subscript"} and _has_name(node):
             self.doubt("it calculates with variables")
+            self.parsed.evaluates = True
         if kind == "expansion" and not {c.type for c in node.children if not c.is_named} <= _SAFE_EXPANSION:
             self.doubt("it expands a variable in a rare way")
+            self.parsed.evaluates = True
         if kind in {"simple_expansion", "expansion"}:
             self.parsed.reads.update(source(c) for c in node.children if c.type == "variable_name")
         for child in node.named_children:
@@ -355,6 +334,16 @@ class _Walk:
                 self.expression(child, places)
             else:
                 self.visit(child, places)
+
+
+def _holds_code(word: Node) -> bool:
+    text = word_of(word).text
+    return text is not None and is_code(text)
+
+
+def _contents(string: Node) -> list[Node]:
+    """What the parser takes for plain text between double quotes."""
+    return [child for child in string.named_children if child.type == "string_content"]
 
 
 def _strays(redirect: Node) -> list[Node]:

@@ -7,7 +7,10 @@ is looked at like any other command, so a rule about `git push` also holds for `
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 Words = tuple[str | None, ...]
 
@@ -17,8 +20,9 @@ class Inside:
     """What a wrapper runs. `commands` are word lists, `script` a shell text to be parsed, `variables` what it sets.
 
     `clear` says that the wrapper does nothing else, so that it is as good or bad as what it runs; otherwise it
-    needs a rule of its own as well. `guess` marks `commands` as possible ones only: they can forbid, and need not
-    be allowed.
+    needs a rule of its own as well. `guess` marks what is inside as possible only: it can forbid, and need not be
+    allowed, but then the wrapper needs a rule that names it word by word. `opaque`: commands that follow may be
+    others than they look.
     """
 
     commands: tuple[Words, ...] = ()
@@ -26,6 +30,7 @@ class Inside:
     variables: tuple[str, ...] = ()
     clear: bool = False
     guess: bool = False
+    opaque: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,10 @@ class _Wrapper:
     positional: int = 0
     clear: bool = True
     more: bool = False  # the command gets further words that are not written here
+    shell: bool = False  # without a command it starts a shell, which reads what nobody knows
 
 
-_ANYTHING = Inside(((None,),), guess=True)
+_ANYTHING = Inside(((None,),))
 """Runs a text that only the shell will know."""
 
 _WRAPPERS = {
@@ -48,22 +54,31 @@ _WRAPPERS = {
     "exec": _Wrapper(short="a", flags="cl", clear=False),
     "nohup": _Wrapper(),
     "time": _Wrapper(flags="p"),
-    "coproc": _Wrapper(),
     "nice": _Wrapper(short="n"),
     "ionice": _Wrapper(short="cn", flags="t"),
     "setsid": _Wrapper(flags="fw"),
     "stdbuf": _Wrapper(short="ioe"),
     "timeout": _Wrapper(short="ks", flags="v", positional=1),
     "xargs": _Wrapper(short="InPLsdE", flags="0rtx", more=True),
-    "sudo": _Wrapper(short="ugpCrtTUhRD", flags="AbEHnPSkK", clear=False),
-    "doas": _Wrapper(short="uC", flags="Lns", clear=False),
-    "chroot": _Wrapper(positional=1, clear=False),
+    "sudo": _Wrapper(short="ugpCrtTUhRD", flags="AbEHinPsSkK", clear=False, shell=True),
+    "doas": _Wrapper(short="uC", flags="Lns", clear=False, shell=True),
+    "chroot": _Wrapper(positional=1, clear=False, shell=True),
     "flock": _Wrapper(short="wE", flags="sxneouF", positional=1, clear=False),
-    "watch": _Wrapper(short="n", flags="bcdegtx", clear=False),
     "strace": _Wrapper(short="eopsPuE", flags="fvqtTcC", clear=False),
     "parallel": _Wrapper(short="jnI", flags="k", clear=False, more=True),
     "busybox": _Wrapper(clear=False),
-    "unshare": _Wrapper(flags="rmnpuif", clear=False),
+    "unshare": _Wrapper(flags="rmnpuif", clear=False, shell=True),
+    "taskset": _Wrapper(positional=1),
+    "chrt": _Wrapper(flags="bfior", positional=1, clear=False),
+    "entr": _Wrapper(flags="acdnprsxz", clear=False, more=True),
+    "pkexec": _Wrapper(clear=False, shell=True),
+    "systemd-run": _Wrapper(clear=False, shell=True),
+    "firejail": _Wrapper(clear=False, shell=True),
+    "bwrap": _Wrapper(clear=False),
+    "npx": _Wrapper(clear=False),
+    "ltrace": _Wrapper(short="eopsu", flags="cfiSr", clear=False),
+    "valgrind": _Wrapper(clear=False),
+    "xvfb-run": _Wrapper(flags="a", clear=False),
     "catchsegv": _Wrapper(clear=False),
     "caffeinate": _Wrapper(short="tw", flags="dims", clear=False),
     "unbuffer": _Wrapper(flags="p", clear=False),
@@ -79,6 +94,18 @@ def base_name(word: str | None) -> str | None:
     return None if word is None else word.rsplit("/", 1)[-1]
 
 
+_EVALUATING = frozenset({"read", "unset", "let", "getopts", "mapfile", "readarray"})
+_EVALUATING_AFTER = {"printf": "-v", "test": "-v", "wait": "-p"}
+
+RUN_BY_PROGRAMS = re.compile(
+    r"(PAGER|EDITOR|VISUAL|COMMAND|SSH|ASKPASS|DIFF|BROWSER|LESSOPEN|LESSCLOSE|BASH_ENV|ENV|PS[0-4])$"
+)
+"""Variables whose values programs take for commands."""
+
+_BY_PROGRAM = re.compile(r"(pager|editor|command|fsmonitor|textconv|external|driver|cmd|helper|program|askpass)$", re.I)
+_STANDARD_INPUT = re.compile(r"-|/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
+
+
 def inside(words: Words) -> Inside | None:
     """What this command would run, or None when it is no wrapper."""
     name = base_name(words[0]) if words else None
@@ -86,18 +113,20 @@ def inside(words: Words) -> Inside | None:
         return None
     if name in SHELLS or name == "su":
         return _shell(words)
-    if name == "eval":
-        return _eval(words)
-    if name == "env":
-        return _env(words)
-    if name in {"find", "fd", "fdfind"}:
-        return _find(words)
-    if name == "trap":
-        return (_ANYTHING if words[1] is None else Inside(script=words[1])) if len(words) > 1 else None
-    if name == "git":
-        return _git(words)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(words)
     wrapper = _WRAPPERS.get(name)
     return _wrapped(words, wrapper) if wrapper is not None else None
+
+
+def evaluated(words: Words) -> Words:
+    """The words that a builtin evaluates as names of variables: `read 'a[$(date)]'` runs date."""
+    name = words[0] if words else None
+    if name in _EVALUATING:
+        return words[1:]
+    sign = _EVALUATING_AFTER.get(name or "")
+    return tuple(word for before, word in pairwise(words) if sign and before == sign)
 
 
 def _wrapped(words: Words, wrapper: _Wrapper) -> Inside | None:
@@ -105,12 +134,25 @@ def _wrapped(words: Words, wrapper: _Wrapper) -> Inside | None:
         return None  # only says where a program is
     start = _after_options(words, wrapper)
     if start is None:
-        return _any_of(words)
+        return _any_of(_filled(words, len(words)) if wrapper.more else words)
     start += wrapper.positional
     if start >= len(words):
-        return None
-    tail = words[start:] + ((None,) if wrapper.more else ())
+        return _ANYTHING if wrapper.shell else None
+    if words[start] in {"-c", "--command"}:  # `flock FILE -c TEXT`
+        text = words[start + 1] if start + 1 < len(words) else None
+        return _ANYTHING if text is None else Inside(script=text)
+    tail = (*_filled(words, start)[start:], None) if wrapper.more else words[start:]
     return Inside((tail,), clear=wrapper.clear)
+
+
+def _filled(words: Words, start: int) -> Words:
+    """The words where those that get something filled in are not known: `xargs -I X sh -c X`, `parallel echo {1}`."""
+    marks = {"{"}
+    for at, word in enumerate(words[:start]):
+        if word is not None and word.startswith(("-I", "-i", "-J", "--replace")):
+            after = words[at + 1] if at + 1 < len(words) else None
+            marks.add(word[2:] if word[1] != "-" and len(word) > 2 else word.partition("=")[2] or after or "{")
+    return tuple(None if word is not None and any(mark in word for mark in marks) else word for word in words)
 
 
 def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
@@ -137,22 +179,45 @@ def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
 def _any_of(words: Words) -> Inside:
     """Options we do not know: any later word may begin the command."""
     starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "").startswith("-"))
-    return Inside(tuple(words[at:] for at in starts), guess=True)
+    texts = (word.rpartition("=")[2] if word.startswith("--") else word for word in words[1:] if word)
+    script = "\n".join(text for text in texts if len(text.split()) > 1)
+    return Inside(tuple(words[at:] for at in starts), script=script or None, guess=True)
 
 
 def _shell(words: Words) -> Inside | None:
-    """`bash -c TEXT`, `su -c TEXT`: the text; a shell without one runs what cannot be read here."""
-    for at, word in enumerate(words[1:], 1):
+    """`bash -c TEXT`, `su -c TEXT`: the text; what a shell gets through a pipe or a here-document is not known."""
+    at = 1
+    while at < len(words):
+        word = words[at]
         if word is None:
             return _ANYTHING
+        if word in {"--version", "--help"}:
+            return None
         if word.startswith("-") and not word.startswith("--") and "c" in word[1:]:
+            if at + 1 < len(words) and words[at + 1] == "--":
+                at += 1
             if at + 1 >= len(words) or words[at + 1] is None:
                 return _ANYTHING
             plain = words[0] in {"bash", "sh", "dash"} and set(word[1:]) <= set("ceux") and at == 1
             return Inside(script=words[at + 1], clear=plain and len(words) == at + 2)
-        if not word.startswith(("-", "+")) and words[0] != "su":
-            return Inside()
+        if word in {"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}:
+            at += 1
+        elif word in {"-s", "--"} or not word.startswith(("-", "+")) or _STANDARD_INPUT.fullmatch(word):
+            break
+        at += 1
+    operand = words[at + 1 :][:1] if words[at : at + 1] == ("--",) else words[at : at + 1]
+    return _file_of(operand) if words[0] != "su" else _ANYTHING
+
+
+def _file_of(operand: Words) -> Inside:
+    """A script that is read from a file is that file's matter; standard input is written in the same line."""
+    if not operand or operand[0] is None or operand[0] == "-s" or _STANDARD_INPUT.fullmatch(operand[0]):
+        return _ANYTHING
     return Inside()
+
+
+def _source(words: Words) -> Inside | None:
+    return _file_of(words[1:2])
 
 
 def _eval(words: Words) -> Inside:
@@ -177,14 +242,74 @@ def _env(words: Words) -> Inside | None:
         elif word in {"-u", "--unset"}:
             variables.append(words[at + 1] or "?" if at + 1 < len(words) else "?")
             at += 2
-        elif word in {"-S", "--split-string"} and at + 2 == len(words) and words[at + 1] is not None:
-            return Inside(script=words[at + 1], variables=tuple(variables), clear=False)
         elif word.startswith("-") and word != "--":
-            return _any_of(words)
+            return _split_by_env(words, at, word)
         else:
             start = at + 1 if word == "--" else at
-            return Inside((words[start:],), variables=tuple(variables), clear=True)
+            return Inside((words[start:],), variables=tuple(variables), clear=True) if words[start:] else None
     return None
+
+
+def _split_by_env(words: Words, at: int, option: str) -> Inside | None:
+    """`env -S TEXT`: the text stands for several words, and for further options; any other option is not known."""
+    name, joined, value = option.partition("=")
+    rest = words[at + 1 :]
+    if name.startswith("--s") and joined:
+        text: str | None = value
+    elif name.startswith("--s") or (option[1] != "-" and option.endswith("S") and option.count("S") == 1):
+        text, rest = (rest[0], rest[1:]) if rest else (None, ())
+    elif option[1] != "-" and "S" in option:
+        text = option.partition("S")[2]
+    else:
+        return _any_of(words)
+    if text is None or set(text) & set("\\$`"):
+        return _ANYTHING
+    try:
+        found = _env(("env", *shlex.split(text), *rest))
+    except ValueError:
+        return _ANYTHING
+    return None if found is None else Inside(found.commands, found.script, ("?", *found.variables), guess=found.guess)
+
+
+def _trap(words: Words) -> Inside | None:
+    given = words[2:] if words[1:2] == ("--",) else words[1:]
+    if not given or given[0] in {"-l", "-p"}:
+        return None
+    return _ANYTHING if given[0] is None else Inside(script=given[0])
+
+
+def _coproc(words: Words) -> Inside | None:
+    named = len(words) > 2 and words[2] in _COMPOUND  # `coproc NAME { …; }`
+    return Inside((words[2:] if named else words[1:],), clear=True) if len(words) > 1 else None
+
+
+def _watch(words: Words) -> Inside | None:
+    """What it runs is one text for a shell."""
+    start = _after_options(words, _Wrapper(short="n", flags="bcdegtx"))
+    if start is None:
+        return _any_of(words)
+    whole = [word for word in words[start:] if word is not None]
+    return Inside(script=" ".join(whole)) if len(whole) == len(words) - start else _ANYTHING
+
+
+def _called_back(words: Words) -> Inside | None:
+    """`mapfile -C TEXT`, `compgen -C TEXT`."""
+    for at, word in enumerate(words[1:], 1):
+        if word is None:
+            return _ANYTHING
+        if word.startswith("-") and "C" in word:
+            text = word.partition("C")[2] or (words[at + 1] if at + 1 < len(words) else None)
+            return _ANYTHING if text is None else Inside(script=text)
+    return None
+
+
+def _renaming(words: Words) -> Inside | None:
+    """`alias x=…`, `hash -p FILE x`, `enable -f FILE x`, `bind -x …`, `fc -s …`."""
+    name, given = words[0], words[1:]
+    if name == "alias":
+        return Inside(opaque=True) if any(word is None or "=" in word for word in given) else None
+    plain = name != "fc" and not any(word is None or (word[:1] == "-" and set(word) & set("pfx")) for word in given)
+    return None if plain else Inside(opaque=True)
 
 
 def _find(words: Words) -> Inside | None:
@@ -203,8 +328,11 @@ def _find(words: Words) -> Inside | None:
 
 
 def _git(words: Words) -> Inside | None:
-    """`git rebase --exec`, `git bisect run`, `git submodule foreach`: shell texts given to git."""
+    """`git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c core.pager=…`: texts given to git."""
     for at, word in enumerate(words):
+        key, given, value = (word or "").partition("=")
+        if given and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):
+            return Inside(script=value.removeprefix("!"), guess=True)
         if word is not None and word.startswith("--exec=") and "rebase" in words:
             return Inside(script=word.removeprefix("--exec="))
         if at + 1 < len(words) and ((word in {"-x", "--exec"} and "rebase" in words) or word == "foreach"):
@@ -214,3 +342,28 @@ def _git(words: Words) -> Inside | None:
         if word == "run" and "bisect" in words:
             return Inside((words[at + 1 :],)) if words[at + 1 :] else None
     return None
+
+
+_COMPOUND = frozenset({"{", "(", "((", "[[", "if", "while", "until", "for", "case", "select"})
+_SPECIAL: dict[str, Callable[[Words], Inside | None]] = {
+    "eval": _eval,
+    "env": _env,
+    "find": _find,
+    "fd": _find,
+    "fdfind": _find,
+    "trap": _trap,
+    "git": _git,
+    "source": _source,
+    ".": _source,
+    "coproc": _coproc,
+    "watch": _watch,
+    "mapfile": _called_back,
+    "readarray": _called_back,
+    "compgen": _called_back,
+    "complete": _called_back,
+    "alias": _renaming,
+    "hash": _renaming,
+    "enable": _renaming,
+    "bind": _renaming,
+    "fc": _renaming,
+}

@@ -42,7 +42,10 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """One task. `waits_for` are its open blockers; `damaged` says what is wrong with its file."""
+    """One task. `waits_for` are its open blockers; `damaged` says what is wrong with its file.
+
+    `unverified`: it is completed, and nobody of ours saw its own check succeed.
+    """
 
     id: str
     subject: str = ""
@@ -51,6 +54,7 @@ class TaskView:
     waits_for: tuple[str, ...] = ()
     description: str = ""
     damaged: str = ""
+    unverified: bool = False
 
     @property
     def open(self) -> bool:
@@ -247,7 +251,8 @@ def task_views(directory: Path) -> tuple[TaskView, ...]:
             made.append(TaskView(id, damaged=task))
         elif task is not None and not task.internal:
             waits = () if task.status is TaskStatus.COMPLETED else tuple(open_blockers(task, statuses))
-            made.append(TaskView(id, task.subject, str(task.status), task.owner, waits, task.description))
+            said = (task.subject, str(task.status), task.owner, waits, task.description)
+            made.append(TaskView(id, *said, unverified=task.unverified))
     return tuple(made)
 
 

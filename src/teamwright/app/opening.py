@@ -25,6 +25,7 @@ from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
+from teamwright.app.checking.making import checks_of
 from teamwright.app.ended.former import Former
 from teamwright.app.ended.naming import all_teams, named_team, require_adoptable
 from teamwright.app.ended.retention import prune
@@ -123,6 +124,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     grants = grants_of(ground, log, maker)
     team = _team(ground, log, maker)
     team.standing = standing
+    team.check = checks_of(ground, maker, team)
     await stack.enter_async_context(Scribe(team, watcher))
     deadlines.team = team
     requests.led_by(team, always=ground.settings.lead_answers)

@@ -15,6 +15,7 @@ from typing import Any
 
 from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.limits import SpawnSettings
+from teamwright.app.checking.settings import CheckSettings
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
@@ -89,6 +90,7 @@ class Settings:
     each: Budget = NO_CAPS
     team: TeamSettings = field(default_factory=TeamSettings)
     bash: BashSettings = field(default_factory=BashSettings)
+    check: CheckSettings = field(default_factory=CheckSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
     headless_asks: str = "deny"
@@ -297,7 +299,7 @@ class _Merge:
 
     def finished(self, compat: bool) -> Settings:
         get = self.values.get
-        limits, team, bash = SpawnSettings(), TeamSettings(), BashSettings()
+        limits, team, bash, check = SpawnSettings(), TeamSettings(), BashSettings(), CheckSettings()
         return Settings(
             rules=tuple(self.rules),
             mode=self.mode,
@@ -324,6 +326,7 @@ class _Merge:
                 max_output=get("bash.output_chars", bash.max_output),
             ),
             each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
+            check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
             teams=get("teams", True),
             ask_timeout_s=get("ask_timeout_s"),
             headless_asks=get("headless_asks", "deny"),

@@ -95,6 +95,8 @@ KEYS: dict[str, Key] = {
     "cancel_grace_s": Key("seconds", "How long a cancelled turn may wind up."),
     "goodbye_s": Key("seconds", "How long leaving waits for members that wind up."),
     "dedupe_names": Key("bool", "Whether a name that is taken becomes name-2."),
+    "task_check": Key("text", "A command that must succeed before any task is completed; none by default."),
+    "task_check_timeout_s": Key("seconds", "How long the check of a task may take."),
     "git_trailer": Key("text", "A trailer line for commits; none by default."),
     "thinking": Key("text", "adaptive or off."),
     "context_tokens": Key("count", "The model's window, where you know it better."),

@@ -165,7 +165,8 @@ class InboxFull(StorageError):
 class TaskRefused(TeamwrightError, RuntimeError):
     """The task graph or another owner forbids the change.
 
-    `code` is one of `task_not_found already_claimed already_resolved blocked cycle self_edge reserved`.
+    `code` is one of `task_not_found already_claimed already_resolved blocked cycle self_edge reserved
+    check_failed check_kept changed`.
     """
 
     def __init__(self, code: str, what: str, *, do: Iterable[str] = (), note: str = "nothing was changed") -> None:

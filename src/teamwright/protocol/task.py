@@ -24,6 +24,12 @@ class TaskStatus(StrEnum):
 CALL = "call"
 """Key of a task's metadata that names the call which made it: run again after a kill, it makes no second one."""
 
+CHECK = "check"
+"""Key of a task's metadata: a shell command that must succeed before the task is completed (ours)."""
+
+CHECKED = "checked"
+"""Key of a task's metadata: the commands that succeeded when it was completed. Only the runtime writes it (ours)."""
+
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _NEXT = ",\n  "
 _DEEPER = ",\n    "
@@ -70,6 +76,21 @@ class Task:
     def needs(self) -> tuple[str, ...]:
         """Tool names in `metadata.needs`: a claimer must have them (a convention of ours)."""
         return _names(self.metadata, "needs")
+
+    @property
+    def check(self) -> str:
+        """The command in `metadata.check`: it must succeed before the task is completed; empty when there is none."""
+        value: Any = (self.metadata or {}).get(CHECK)
+        return value.strip() if isinstance(value, str) else ""
+
+    def passed(self, *commands: str) -> bool:
+        """Whether it was completed with these checks."""
+        return set(commands) <= set(_names(self.metadata, CHECKED))
+
+    @property
+    def unverified(self) -> bool:
+        """Whether it is completed, has a check of its own, and nobody of ours saw that succeed."""
+        return self.status is TaskStatus.COMPLETED and bool(self.check) and not self.passed(self.check)
 
     def with_(self, **changes: Any) -> Task:
         """A copy with some fields changed."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import CHECK, CHECKED, Task, TaskStatus
 
 DELETED = "deleted"
 """The status that is only ever a wish: the file goes."""
@@ -128,7 +128,7 @@ def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
         raise blocked(task, ids)
     if owner is None and "owner" in wish and "status" not in wish and status is TaskStatus.IN_PROGRESS:
         status = TaskStatus.PENDING  # nobody works on what nobody has
-    return task.with_(owner=owner, status=status, **_texts(task, wish))
+    return task.with_(owner=owner, status=status, **_texts(task, wish, actor))
 
 
 def may_delete(task: Task, actor: Actor) -> None:
@@ -246,8 +246,8 @@ def _refuse_unfit(task: Task, actor: Actor) -> None:
     raise TaskRefused("reserved", f"#{task.id} {what}", do=["take another task"])
 
 
-def _texts(task: Task, wish: Wish) -> dict[str, Any]:
-    """What the wish says of texts and metadata, as fields of the task."""
+def _texts(task: Task, wish: Wish, actor: Actor) -> dict[str, Any]:
+    """What the wish says of texts and metadata, as fields of the task. What passed a check only the runtime notes."""
     said: dict[str, Any] = {}
     if "subject" in wish:
         said["subject"] = one_line(wish["subject"])
@@ -255,6 +255,10 @@ def _texts(task: Task, wish: Wish) -> dict[str, Any]:
         said["description"] = wish["description"]
     if "active_form" in wish:
         said["active_form"] = wish["active_form"]
-    if more := wish.get("metadata"):
+    if more := {key: value for key, value in wish.get("metadata", {}).items() if key != CHECKED}:
+        if task.check and not actor.lead and CHECK in more and more[CHECK] != (task.metadata or {}).get(CHECK):
+            raise TaskRefused(
+                "check_kept", f"#{task.id} has a check, which only the lead changes", do=["ask the lead to change it"]
+            )
         said["metadata"] = merged(task.metadata, more)
     return said

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from teamwright.protocol.ids import task_id
-from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.task import CHECKED, Task, TaskStatus
 from teamwright.tasks import claim, moves
+from teamwright.tasks.check import Check, Checked, Proof, changed, failed, marked, own_check, reopened, with_check
 from teamwright.tasks.edges import add_edges, drop_references, refuse_bad_edges
 from teamwright.tasks.graph import Edge, in_order
 from teamwright.tasks.index import OnOutside
@@ -70,14 +71,17 @@ class TaskList:
         on_change: OnChange | None = None,
         fsync: bool = False,
         realm: str = "",
+        check: Check | None = None,
     ) -> None:
-        """`realm`, on a list that several sessions share, tells their members apart: owners are `name@realm` on disk.
+        """`check` runs the checks of tasks; without one nothing is checked.
 
-        What is handed out has the bare names of this realm's members, and whole ones of all others.
+        `realm`, on a list that several sessions share, tells their members apart: owners are `name@realm` on disk. What
+        is handed out has the bare names of this realm's members, and whole ones of all others.
         """
         self.store = TaskStore(directory, guard_of, fsync=fsync)
         self._on_change = on_change
         self._realm = realm
+        self._check = check
 
     @property
     def directory(self) -> Path:
@@ -156,7 +160,8 @@ class TaskList:
         """
         subject = one_line(subject)
         blockers = in_order(task_id(i) for i in more.get("blocked_by", ()))
-        metadata = more.get("metadata")
+        metadata = {key: value for key, value in (more.get("metadata") or {}).items() if key != CHECKED}
+        self._allow(metadata)
 
         def made(id: str) -> Task:
             return Task(
@@ -165,7 +170,7 @@ class TaskList:
                 description=description,
                 active_form=more.get("active_form") or None,
                 blocked_by=tuple(blockers),
-                metadata=dict(metadata) if metadata else None,
+                metadata=metadata or None,
             )
 
         self.store.prepare()
@@ -182,19 +187,21 @@ class TaskList:
         """Change a task; see Wish for what can be asked. All of it happens, or nothing does.
 
         A member that names itself as owner, or starts what nobody has, claims the task. Raises TaskRefused
-        (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge`), UsageError,
-        InvalidName, StorageError.
+        (`task_not_found already_claimed already_resolved blocked reserved cycle self_edge check_failed check_kept
+        changed`), UsageError, InvalidName, StorageError. A completion waits for the task's check, without any lock.
         """
         number, actor = task_id(id), Actor(in_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
+        self._allow(wish.get("metadata"))
+        proof = await self._proved(number, wish, actor) if wish.get("status") == TaskStatus.COMPLETED else None
         edges = _edges(number, wish)
         if not edges:
-            before, after = await self._rewrite(number, wish, actor)
+            before, after = await self._rewrite(number, wish, actor, proof)
             return await self._told(before, after, actor)
         async with self.store.list_lock().hold() as held:
             refuse_bad_edges(self.store, edges)
-            before, after = await self._rewrite(number, wish, actor)
+            before, after = await self._rewrite(number, wish, actor, proof)
             touched = await add_edges(self.store, edges, held)
         for other in touched.values():
             if other.id != number:
@@ -222,6 +229,41 @@ class TaskList:
             self._tell(task, "released", by)
         return back
 
+    async def verify(self, task: Task, check: str, *, keeps_owner: bool) -> Checked | None:
+        """Check a completion that another program made: one that fails is taken back, one that passes is noted.
+
+        `check` is the check that the task had before, if that program took it away. None: nothing is to be checked, or
+        the task is another by now. Raises LockTimeout, StorageError.
+        """
+        if self._check is None:
+            return None
+        measured = with_check(task, check)
+        commands = self._check.commands(measured)
+        if not commands or task.passed(*commands):
+            return None
+        checked = await self._check.run(measured, commands, task.owner or "")
+        if not checked.ran:
+            return checked
+
+        def change(now: Task) -> Task:
+            if now.status is not TaskStatus.COMPLETED or self._shown(now).owner != task.owner:
+                return now
+            return marked(now, commands) if checked.passed else reopened(now, measured.check, keeps_owner=keeps_owner)
+
+        before, after = await self.store.rewrite(task.id, change)
+        if after == before:
+            return None
+        if not checked.passed:
+            self._tell(after, "updated" if keeps_owner else "released", "task-list")
+        return checked
+
+    def unverified(self, task: Task) -> bool:
+        """Whether the task is completed and has a check, its own or that of all tasks, that nobody of ours saw pass."""
+        if task.status is not TaskStatus.COMPLETED:
+            return False
+        commands = self._check.commands(task) if self._check is not None else ()
+        return task.unverified or not task.passed(*commands)
+
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def reset_into_archive(self, target: Path) -> int:
@@ -238,11 +280,43 @@ class TaskList:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _rewrite(self, id: str, wish: Wish, actor: Actor) -> tuple[Task, Task]:
+    async def _rewrite(self, id: str, wish: Wish, actor: Actor, proof: Proof | None) -> tuple[Task, Task]:
+        def change(task: Task) -> Task:
+            after = self._wished(task, wish, actor)
+            completes = task.status is not TaskStatus.COMPLETED and after.status is TaskStatus.COMPLETED
+            if self._check is None or not completes:
+                return after
+            commands = self._check.commands(after)
+            if proof is not None:
+                return proof.completed(task, after, commands)
+            if commands:
+                raise changed(task)
+            return after
+
+        return await self.store.rewrite(id, change)
+
+    def _wished(self, task: Task, wish: Wish, actor: Actor) -> Task:
         more = [task_id(i) for i in wish.get("add_blocked_by", ())]
-        return await self.store.rewrite(
-            id, lambda task: wished(task, wish, actor, lambda: self.store.open_blockers(task, more))
-        )
+        return wished(task, wish, actor, lambda: self.store.open_blockers(task, more))
+
+    def _allow(self, metadata: Mapping[str, Any] | None) -> None:
+        """Whoever sets a check here is one of ours, and was allowed to run it."""
+        if self._check is not None and (command := own_check(metadata)):
+            self._check.allow(command)
+
+    async def _proved(self, id: str, wish: Wish, actor: Actor) -> Proof | None:
+        """What the task's checks say, for whoever may complete it; None when there are none. Raises TaskRefused."""
+        task = self.store.read(id) if self._check is not None else None
+        if self._check is None or task is None or task.status is TaskStatus.COMPLETED:
+            return None
+        after = self._wished(task, wish, actor)
+        commands = self._check.commands(after)
+        if not commands:
+            return None
+        checked = await self._check.run(self._shown(after), commands, self._own(actor.name))
+        if checked.ran and not checked.passed:
+            raise failed(task, checked)
+        return Proof(task, commands, checked)
 
     async def _told(self, before: Task, after: Task, actor: Actor) -> Change:
         changed = fields_changed(before, after)

@@ -25,6 +25,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import Task
 from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
+from teamwright.tasks.check import Check
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import Teams
 from teamwright.teams.desk import Desk
@@ -123,6 +124,8 @@ class Team:
     on_unseen: Callable[[Sequence[Entry]], None] | None = None
     """Takes what the lead had not seen yet when its team was removed."""
     outside: Outside = field(default_factory=Outside)
+    check: Check | None = None
+    """Runs the checks of tasks."""
     _tasks: TaskList | None = None
     _tasks_of: str = ""
     _roster: Roster | None = None
@@ -169,7 +172,7 @@ class Team:
         directory = shared or ("" if self.outside.listless else self.directory) or self.session_list
         if self._tasks is None or self._tasks_of != directory:
             path, realm = self.home.tasks(directory), self.session_list if shared else ""
-            self._tasks = TaskList(path, self.home.guard, on_change=self._task_changed, realm=realm)
+            self._tasks = TaskList(path, self.home.guard, on_change=self._task_changed, realm=realm, check=self.check)
             self._tasks_of = directory
         return self._tasks
 

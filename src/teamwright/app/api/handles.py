@@ -113,8 +113,8 @@ class Tasks:
         """Put a task on the list; it waits for those in `after` (tasks or their numbers).
 
         `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool;
-        `budget` caps what all work on it may use in tokens and money; `check` is a shell command that must succeed, in the
-        directory of whoever works on it, before the task can be completed.
+        `budget` caps what all work on it may use in tokens and money; `check` is a shell command that must succeed in
+        the directory of whoever works on it before the task can be completed.
         Raises UsageError (no subject), TaskRefused (a number that is not there); then nothing was added.
         """
         if check:

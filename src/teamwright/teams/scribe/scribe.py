@@ -50,6 +50,7 @@ class Scribe:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+        await self._tasks.close()
 
     def follow(self, path: Path, ring: Callable[[], None]) -> Callable[[], None]:
         """Ring when another program changes this inbox of ours, and tell of the mail in it; ends when called."""

@@ -17,6 +17,7 @@ from teamwright.tasks.outside import STEP, Outside
 from teamwright.tasks.rules import kind_of_change, same
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
+from teamwright.teams.scribe.verifying import Verifier
 from teamwright.teams.team import Team
 
 PATIENCE_S = 1.0
@@ -37,6 +38,7 @@ class TaskScribe:
         self._hurt: set[str] = set()
         self._told_hurt: set[str] = set()
         self._again: asyncio.TimerHandle | None = None
+        self._verifier = Verifier(team)
 
     def begin(self) -> None:
         """What is in the list now is known; what others do from now on is told. Raises StorageError."""
@@ -55,6 +57,10 @@ class TaskScribe:
         self._changes.clear()
         self._hurt.clear()
         self._told_hurt.clear()
+
+    async def close(self) -> None:
+        """The team is left: what was still being checked is not."""
+        await self._verifier.close()
 
     def noticed(self, names: Iterable[str] | None) -> None:
         """Files of these names changed; None: any may have."""
@@ -88,6 +94,7 @@ class TaskScribe:
             before, after = self._changes.pop(0)
             freed = _frees(after) or freed
             self._emit(before, after)
+            self._verifier.noticed(before, after)
             if before is None and after is not None and after.status is TaskStatus.COMPLETED:
                 self._emit(after.with_(status=TaskStatus.IN_PROGRESS), after)  # done before we looked: two events
             if before is not None and _taken_away(before, after):

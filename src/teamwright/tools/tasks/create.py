@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CALL, Task
+from teamwright.tasks.check import own_check
 from teamwright.tasks.rules import DELETED
 from teamwright.tools.tasks.port import TaskPort, TaskWatch
 
 KEPT = ["(a hook looks at it)"]
 """For whom a task is kept until it was looked at: nobody can have such a name."""
+
+
+def check_access(metadata: Mapping[str, Any] | None, ctx: ToolContext) -> Access:
+    """What setting this metadata would have run: its check, in the caller's directory; else nothing."""
+    command = own_check(metadata)
+    return Access(command=command, cwd=ctx.workplace.cwd) if command else HARMLESS
+
+
+def check_preview(metadata: Mapping[str, Any] | None) -> str:
+    """The check that would be set, as people are asked about it; empty when there is none."""
+    command = own_check(metadata)
+    return f"{command}\n(the check of a task: it runs each time the task is to be completed)" if command else ""
 
 
 class TaskCreateInput(ToolInput):
@@ -26,7 +41,8 @@ class TaskCreateInput(ToolInput):
     metadata: dict[str, Any] | None = Field(
         None,
         description='Any keys. {"for": ["ann"]} keeps it for ann; {"needs": ["Edit"]} for those with that tool; '
-        '{"budget": {"tokens": 90000}} caps what it may use.',
+        '{"budget": {"tokens": 90000}} caps what it may use; {"check": "make test"} is run before it counts as '
+        "completed, and must succeed.",
     )
 
 
@@ -47,6 +63,14 @@ class TaskCreate(Tool[TaskCreateInput]):
     def summary(self, call: TaskCreateInput) -> str:
         """The subject."""
         return f"create task: {call.subject}"
+
+    def preview(self, call: TaskCreateInput, ctx: ToolContext) -> str:
+        """The check, if the task has one: that is what is asked about."""
+        return check_preview(call.metadata) or self.summary(call)
+
+    def access(self, call: TaskCreateInput, ctx: ToolContext) -> Access:
+        """A check is a command like any other."""
+        return check_access(call.metadata, ctx)
 
     async def run(self, call: TaskCreateInput, ctx: ToolContext) -> ToolResult:
         """Create it; the result names its number."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.protocol.task import CALL, Task
+from teamwright.protocol.task import CALL, CHECKED, Task
 from teamwright.tools.tasks.port import TaskPort
 
 
@@ -42,12 +42,18 @@ class TaskGet(Tool[TaskGetInput]):
         if task is None:
             return ToolResult.error(f"There is no task #{call.taskId.strip().removeprefix('#')}.", "Call TaskList.")
         waits = tasks.store.open_blockers(task)
-        return ToolResult(shown(task, waits), brief=f"#{task.id} {task.subject}", facts={"task": task.to_json()})
+        unverified = tasks.unverified(task)
+        return ToolResult(
+            shown(task, waits, unverified=unverified),
+            brief=f"#{task.id} {task.subject}",
+            facts={"task": task.to_json()},
+        )
 
 
-def shown(task: Task, waits: Sequence[str]) -> str:
-    """A task in full. `waits`: its blockers that are still open."""
-    lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}"]
+def shown(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
+    """A task in full. `waits`: its blockers that are still open; `unverified`: nobody saw its check succeed."""
+    note = " (unverified: nobody saw its check succeed)" if unverified else ""
+    lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
     if task.owner:
         lines.append(f"Owner: {task.owner}")
     lines.append(f"Description: {task.description}")
@@ -57,7 +63,7 @@ def shown(task: Task, waits: Sequence[str]) -> str:
         lines.append(f"Blocked by: {numbered(task.blocked_by)}")
     if task.blocks:
         lines.append(f"Blocks: {numbered(task.blocks)}")
-    metadata = {key: value for key, value in (task.metadata or {}).items() if key != CALL}
+    metadata = {key: value for key, value in (task.metadata or {}).items() if key not in {CALL, CHECKED}}
     if metadata:
         lines.append(f"Metadata: {json.dumps(metadata, ensure_ascii=False)}")
     return "\n".join(lines)

@@ -33,12 +33,16 @@ class TaskListTool(Tool[NoInput]):
         if not everything:
             return ToolResult("The task list is empty.", brief="no tasks")
         done = sum(task.status is TaskStatus.COMPLETED for task in everything)
-        lines = [line(task, tasks.waits_for(task)) for task in everything]
+        lines = [line(task, tasks.waits_for(task), unverified=tasks.unverified(task)) for task in everything]
         return ToolResult("\n".join(lines), brief=f"{len(everything)} tasks, {done} completed")
 
 
-def line(task: Task, waits: Sequence[str]) -> str:
-    """`#3 [in_progress] subject (owner) [blocked by #2, #11]`, parts that do not apply left out."""
+def line(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
+    """`#3 [in_progress] subject (owner) [blocked by #2, #11]`, parts that do not apply left out.
+
+    `unverified`: it is completed, but nobody saw its check succeed.
+    """
     owner = f" ({task.owner})" if task.owner else ""
     held = f" [blocked by {numbered(waits)}]" if waits and task.status is not TaskStatus.COMPLETED else ""
-    return f"#{task.id} [{task.status}] {task.subject}{owner}{held}"
+    status = f"{task.status}, unverified" if unverified else str(task.status)
+    return f"#{task.id} [{status}] {task.subject}{owner}{held}"

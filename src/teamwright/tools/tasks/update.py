@@ -8,9 +8,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.verdict import Access
 from teamwright.tasks.rules import DELETED, Wish
 from teamwright.tasks.task_list import Change
-from teamwright.tools.tasks.create import require_budget
+from teamwright.tools.tasks.create import check_access, check_preview, require_budget
 from teamwright.tools.tasks.get import numbered
 from teamwright.tools.tasks.port import TaskPort, TaskWatch
 
@@ -51,6 +52,14 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         parts = [call.status] if call.status else []
         parts += [f"owner {call.owner}"] if call.owner else []
         return f"task #{call.taskId}" + (f": {', '.join(parts)}" if parts else "")
+
+    def preview(self, call: TaskUpdateInput, ctx: ToolContext) -> str:
+        """The check, if it sets one: that is what is asked about."""
+        return check_preview(call.metadata) or self.summary(call)
+
+    def access(self, call: TaskUpdateInput, ctx: ToolContext) -> Access:
+        """A check is a command like any other."""
+        return check_access(call.metadata, ctx)
 
     async def run(self, call: TaskUpdateInput, ctx: ToolContext) -> ToolResult:
         """Change it, tell a new owner, and say what changed."""

@@ -36,4 +36,6 @@ def task_rows(views: Iterable[TaskView]) -> list[tuple[str, str, str, str]]:
 def _status(view: TaskView) -> str:
     if view.damaged:
         return "damaged"
+    if view.unverified:
+        return f"{view.status}, unverified"
     return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}" if view.waits_for else view.status

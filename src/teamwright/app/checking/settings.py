@@ -1,0 +1,17 @@
+"""Settings of task checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """What is checked of all tasks, and how patient we are."""
+
+    command: str = ""
+    """A command that must succeed before any task is completed; empty for none."""
+    timeout_s: float = 600.0
+    """How long a check may take."""
+    grace_s: float = 2.0
+    """How long a check that took too long may wind up."""

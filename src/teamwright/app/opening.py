@@ -206,6 +206,8 @@ async def _take_up_team(session: Session, ground: Ground, directory: str, why: s
     former = Former.of(ground.home, directory, ground.directory)
     try:
         await former.end()
+        if (hooking := session.maker.kit.hooking) is not None:
+            await hooking.stop_crashed(*former.places)
         await session.take_up(directory, why)
         former.tell(session.team, notification)
     finally:

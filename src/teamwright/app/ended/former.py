@@ -23,9 +23,10 @@ from teamwright.teams.team_file import read_team_file
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The background jobs of former sessions of one team, one entry a session."""
+    """The background jobs of former sessions of one team, one entry a session; `places` are their directories."""
 
     jobs: Sequence[BackgroundJobs]
+    places: Sequence[Path] = ()
 
     @classmethod
     def of(cls, home: Home, directory: str, own: Path) -> Former:
@@ -39,7 +40,7 @@ class Former:
         places = {Path(life.transcript).parent.parent for life in file.lives.values()}
         places |= {Path(file.lead.lease).parent} if file.lead.lease else set()
         dead = [p for p in sorted(places - {own}) if p.is_dir() and not lease_held(p / LEASE)]
-        return cls([BackgroundJobs(session=place) for place in dead])
+        return cls([BackgroundJobs(session=place) for place in dead], dead)
 
     async def end(self) -> None:
         """End what they left running: no member that comes back meets it. A few seconds at most."""

@@ -33,7 +33,6 @@ from teamwright.hooks.firing import Hooks, Place
 from teamwright.hooks.outcome import Outcome
 from teamwright.hooks.payload import Who
 from teamwright.hooks.starts import NAME, Starts
-from teamwright.permissions.updates import from_wire, to_wire
 from teamwright.permissions.verdict import Answer, Question, Update
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
@@ -94,6 +93,8 @@ class Hooking:
         own = self.agents.get(question.member)
         if own is None or question.kind == "question":
             return None
+        from teamwright.permissions.updates import to_wire
+
         updates = [to_wire(one) for one in question.suggestions]
         asked = payload.permission_request(question.tool, question.input, question.tool_use_id, updates)
         reply = (await own.fire(PERMISSION, lambda: asked, question.tool)).answer
@@ -104,6 +105,8 @@ class Hooking:
         return Answer(reply.allowed, "hook", reply.message, input=reply.input, updates=whole)
 
     def _granted(self, update: Mapping[str, Any], member: str) -> Update | None:
+        from teamwright.permissions.updates import from_wire
+
         try:
             return from_wire(update)
         except TeamwrightError as problem:
@@ -137,7 +140,7 @@ class Hooking:
     async def started(self, source: str, lead: Lead) -> None:
         """The session begins or goes on: first what a kill left without its stop, then this start's hooks."""
         if source == "resume":
-            await self.stop_crashed()
+            await self.stop_crashed(self.directory)
         if not self.hooks.wants(SESSION_START, SESSION_END):
             return
         self._open = True
@@ -149,14 +152,18 @@ class Hooking:
         for context in said.contexts:
             lead.aside(context)
 
-    async def stop_crashed(self, directory: Path | None = None) -> None:
-        """Fire the stops of those whose process was killed, in this session or in another one's directory."""
-        ledger = Starts((directory or self.directory) / NAME) if directory is not None else self.starts
-        left = ledger.left_open() if ledger is not None else []
-        if ledger is None or not left:
-            return
-        for who in left:
-            ledger.over(who)
+    async def stop_crashed(self, *directories: Path) -> None:
+        """Fire the stops of those whose process was killed, of the sessions in these directories."""
+        left: list[Who] = []
+        for directory in directories:
+            if not (directory / NAME).exists():
+                continue
+            ledger = Starts(directory / NAME)
+            found = ledger.left_open()
+            for who in found:
+                ledger.over(who)
+            ledger.close()
+            left += found
         await asyncio.gather(*(self._crashed(who) for who in left))
 
     async def _crashed(self, who: Who) -> None:

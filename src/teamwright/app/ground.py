@@ -11,6 +11,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from teamwright.agent.conversation import read_header
 from teamwright.agent.system_prompt import Surroundings
@@ -90,8 +91,21 @@ def ground_of(options: Options) -> Ground:
     settings = replace(settings, warnings=(*settings.warnings, *warnings))
     if definition is not None:
         options = replace(options, budget=options.budget.within(definition.budget))
-        settings = replace(settings, limits=narrowed_limits(settings.limits, definition))
+        settings = _with_definition(settings, definition)
     return Ground(options, home, cwd, env, settings, trust, session, resumed, definition)
+
+
+def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:
+    """The settings with what the team file says; what a person said for themselves goes before it."""
+    said, origins = settings.origins, dict(settings.origins)
+    changes: dict[str, Any] = {"limits": narrowed_limits(settings.limits, definition)}
+    if definition.plans is not None and "plan_approval" not in said:
+        changes["plan_approval"], origins["plan_approval"] = definition.plans, definition.file
+    if definition.permissions is not None and "permissions.leadAnswers" not in said:
+        changes["lead_answers"], origins["permissions.leadAnswers"] = definition.permissions == "lead", definition.file
+    if definition.check is not None and "task_check" not in said:
+        changes["check"], origins["task_check"] = replace(settings.check, command=definition.check), definition.file
+    return replace(settings, origins=origins, **changes)
 
 
 def definition_of(trust: TrustState) -> tuple[TeamDefinition | None, tuple[str, ...]]:

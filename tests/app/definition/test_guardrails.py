@@ -235,3 +235,65 @@ async def test_no_more_members_live_than_the_file_has_room_for(place):
         await team.spawn("one", "Do it.")
         with pytest.raises(LimitExceeded):
             await team.spawn("two", "Do it.")
+
+
+PLAN = ("ExitPlanMode", {"plan": "Change docs/d.md.\n"})
+
+
+@pytest.mark.promise("F47", "P4")
+async def test_the_file_says_that_a_person_approves_plans_and_then_no_lead_is_asked(place):
+    place.define('[team]\nplans = "human"\n[roles.writer]\nmode = "plan"\n')
+    ran = await place.run("writer", PLAN, edit("docs/new.md"))
+    assert "nobody is here to ask" in ran.told
+    assert not (place.root / "docs/new.md").exists()
+    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
+    assert "plan_approval_response" not in lead
+
+
+async def test_without_a_word_in_the_file_the_lead_is_asked_about_a_plan(place):
+    place.define('[roles.writer]\nmode = "plan"\n')
+    ran = await place.run("writer", PLAN)
+    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
+    assert "plan_approval_response" in lead
+
+
+@pytest.mark.promise("F44")
+@pytest.mark.parametrize(("said", "asked"), [('permissions = "lead"', True), ("", False)])
+async def test_the_file_says_whether_the_lead_answers_for_its_members(place, said, asked):
+    place.define(f"[team]\n{said}\n")
+    ran = await place.run(
+        "writer", ("Bash", {"command": "make it"}), permission_mode="default", settings_file=soon(place)
+    )
+    lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
+    assert ("permission_response" in lead) is asked
+    assert ("nobody is here to ask" in ran.told) is not asked
+
+
+def soon(place: Place):
+    """Settings under which a request does not wait long."""
+    path = place.root.parent / "soon.json"
+    path.write_text(json.dumps({"ask_timeout_s": 1}))
+    return path
+
+
+@pytest.mark.promise("B8", "F19")
+async def test_the_check_of_the_team_keeps_a_task_open_while_it_fails(place):
+    place.define('[team]\ncheck = "test -e ready"\n')
+    done = ("TaskUpdate", {"taskId": "1", "status": "completed"})
+    steps = [("TaskUpdate", {"taskId": "1", "status": "in_progress"}), done, ("Bash", {"command": "touch ready"}), done]
+    model = ScriptedModel([*steps, "Done."])
+    async with asyncio.timeout(30), place.team(model) as team:
+        task = await team.tasks.add("Make it ready.")
+        await team.run("Go.")
+        assert str((await team.tasks.get(task.id)).status) == "completed"
+    told = [item.decode() for item in model.requests[-1].items]
+    assert any("test -e ready" in line and "is_error" in line for line in told)
+
+
+async def test_a_check_that_nobody_trusted_is_not_run(place):
+    place.define('[team]\ncheck = "touch run-by-a-stranger"\n')
+    model = ScriptedModel([("TaskUpdate", {"taskId": "1", "status": "completed"}), "Done."])
+    async with asyncio.timeout(30), place.team(model, trust=False) as team:
+        await team.tasks.add("Do it.")
+        await team.run("Go.")
+    assert not (place.root / "run-by-a-stranger").exists()

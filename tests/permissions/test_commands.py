@@ -55,7 +55,6 @@ test -f a.py || echo no
 if [ -d sub ]; then ls sub; else pwd; fi
 echo $(ls a.py) > /dev/null
 x=1; y=2; printf '%s %s' "$x" "$y"
-x=1; test -n "$x"
 """.strip().splitlines()
 
 ASKS = r"""

@@ -102,6 +102,7 @@ RUN_BY_PROGRAMS = re.compile(
 )
 """Variables whose values programs take for commands."""
 
+_OFF = frozenset({"false", "no", "off", "0"})
 _BY_PROGRAM = re.compile(r"(pager|editor|command|fsmonitor|textconv|external|driver|cmd|helper|program|askpass)$", re.I)
 _STANDARD_INPUT = re.compile(r"-|/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
 
@@ -331,6 +332,8 @@ def _git(words: Words) -> Inside | None:
     """`git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c core.pager=…`: texts given to git."""
     for at, word in enumerate(words):
         key, given, value = (word or "").partition("=")
+        if key.lower().endswith("core.fsmonitor") and value.lower() in _OFF:
+            continue  # a boolean there is no program's name
         if given and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):
             return Inside(script=value.removeprefix("!"), guess=True)
         if word is not None and word.startswith("--exec=") and "rebase" in words:

@@ -174,6 +174,24 @@ def test_each_hook_of_the_repository_is_an_entry_with_what_it_runs_there(reposit
         assert repository.settings().hooks == ()
 
 
+@pytest.mark.promise("K1", "G7", "P7")
+def test_a_hostile_hook_is_looked_at_in_bounds_and_can_be_refused(repository):
+    (repository.root / ".claude").mkdir()
+    (repository.root / ".claude" / "hooks").symlink_to("/usr")
+    commands = [
+        "./" + "x" * 900,
+        "./\ud800",
+        "cat ../../../etc/passwd",
+        "$CLAUDE_PROJECT_DIR/.claude/hooks/../../..",
+        "/",
+    ]
+    hooks = [{"type": "command", "command": command} for command in commands]
+    repository.write(".claude/settings.json", {"hooks": {"Stop": [{"hooks": hooks}]}})
+    assert len(repository.state().needs_asking) == len(commands)
+    repository.trust()
+    assert repository.settings().hooks == (), "what cannot be looked at as a whole cannot be trusted"
+
+
 @pytest.mark.promise("K1", "G7")
 def test_a_hook_that_a_repository_adds_waits_for_trust_and_the_others_go_on(repository):
     first = {"hooks": [{"type": "command", "command": "true"}]}

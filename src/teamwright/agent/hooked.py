@@ -166,6 +166,10 @@ class AgentHooks:
         return {**payload.common(self.who, self.cwd(), self.mode()), **more}
 
 
+UNHOOKED = AgentHooks()
+"""What all agents without hooks share."""
+
+
 def _given(call: Prepared) -> dict[str, Any]:
     return call.input.model_dump(mode="json", exclude_unset=True)
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from teamwright.agent.activity import Activity
 from teamwright.agent.conversation import INTERRUPTED, PAUSED, Conversation, Told
-from teamwright.agent.hooked import AgentHooks
+from teamwright.agent.hooked import UNHOOKED, AgentHooks
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.reminders import Remind, nothing
 from teamwright.agent.tool import ToolResult
@@ -114,7 +114,7 @@ class Agent:
     activity: Activity = field(default_factory=Activity)
     remind: Remind = nothing
     caller: str = ""
-    hooks: AgentHooks = field(default_factory=AgentHooks)
+    hooks: AgentHooks = field(default_factory=lambda: UNHOOKED)
     policy: Policy = field(default_factory=Policy)
     plan: PlanMode | None = None
 

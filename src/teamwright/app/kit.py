@@ -81,7 +81,7 @@ class CallerWatch:
 
     async def created(self, task: Task) -> str:
         """See TaskWatch."""
-        return await self.hooking.task_created(self.caller.name, task)
+        return await self.hooking.task_created(self.caller.name, task, self.caller.team)
 
     async def completing(self, task: Task) -> Completing:
         """See TaskWatch."""

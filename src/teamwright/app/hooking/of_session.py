@@ -91,8 +91,8 @@ class Hooking:
     async def answer(self, question: Question) -> Answer | None:
         """What hooks say to a request, before anybody is asked; None leaves it to the others."""
         own = self.agents.get(question.member)
-        if own is None or question.kind == "question":
-            return None
+        if own is None or question.kind != "permission":
+            return None  # plans and questions are for those that they were put to
         from teamwright.permissions.updates import to_wire
 
         updates = [to_wire(one) for one in question.suggestions]
@@ -116,23 +116,23 @@ class Hooking:
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def task_created(self, name: str, task: Task) -> str:
+    async def task_created(self, name: str, task: Task, team: Team) -> str:
         """Why hooks do not want a task that a member would add; empty when they do."""
-        said = await self._of_task(TASK_CREATED, name, task)
+        said = await self._of_task(TASK_CREATED, name, task, team)
         return said.reason if said.blocked else ""
 
     async def task_completing(self, name: str, task: Task, team: Team) -> Completing:
         """Whether a task may be completed; a hook may end the teammate that would."""
-        said = await self._of_task(TASK_COMPLETED, name, task)
+        said = await self._of_task(TASK_COMPLETED, name, task, team)
         if said.halted and (mate := team.find(name)) is not None:
             mate.leaving = mate.leaving or f"ended by a hook: {said.halt_reason}"
         return Completing(said.halt_reason if said.halted else said.reason if said.blocked else "", ends=said.halted)
 
-    async def _of_task(self, event: str, name: str, task: Task) -> Outcome:
+    async def _of_task(self, event: str, name: str, task: Task, team: Team) -> Outcome:
         own = self.agents.get(name)
         if own is None:
             return Outcome()
-        told = payload.task_event(task.id, task.subject, task.description, name, own.who.team)
+        told = payload.task_event(task.id, task.subject, task.description, name, team.name)
         return await own.fire(event, lambda: told)
 
     # ── the session ───────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -122,8 +124,11 @@ def _named_files(root: Path, command: str) -> list[Path]:
     """Files of the repository that stand in a command."""
     inside = _PROJECT.sub(lambda _: str(root), command.replace('"', "").replace("'", ""))
     words = {word for word in _BETWEEN.split(inside) if word and len(word) < 1_000}
-    found = {Path(os.path.realpath(root / word)) for word in words}
-    return sorted(path for path in found if path.is_relative_to(root) and path.is_file())
+    found: set[Path] = set()
+    for word in words:
+        with suppress(OSError, ValueError):  # a name that no file can have
+            found.add(Path(os.path.realpath(root / word)))
+    return sorted(path for path in found if path.is_relative_to(root) and os.path.isfile(path))
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -187,7 +192,9 @@ def _assets(root: Path, place: str) -> Iterator[TrustEntry]:
 
 
 def _tree_digest(path: Path) -> str:
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    # A link may lead to all of the disk: as many files are looked at as are used.
+    below = (p for p in path.rglob("*") if p.is_file())
+    files = [path] if path.is_file() else sorted(islice(below, MAX_FILES + 1))
     if len(files) > MAX_FILES:
         return _digest(["too many", os.urandom(8).hex()])
     parts: list[str] = []

@@ -20,7 +20,8 @@ class Options:
     `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
     a person is at a terminal. `task_list` names a list that several sessions share;
     `plan_approval` says who approves plans of members: lead, human or auto.
-    `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal.
+    `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal;
+    `ask_timeout_s` how long one waits at most, in seconds.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
     runs none.
@@ -47,6 +48,7 @@ class Options:
     tools: Sequence[Callable[..., Any]] = ()
     interactive: bool = False
     ask: str | None = None
+    ask_timeout_s: float | None = None
     on_request: OnRequest | None = None
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     env: Mapping[str, str] | None = None

@@ -37,5 +37,6 @@ def grants_of(ground: Ground, log: EventLog, maker: Maker) -> Grants:
 
 def _ask_timeout(ground: Ground) -> float | None:
     """A person at a terminal may take any time; elsewhere a request has a deadline."""
-    given = ground.settings.ask_timeout_s
+    said = ground.options.ask_timeout_s
+    given = said if said is not None else ground.settings.ask_timeout_s
     return given if given is not None or ground.options.interactive else ASK_TIMEOUT_S

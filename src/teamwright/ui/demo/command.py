@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from teamwright.ui.cli.flags import span
 from teamwright.ui.cli.place import place_of
 
 
@@ -20,8 +21,17 @@ from teamwright.ui.cli.place import place_of
 @click.option("--pace", type=click.IntRange(0, 60_000), default=None, metavar="MS", help="Pause before each reply.")
 @click.option("--report", default=None, metavar="FILE", help="Write the report as Markdown, receipts included.")
 @click.option("--model", default=None, metavar="NAME", help="A real model instead of the script, capped at 1.00 USD.")
-@click.option("--yes", is_flag=True, help="Do not ask before a real model is used.")
+@click.option("--yes", is_flag=True, help="Do not ask me: about a real model's cost, or for the answer of --ask.")
 @click.option("--kill", is_flag=True, help="SIGKILL the whole program three times, resume it, and audit the files.")
+@click.option(
+    "--ask",
+    type=click.Choice(["wait", "deny"]),
+    is_flag=False,
+    flag_value="wait",
+    metavar="[wait|deny]",
+    help="A sub-agent asks for a call: a second terminal answers, or the policy denies.",
+)
+@click.option("--within", metavar="TIME", callback=span, help="With --ask: how long the request waits (60s).")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="json: the result alone.")
 @click.pass_context
 def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: Any) -> int:

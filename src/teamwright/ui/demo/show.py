@@ -26,11 +26,22 @@ from teamwright.app.result import Result
 from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.ui.demo.ask import ASK_S, run_asked
 from teamwright.ui.demo.kill import audit_lines, run_killed
 from teamwright.ui.demo.prompt import LIVE_PROMPT, SCRIPTED_PROMPT
 from teamwright.ui.demo.screen import Screen, can_redraw
 from teamwright.ui.demo.session import demo_options, team_of
-from teamwright.ui.demo.words import CAP_USD, KILL_LINE, Wish, head_lines, next_lines, tail_lines, tree_lines
+from teamwright.ui.demo.words import (
+    ASK_DENY_LINE,
+    ASK_LINE,
+    CAP_USD,
+    KILL_LINE,
+    Wish,
+    head_lines,
+    next_lines,
+    tail_lines,
+    tree_lines,
+)
 from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.wire import result_object
 from teamwright.ui.terminal.text import clean
@@ -43,8 +54,7 @@ _STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 def show(wish: Wish) -> int:
     """Run the demo; the exit code. Raises UsageError, CannotStart, StorageError."""
-    if wish.kill:
-        _refuse_with_kill(wish)
+    _refuse_together(wish)
     if wish.model and not wish.yes:
         _confirm(wish.model)
     if wish.report is not None:
@@ -54,7 +64,7 @@ def show(wish: Wish) -> int:
         place, sample = _place(wish, stack)
         quiet = wish.output_format == "json"
         screen = Screen(sys.stderr if quiet else sys.stdout, panel=not quiet and can_redraw(sys.stdout))
-        work = _show_killed if wish.kill else _show
+        work = _show_killed if wish.kill else _show_asked if wish.ask else _show
         return asyncio.run(_watched(work(wish, place, screen, sample=sample), screen))
 
 
@@ -122,12 +132,53 @@ async def _watched(work: Coroutine[Any, Any, int], screen: Screen) -> int:
     raise TeamwrightError(slug, what, do=["teamwright demo"])
 
 
-def _refuse_with_kill(wish: Wish) -> None:
-    other = [name for name, given in (("--model", wish.model), ("--report", wish.report)) if given is not None]
+def _refuse_together(wish: Wish) -> None:
+    """Raises UsageError for flags that do not go with an act."""
+    act = "--kill" if wish.kill else "--ask" if wish.ask else ""
+    given = {
+        "--ask": wish.ask if wish.kill else None,
+        "--model": wish.model if act else None,
+        "--report": wish.report if act else None,
+        "--within": None if wish.ask else wish.within,
+    }
+    other = [name for name, value in given.items() if value is not None]
+    if other and other[0] == "--within":
+        raise UsageError("usage", "--within is for --ask", do=["teamwright demo --ask"], note="nothing was started")
     if other:
         raise UsageError(
-            "usage", f"--kill goes without {other[0]}", do=["teamwright demo --kill"], note="nothing was started"
+            "usage", f"{act} goes without {other[0]}", do=[f"teamwright demo {act}"], note="nothing was started"
         )
+
+
+async def _show_asked(wish: Wish, place: Repository, screen: Screen, *, sample: bool) -> int:
+    """A request that a second terminal answers; 0 when the team ended well, whatever the answer was."""
+    quiet = wish.output_format == "json"
+    pace_ms = wish.pace if wish.pace is not None else (PACE_MS if not quiet and sys.stdout.isatty() else 0)
+    limit = ASK_S if wish.within is None else wish.within
+    about = ASK_LINE.format(limit) if wish.ask == "wait" else ASK_DENY_LINE
+    for line in [*head_lines(wish, place, pace_ms, sample=sample)[:-1], about, ""]:
+        screen.line(line)
+    before, calls = footprint(place.top), Calls()
+    result, asked = await run_asked(wish, place, screen, calls, pace_ms)
+    screen.close()
+    after = None if before is None else footprint(place.top)
+    changed = None if before is None or after is None else differences(before, after)
+    for line in [*tail_lines(result, calls, changed), *asked.lines()]:
+        screen.line(line)
+    screen.line(f"log       teamwright log {shlex.quote(team_of(place))}")
+    screen.line("again     teamwright demo --ask")
+    if quiet:
+        sys.stdout.write(json.dumps({**asked.as_json(), **result_object(result)}, ensure_ascii=False) + "\n")
+    return _code(result, screen)
+
+
+def _code(result: Result, screen: Screen) -> int:
+    """The exit code, once all is said. Raises the stream's OSError when nobody took the lines."""
+    if screen.failed is not None:
+        raise screen.failed
+    if result.error is not None:
+        sys.stderr.write(result.error.render() + "\n")
+    return result.exit_code
 
 
 async def _show_killed(wish: Wish, place: Repository, screen: Screen, *, sample: bool) -> int:
@@ -174,11 +225,7 @@ async def _show(wish: Wish, place: Repository, screen: Screen, *, sample: bool) 
         screen.line(line)
     if quiet:
         sys.stdout.write(json.dumps(result_object(result), ensure_ascii=False) + "\n")
-    if screen.failed is not None:
-        raise screen.failed
-    if result.error is not None:
-        sys.stderr.write(result.error.render() + "\n")
-    return result.exit_code
+    return _code(result, screen)
 
 
 @contextmanager

@@ -22,13 +22,20 @@ CAP_USD = 1.00
 KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
 """What --kill does."""
 
+ASK_LINE = "A sub-agent will need a call that nobody has allowed: it waits {0:g} s for a yes."
+ASK_DENY_LINE = "A sub-agent will need a call that nobody has allowed: the policy denies it."
+"""What --ask does."""
+
 _SHOWN = 5
 """Paths that are named when a tree is not what it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What was asked for on the command line. `directory` is where the repository is looked for."""
+    """What was asked for on the command line. `directory` is where the repository is looked for.
+
+    `ask` is wait or deny; `within` how long a request waits then, in seconds.
+    """
 
     directory: Path
     pace: int | None = None
@@ -38,6 +45,8 @@ class Wish:
     output_format: str = "text"
     home: str | None = None
     kill: bool = False
+    ask: str | None = None
+    within: float | None = None
 
 
 def head_lines(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> list[str]:

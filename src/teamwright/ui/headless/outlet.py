@@ -20,10 +20,8 @@ from teamwright.app.report import Calls
 from teamwright.app.result import Result
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
-from teamwright.ui.asked import answer_command, opened_words
 from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
-from teamwright.ui.terminal.text import cut, one_line
 
 _ASKED_WIDTH = 200
 """Columns of what is asked, on stderr: `teamwright requests` shows all of it."""
@@ -103,6 +101,9 @@ class Outlet:
 
 def _waits(request: RequestOpened) -> str:
     """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
+    from teamwright.ui.asked import answer_command, opened_words  # only a run in which somebody asks pays
+    from teamwright.ui.terminal.text import cut, one_line
+
     until = datetime.fromtimestamp(request.deadline).strftime(" (until %H:%M:%S)") if request.deadline else ""
     asked = cut(f"{shown(one_line(request.member))} {opened_words(request)}", _ASKED_WIDTH)
     return f"teamwright: {asked}\n  answer it with: {answer_command(request.request, request.kind)}{until}"

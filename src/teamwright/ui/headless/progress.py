@@ -15,7 +15,6 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.ui.asked import closed_words, opened_words, short_id
 
 _CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
 _QUIET_STATES = frozenset({"working", "pending", "stopping"})
@@ -44,11 +43,8 @@ def line_of(event: TeamEvent) -> str | None:
             if state in _QUIET_STATES or event.member == LEAD:
                 return f"{who:<12} {event.detail}" if event.detail and event.member == LEAD else None
             return f"{who:<12} {state}" + (f": {_one_line(event.detail)}" if event.detail else "")
-        case RequestOpened():
-            return f"{who:<12} {_one_line(opened_words(event))}  [{short_id(event.request)}]"
-        case RequestClosed():
-            reason = f": {_one_line(event.reason)}" if event.reason else ""
-            return f"{who:<12} {closed_words(event)}{reason}  [{short_id(event.request)}]"
+        case RequestOpened() | RequestClosed():
+            return f"{who:<12} {_asked(event)}"
         case LimitReached() | ModeChanged() | Notice():
             return f"{who:<12} {_said(event)}"
         case _:
@@ -63,6 +59,15 @@ def _said(event: LimitReached | ModeChanged | Notice) -> str:
             return f"is in mode {event.mode} now"
         case Notice():
             return event.text
+
+
+def _asked(event: RequestOpened | RequestClosed) -> str:
+    from teamwright.ui.asked import closed_words, opened_words, short_id  # only a run in which somebody asks pays
+
+    if isinstance(event, RequestOpened):
+        return f"{_one_line(opened_words(event))}  [{short_id(event.request)}]"
+    reason = f": {_one_line(event.reason)}" if event.reason else ""
+    return f"{closed_words(event)}{reason}  [{short_id(event.request)}]"
 
 
 def _one_line(text: str, width: int = 90) -> str:

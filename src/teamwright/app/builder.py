@@ -141,7 +141,7 @@ class Maker:
         else:
             conversation = self._go_on(conversation, model)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
-        made.plan = self.plans.born(LEAD, plan, new=conversation.lines <= 1, begins=plan.on)
+        made.plan = self.plans.born(LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.on)
         who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
         return self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
 
@@ -170,7 +170,7 @@ class Maker:
         rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
-        made.plan = self.plans.born(spec.name, plan, new=not goes_on, begins=spec.plans)
+        made.plan = self.plans.born(spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.plans)
         made.meter = self.meters.member(spec.name, budget, lambda: made.activity.worked_s, goes_on=goes_on)
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from teamwright.agent.plan_mode import Leaving, Outcome, PlanMode, Submission
+from teamwright.agent.workplace import Workplace
 from teamwright.app.settings import Settings
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.updates import check_mode
@@ -82,8 +83,10 @@ class Plans:
         self._modes.add(made)
         return made
 
-    def born(self, name: str, mode: PlanMode, *, new: bool, begins: bool) -> PlanMode:
+    def born(self, name: str, mode: PlanMode, place: Workplace, *, new: bool, begins: bool) -> PlanMode:
         """The plan mode of an agent as it was left, or of a `new` one, which `begins` in it; its changes are told.
+
+        What is empty need not be read at its `place` before it is written.
 
         Raises StorageError.
         """
@@ -94,6 +97,8 @@ class Plans:
                 mode.enter(Leaving.APPROVED)
         elif mode.on:
             self.emit(ModeChanged(member=name, mode=str(Mode.PLAN), by=name))
+        if mode.on and not mode.read():
+            place.noted(mode.file, b"")
         if name == LEAD:
             self.lead = mode
         mode.tell = lambda now, by: self.emit(ModeChanged(member=name, mode=str(now), by=by or name))

@@ -38,13 +38,13 @@ class Member:
 
     @property
     def state(self) -> str:
-        """`pending idle working blocked stopping`, or `gone` when it is no longer there."""
+        """`pending idle working blocked awaiting stopping`, or `gone` when it is no longer there."""
         mate = self._team.find(self.name)
         return str(mate.state) if mate is not None else "gone"
 
     @property
     def waiting_on(self) -> str:
-        """What a blocked member waits for, in words; empty otherwise."""
+        """What a blocked or awaiting member waits for, in words; empty otherwise."""
         mate = self._team.find(self.name)
         return mate.waiting_on if mate is not None else ""
 

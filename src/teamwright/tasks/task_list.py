@@ -253,8 +253,7 @@ class TaskList:
         before, after = await self.store.rewrite(task.id, change)
         if after == before:
             return None
-        if not checked.passed:
-            self._tell(after, "updated" if keeps_owner else "released", "task-list")
+        self._tell(after, "updated" if checked.passed or keeps_owner else "released", "task-list")
         return checked
 
     def unverified(self, task: Task) -> bool:

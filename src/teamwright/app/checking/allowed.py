@@ -1,6 +1,6 @@
 """The commands that were allowed as checks in a session: kept in a file, so that a resume knows them.
 
-Whatever else stands in a task's file was written by somebody that nobody asked. Format: docs/formats/checks.md.
+Whatever else stands in a task's file was written by somebody that nobody asked. Format: docs/formats/tasks.md.
 """
 
 from __future__ import annotations

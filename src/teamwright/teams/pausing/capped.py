@@ -22,16 +22,16 @@ NEXT = (
 class Capped:
     """The budget of one member, as its life sees it. `why` is empty unless its last turn ended at a cap."""
 
-    __slots__ = ("_raised", "why")
+    __slots__ = ("_raised", "_used", "why")
 
     def __init__(self) -> None:
         self.why = ""
-        self._raised = False
+        self._raised = self._used = False
 
     def note(self, end: TurnEnd) -> str:
         """A turn ended; what kept it from going on, if a cap did."""
         self.why = end.why if end.stop == "limit" else ""
-        self._raised = False
+        self._raised, self._used = False, end.rounds > 0
         return self.why
 
     def words(self, tail: str) -> str:
@@ -39,8 +39,8 @@ class Capped:
         return f"{self.why}. {NEXT}" if self.why else tail
 
     def notice_id(self, conversation: Conversation, entries: Sequence[Entry]) -> str:
-        """The id of the notice: the same as long as nothing was used and no cap was raised, unless the lead asked."""
-        if not self.why or any(entry.sender == LEAD for entry in entries):
+        """The id of the notice: the same while nothing was used and no cap was raised, but for a lead that wrote to it."""
+        if not self.why or (not self._used and any(entry.sender == LEAD for entry in entries)):
             return message_id()
         return keyed_id(conversation.header.get("session"), conversation.path.stem, self.why)
 

@@ -310,7 +310,8 @@ class RequestOpened(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestClosed(_Event):
-    """A request was answered; `by` is terminal, policy, program, deadline, or cancelled (whoever asked was stopped)."""
+    """A request was answered; `by` is terminal, another terminal, program, lead, deadline, or cancelled (whoever asked
+    was stopped, or is gone)."""
 
     KIND = "request_closed"
     request: str

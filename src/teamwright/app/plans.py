@@ -161,14 +161,15 @@ class Plans:
         if team is None or mate is None or mate.task is None:
             return
         if request.get("target") == USER:
-            asking = asyncio.create_task(self._asked(id, request))
+            asking = asyncio.create_task(self._asked(id, request), name=f"person asked for {id}")
         else:
             deadline = request.get("deadline")
             asking = asyncio.create_task(_late(deadline if isinstance(deadline, int) else None))
         try:
             await asyncio.wait({asking, mate.task}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done() and mate.plan.request == id:
-                await answer_plan(team, id, asking.result())
+            answer = asking.result() if asking.done() else None
+            if answer is not None and mate.plan.request == id:
+                await answer_plan(team, id, answer)
         except TeamRefused:
             return  # somebody was first
         except TeamwrightError as problem:
@@ -176,10 +177,13 @@ class Plans:
         finally:
             asking.cancel()
 
-    async def _asked(self, id: str, request: Mapping[str, Any]) -> PlanAnswer:
+    async def _asked(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
+        """What a person said; None when it was asked in vain, because the session is being left."""
         rules = tuple(str(rule) for rule in request.get("rules") or ())
         member, use = str(request["requester"]), str(request.get("tool_use_id") or "")
         answer = await self.asker.ask(_question(member, str(request["plan"]), str(request["plan_file"]), rules, use))
+        if answer.by == "cancelled":
+            return None
         named = _granted_mode(answer)
         by = answer.by if answer.by in _BY_ITSELF else USER
         return PlanAnswer(answer.allowed, by, answer.text, str(named or ""), id)

@@ -85,6 +85,22 @@ def test_the_surface_asks_at_the_keyboard_and_shows_what_happens(tmp_path, said,
     assert "events, done, 0 tokens in" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.promise("J1", "G4", "F44")
+def test_the_answering_program_changes_a_call_grants_a_mode_and_refuses_the_rest(tmp_path):
+    (tmp_path / "deploy.sh").write_text('echo "deployed to $1"\n')
+    done = run("answering", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "team-lead Bash: changed to staging",
+        "team-lead Write: allowed, and edits are not asked from now on",
+        "team-lead Bash: denied",
+        "Deployed to staging; two files say so, and deploy.sh is still there.",
+        "denied: ['Bash']",
+    ]
+    assert (tmp_path / "DEPLOYED.txt").read_text() == "staging\n" and (tmp_path / "LOG.txt").exists()
+    assert (tmp_path / "deploy.sh").exists()
+
+
 @pytest.mark.promise("J1")
 def test_the_example_of_a_test_passes(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]

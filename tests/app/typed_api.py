@@ -71,6 +71,7 @@ def tool(title: str, labels: Sequence[str] = ()) -> ToolResult:
 
 async def answers(request: RequestOpened) -> None:
     assert_type(await request.allow(always=bool(request.always)), bool)
+    assert_type(await request.allow(input={**request.input, "timeout": 5}, updates=request.suggestions), bool)
 
 
 def hands_on(request: RequestOpened) -> None:

@@ -1,0 +1,37 @@
+"""Requests answered by a program: one call is changed before it runs, one kind is granted, the rest refused.
+
+python examples/answering.py
+TEAMWRIGHT_MODEL=scripted:examples/scripts/answering.toml python examples/answering.py   (no key, no network)
+"""
+
+import asyncio
+import os
+
+from teamwright import RequestOpened, Team
+
+
+async def decide(request: RequestOpened) -> None:
+    """Answer one request; whoever answers first counts, so each answer says whether it was."""
+    command = str(request.input.get("command", ""))
+    modes = [update for update in request.suggestions if update["type"] == "setMode"]
+    if command.endswith("production"):
+        instead = {**request.input, "command": command.removesuffix("production") + "staging"}
+        first, did = await request.allow(input=instead), "changed to staging"
+    elif request.tool == "Write" and modes:
+        first, did = await request.allow(updates=modes), "allowed, and edits are not asked from now on"
+    else:
+        first, did = await request.deny("this program allows neither that nor anything like it"), "denied"
+    print(f"{request.member} {request.tool}: {did if first else 'somebody else was first'}")
+
+
+async def main() -> int:
+    model = os.environ.get("TEAMWRIGHT_MODEL", "sonnet")
+    async with Team("deploy", model=model, on_request=decide, replace=True) as team:
+        result = await team.run("Run `sh deploy.sh production`, write what happened into two files, and tidy up.")
+    print(result.text)
+    print(f"denied: {[call['tool_name'] for call in result.denials]}")
+    return result.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))

@@ -39,7 +39,7 @@ class Capped:
         return f"{self.why}. {NEXT}" if self.why else tail
 
     def notice_id(self, conversation: Conversation, entries: Sequence[Entry]) -> str:
-        """The id of the notice: the same while nothing was used and no cap was raised, but for a lead that wrote to it."""
+        """The id of the notice: the same while nothing was used and no cap was raised, unless the lead wrote to it."""
         if not self.why or (not self._used and any(entry.sender == LEAD for entry in entries)):
             return message_id()
         return keyed_id(conversation.header.get("session"), conversation.path.stem, self.why)

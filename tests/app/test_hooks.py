@@ -9,6 +9,7 @@ import pytest
 from teamwright import Result, Team
 from teamwright.agent.stopping import MOST_BLOCKS
 from teamwright.models.model import Failure
+from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import Notice
 from teamwright.testing import Call, ScriptedModel
 from tests.app.hook_log import HookLog, unbalanced
@@ -163,6 +164,22 @@ async def test_what_hooks_add_to_the_session_and_to_words_goes_along_with_them(h
     assert all(part in told(model, "team-lead") for part in ("The build is red.", "Do it.", "Today is Monday."))
     assert [one["hook_event_name"] for one in hooks.told] == ["SessionStart", "UserPromptSubmit"]
     assert hooks.told[0]["source"] == "startup"
+
+
+@pytest.mark.promise("G7")
+async def test_words_for_a_busy_lead_are_looked_at_before_its_next_round(hooks):
+    hooks.on("UserPromptSubmit", f"""case "$told" in *secret*) {refusing("no secrets")};; *) echo Noted.;; esac""")
+    model = Holding([Call("Bash", {"command": "true"}), "Done."], "team-lead")
+    async with a_team(hooks, model) as team:
+        running = asyncio.ensure_future(team.run("Do it."))
+        await within(20, model.thinking.wait())
+        team.session.lead.prompt([text_block("A secret.")])
+        team.session.lead.prompt([text_block("Be brief.")])
+        model.go.set()
+        result = await running
+    assert "Be brief." in model.asked(1) and "secret" not in told(model, "team-lead")
+    assert told(model, "team-lead").count("Noted.") == 2
+    assert (result.stop, result.text) == ("failed", "Done.")
 
 
 @pytest.mark.promise("G7")

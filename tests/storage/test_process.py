@@ -67,6 +67,18 @@ async def test_a_command_has_an_empty_stdin_its_own_session_and_only_the_environ
     assert outcome.output.startswith("'' True") and "SECRET_OF_THE_PARENT" not in outcome.output
 
 
+async def test_what_a_command_reads_is_given_whole_and_one_that_does_not_read_keeps_nobody_waiting(tmp_path):
+    given = os.urandom(1_000_000)
+    for script, told in (("wc -c", "1000000"), ("head -c 3 | wc -c", "3"), ("exec 0<&-; echo deaf", "deaf")):
+        command = Command(("/bin/sh", "-c", script), tmp_path, ENV, input=given)
+        outcome = await run(command, Output(1000), timeout_s=20)
+        assert (outcome.output.strip(), outcome.timed_out) == (told, False)
+    left = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    command = Command(("/bin/sh", "-c", "sleep 600"), tmp_path, ENV, input=given)
+    assert (await run(command, Output(1000), timeout_s=0.2, grace_s=0.1)).timed_out
+    assert not left or len(os.listdir("/proc/self/fd")) == left
+
+
 async def test_a_program_that_is_not_there_is_an_os_error_and_leaves_no_descriptor_open(tmp_path):
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(FileNotFoundError):

@@ -87,7 +87,8 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
         for place in ((".claude", ".teamwright") if compat else (".teamwright",))
         for entry in _assets(root, place)
     ]
-    return found + [_git_entry(root, path, name) for path, name in running_entries(root)]
+    found += [_git_entry(root, path, name) for path, name in running_entries(root)]
+    return sorted(found, key=lambda entry: entry.kind != "hook")  # what runs by itself is read first
 
 
 def layer_entries(layer: Layer, root: Path) -> list[TrustEntry]:
@@ -117,7 +118,9 @@ def hook_entry(layer: Layer, root: Path, hook: Hook) -> TrustEntry:
     beside = layer.path.parent / "hooks"
     parts = ["hook", name, repr(hook.timeout_s), _tree_digest(beside) if beside.is_dir() else ""]
     parts += [_tree_digest(file) for file in _named_files(root, hook.command)]
-    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", _shortened(f"hook: {name}"))
+    # Shown whole, and without room in which something could be pushed out of sight: whoever trusts it has read it.
+    summary = f"hook: {' '.join(name.split())}"
+    return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
 
 
 def _named_files(root: Path, command: str) -> list[Path]:

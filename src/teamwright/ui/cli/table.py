@@ -21,7 +21,7 @@ WORK, LOOK, SET_UP = "Work", "Look", "Set up"
 COMMANDS: dict[str, Row] = {
     "demo": Row("teamwright.ui.demo.command:demo", WORK, "A team reads this repository and reports; needs no model."),
     "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a team and its members, or with a session."),
-    "send": Row("teamwright.ui.cli.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
+    "send": Row("teamwright.ui.cli.mail.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
     "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
     "requests": Row(
         "teamwright.ui.cli.requests.command:requests", WORK, "What waits for you; `allow` and `deny` answer it."
@@ -30,7 +30,7 @@ COMMANDS: dict[str, Row] = {
     "status": Row("teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."),
     "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."),
     "tasks": Row("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
-    "inbox": Row("teamwright.ui.cli.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
+    "inbox": Row("teamwright.ui.cli.mail.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
     "log": Row("teamwright.ui.cli.log:log", LOOK, "What happened in a team or a session."),
     "cost": Row("teamwright.ui.cli.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
     "doctor": Row("teamwright.ui.cli.doctor:doctor", SET_UP, "What is found here, which model is used, and why."),

@@ -29,8 +29,8 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import LeadLease
-from teamwright.ui.cli.log import moment_of
 from teamwright.ui.cli.main import main
+from teamwright.ui.cli.past.log import moment_of
 
 KEY = "-".join(("key", "for", "tests", "abcdefgh", "wxyz"))
 SESSION = "7f3a0000-0000-4000-8000-000000000001"

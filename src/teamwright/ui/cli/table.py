@@ -31,8 +31,11 @@ COMMANDS: dict[str, Row] = {
     "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."),
     "tasks": Row("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
     "inbox": Row("teamwright.ui.cli.mail.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
-    "log": Row("teamwright.ui.cli.log:log", LOOK, "What happened in a team or a session."),
-    "cost": Row("teamwright.ui.cli.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
+    "log": Row("teamwright.ui.cli.past.log:log", LOOK, "What happened in a team or a session."),
+    "cost": Row("teamwright.ui.cli.past.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
+    "permissions": Row(
+        "teamwright.ui.cli.permissions.check:permissions", LOOK, "`check 'CALL'`: what would become of a call, and why."
+    ),
     "doctor": Row("teamwright.ui.cli.doctor:doctor", SET_UP, "What is found here, which model is used, and why."),
     "models": Row("teamwright.ui.cli.models:models", SET_UP, "Providers, aliases, prices; what a provider lists."),
     "trust": Row("teamwright.ui.cli.trust:trust", SET_UP, "Whether this repository's own entries may take effect."),

@@ -9,9 +9,9 @@ import click
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.cost import CostLine, CostView, cost_of
 from teamwright.protocol.usage import Usage
-from teamwright.ui.cli.log import moment_of
 from teamwright.ui.cli.looking import json_flag, moment
 from teamwright.ui.cli.output import facts, say, say_json, say_table
+from teamwright.ui.cli.past.log import moment_of
 from teamwright.ui.cli.place import place_of
 
 _USED = ("tokens in", "cached", "out")

@@ -1,0 +1,1 @@
+"""Commands that tell what was: what happened, and what it cost."""

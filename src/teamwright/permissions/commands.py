@@ -63,6 +63,48 @@ def judge_command(ground: Ground, access: Access) -> Decision:
     return strictest(_all(ground, rules, parsed, facts), allowed)
 
 
+def explain(ground: Ground, access: Access) -> list[tuple[str, Decision]]:
+    """Each command and redirection of a line as it was judged, in the order of the line; the line as a whole last."""
+    parsed = parse(access.command or "", access.cwd or ground.scope.base)
+    rules = ground.book.of("Bash")
+    facts = [_fact(ground, command) for command in parsed.commands]
+    found: list[tuple[str, Decision]] = []
+    for at, fact in enumerate(facts):
+        if fact.command.role != "guess":
+            found.append((as_line(fact.command.words), _explained(ground, rules, parsed, fact, at == len(facts) - 1)))
+    for one in parsed.redirects:
+        if one.target not in _HARMLESS_TARGETS:
+            sign = ">" if one.writes else "<"
+            found.append((f"{sign} {one.target or '…'}", _explained_redirect(ground, one)))
+    whole = judge_command(ground, access)
+    listed = {(decision.verdict, decision.rule) for _, decision in found}
+    return found if (whole.verdict, whole.rule) in listed else [*found, ("the line as a whole", whole)]
+
+
+def _explained(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, last: bool) -> Decision:
+    denied = _matching(rules.deny, fact.command)
+    if denied is not None:
+        return by_rule(denied)
+    refused = next((decision for decision in fact.touched if decision.verdict is Verdict.DENY), None)
+    if refused is not None:
+        return refused
+    if ground.bypass:
+        return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+    if ground.plans and fact.reads is None and fact.command.role in {"run", "unsure"}:
+        return by_plan(ground)
+    fenced = next((decision for decision in fact.touched if _is_fenced(decision)), None)
+    return fenced or _judge(ground, rules, parsed, fact, last=last)
+
+
+def _explained_redirect(ground: Ground, redirect: Redirect) -> Decision:
+    decision = _judge_redirect(ground, redirect)
+    if decision.verdict is Verdict.DENY or not (ground.bypass or (ground.plans and redirect.writes)):
+        return decision
+    if ground.plans:
+        return by_plan(ground)
+    return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
+
+
 def _fact(ground: Ground, command: Command) -> _Fact:
     if command.role != "run":
         return _Fact(command)
@@ -134,6 +176,8 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact
         if denied is not None:
             yield by_rule(denied)
         yield from (decision for decision in fact.touched if decision.verdict is Verdict.DENY)
+        changed = (judge_path(ground, "Write", path, writes=True) for path in changed_by(fact.command))
+        yield from (decision for decision in changed if decision.verdict is Verdict.DENY)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
     yield from _fenced_off(ground, parsed)
     hidden = _hidden(rules.deny, parsed)

@@ -192,6 +192,12 @@ class Policy:
         decision = self._judge(replace(ground, book=Book((*ground.book.rules, *self.granted))), tool, access)
         return decision if decision.verdict is Verdict.ALLOW else None
 
+    def parts(self, access: Access) -> list[tuple[str, Decision]]:
+        """How this policy itself judges each command of a shell line, in the line's order."""
+        from teamwright.permissions.commands import explain
+
+        return [(words, self._finished("Bash", access, decision)) for words, decision in explain(self._seen(), access)]
+
     def _with_above(self, tool: str, access: Access, plan: bool) -> Decision:
         """The stricter of this policy's own verdict and of those above. `plan`: it is the plan of whoever asks."""
         if self.mode is Mode.BUBBLE and self._above and not self.rules:

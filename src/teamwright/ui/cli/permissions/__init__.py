@@ -1,0 +1,1 @@
+"""`teamwright permissions`: what may run, and why. Knows what a check found; decides nothing."""

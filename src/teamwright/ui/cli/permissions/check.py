@@ -1,0 +1,65 @@
+"""`teamwright permissions check CALL`: what would become of a call, and what says so.
+
+Knows what a check found; decides nothing.
+"""
+
+from __future__ import annotations
+
+import click
+
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.permissions import Checked, Judged, Subject, check
+from teamwright.protocol.errors import UsageError
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
+from teamwright.ui.cli.place import place_of
+
+
+@click.group()
+def permissions() -> None:
+    """What may run, what is asked about, what is refused: rules, modes and directories."""
+
+
+@permissions.command("check")
+@click.argument("call")
+@click.option("--member", metavar="NAME[@TEAM]", help="As that member of a team on disk would be judged.")
+@click.option("--mode", metavar="MODE", help="In this permission mode.")
+@json_flag
+@click.pass_context
+def check_command(ctx: click.Context, /, call: str, member: str | None, mode: str | None, as_json: bool) -> int:
+    """Would CALL run? `Bash(git push)`, `Edit(src/x.py)`, `Agent(Explore)`. Nothing is run, nobody is asked."""
+    if member is not None and mode is not None:
+        raise UsageError("usage", "--member and --mode exclude each other", note="nothing was run")
+    place = place_of(ctx)
+    found = check(call, Subject(home_at(place.home), place.cwd, mode, member, place.settings))
+    if as_json:
+        say_json(found)
+    else:
+        _show(found)
+    return 0
+
+
+def _show(found: Checked) -> None:
+    say(f"{found.verdict.upper()}  {one_line(found.call, 70)}")
+    say(one_line(found.reason))
+    say()
+    facts(
+        [
+            ("said by", one_line(found.rule)),
+            ("mode", f"{found.mode} ({one_line(found.mode_from)})"),
+            ("directory", one_line(found.cwd)),
+            ('"always"', f"would keep {one_line(found.always)}" if found.always else ""),
+            *(("may grant", one_line(words)) for words in found.grants),
+        ]
+    )
+    if len(found.parts) > 1:
+        say()
+        rows = [(one_line(part.what), part.verdict, one_line(part.rule)) for part in found.parts]
+        say_table(("part", "verdict", "said by"), rows)
+    if len(found.chain) > 1:
+        say()
+        say_table(("who", "mode", "verdict", "said by"), [_row(link) for link in found.chain])
+
+
+def _row(link: Judged) -> tuple[str, str, str, str]:
+    return one_line(link.what), link.mode, link.verdict, one_line(link.rule)

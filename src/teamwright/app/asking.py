@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from teamwright.app.requests.files import RequestFiles
 from teamwright.app.requests.lead import LeadAnswers, not_yours, too_late, unknown
+from teamwright.app.requests.strangers import StrangerAsks
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Answer, Question, Update
 from teamwright.protocol.errors import StorageError, TeamwrightError
@@ -65,6 +66,7 @@ class Requests:
     waits: bool = False
     answerers: list[Answerer] = field(default_factory=list[Answerer])
     lead: LeadAnswers | None = None
+    strangers: StrangerAsks | None = None
     _open: dict[str, _Waiting] = field(default_factory=dict[str, _Waiting])
     _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -75,6 +77,7 @@ class Requests:
         """The team whose requests these are, once there is one. `always`: its lead answers for every member."""
         self.files.team = team
         self.lead = LeadAnswers(team, always)
+        team.outside.on_asked = self.strangers = StrangerAsks(self, team)
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
 

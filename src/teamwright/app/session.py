@@ -253,6 +253,8 @@ class Session:
             reason = "prompt_input_exit" if self.options.interactive else "other"
             await self.maker.kit.hooking.ended(reason, self.permission_mode)
         await self.outside.close()
+        if self.requests.strangers is not None:
+            await self.requests.strangers.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()

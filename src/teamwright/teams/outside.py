@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from teamwright.protocol.mail import PermissionRequest
 from teamwright.protocol.roster import Member
 
 OUTSIDE: Final = "outside"
@@ -30,6 +31,8 @@ class Outside:
     entries: dict[str, Member] = field(default_factory=dict[str, Member])
     removed: bool = False
     listless: bool = False
+    on_asked: Callable[[str, PermissionRequest], None] | None = None
+    """Called when a member that another program runs asks its lead for a permission."""
     on_moved: Callable[[], None] | None = None
     """Called when the team's files are others now: it was made, or is no more."""
 

@@ -12,7 +12,7 @@ from teamwright.mail.inbox import Inbox
 from teamwright.mail.traffic import Lost
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
+from teamwright.protocol.mail import Entry, IdleNotification, PermissionRequest, parse_protocol
 from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
@@ -76,6 +76,9 @@ class MailScribe:
         """Others put these into the inbox."""
         file = mark_of(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
         for entry in entries:
+            message = parse_protocol(entry.text)
+            if name == LEAD and isinstance(message, PermissionRequest):
+                self._asked(entry.sender, message)
             if entry.sender == "user":
                 text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
                 self._team.emit(Notice(member="system", text=text))
@@ -85,11 +88,17 @@ class MailScribe:
                     to=name,
                     message_id=entry.msg_id or "",
                     summary=_summary(entry),
-                    wire=message.TYPE if (message := parse_protocol(entry.text)) is not None else "",
+                    wire=message.TYPE if message is not None else "",
                     file=file,
                 )
             )
         self._team.changed.set()
+
+    def _asked(self, sender: str, request: PermissionRequest) -> None:
+        """A stranger asks its lead. Whoever is no stranger's member asks nobody by mail."""
+        outside = self._team.outside
+        if outside.on_asked is not None and sender.lower() in outside.strangers:
+            outside.on_asked(sender, request)
 
     def _gone(self, name: str, lost: Sequence[Lost]) -> None:
         self._lost += [(name, one) for one in lost]

@@ -44,16 +44,15 @@ async def holds(page):
         await asyncio.to_thread(sys.stdin.readline)
 
 
-async def calls(page, file, times):
-    """Many calls at once; each writes when it begins and ends."""
+async def calls(page, file, times, seconds):
+    """Many calls at once, each of so many seconds; each writes when it begins and ends."""
     one = governor(page)
     log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     async def call():
         async with one.turn():
             os.write(log, b"+\n")
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await asyncio.sleep(float(seconds))
             os.write(log, b"-\n")
 
     say("ready")

@@ -119,7 +119,7 @@ async def test_several_processes_never_have_more_calls_at_once_than_may(start, p
         mine.throttled(one, 0.0)
     assert mine.limit == 2
     log = tmp_path / "log"
-    children = [start("calls", page, log, 30) for _ in range(3)]
+    children = [start("calls", page, log, 30, 0.005) for _ in range(3)]
     for child in children:
         assert await child.says() == "ready"
     for child in children:
@@ -129,6 +129,18 @@ async def test_several_processes_never_have_more_calls_at_once_than_may(start, p
     at_once = list(accumulate(1 if line == "+" else -1 for line in log.read_text().split()))
     assert len(at_once) == 180
     assert max(at_once) == 2 and at_once[-1] == 0
+
+
+async def test_a_process_that_is_never_done_leaves_a_place_to_another_one(start, page, tmp_path):
+    mine = governor(page)
+    await refuse(mine)
+    log = tmp_path / "log"
+    busy = start("calls", page, log, 400, 0.02)
+    assert await busy.says() == "ready"
+    busy.tell()
+    other = start("holds", page)
+    assert await other.says() == "in"
+    assert log.read_text().count("-") < 100, "it was not left to chance"
 
 
 async def test_a_page_whose_writers_are_killed_at_any_moment_is_whole(start, page):

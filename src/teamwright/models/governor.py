@@ -23,8 +23,8 @@ from teamwright.models.pacing.board import ANY_PLACE, Alone, Board, Page
 from teamwright.models.pacing.state import Refusal, State, Terms, refused, went_well
 from teamwright.protocol.errors import StorageError
 
-LOOK_S, LOOK_MOST_S = 0.05, 0.5
-"""How soon, in seconds, one who waits for another process's place looks again; it doubles."""
+LOOK_S = 0.05
+"""How soon, in seconds, one who waits for another process's place looks again, and up to as much later by chance."""
 
 
 class Turn:
@@ -100,11 +100,13 @@ class Governor:
         try:
             return await self._wait_for_place()
         except asyncio.CancelledError:
+            with self._mutex:
+                self._board.leave(ANY_PLACE)  # who waits here still says so again
             self._wake()  # it may have been called up: then the next one takes its place
             raise
 
     async def _wait_for_place(self) -> tuple[Turn, int]:
-        called, look_s = False, LOOK_S
+        called = False
         while True:
             state = self._state()
             pause = state.paused_until - time.monotonic()
@@ -119,10 +121,10 @@ class Governor:
                 return Turn(state.epoch), taken
             try:
                 # Nobody here will say when another process leaves its place.
-                async with asyncio.timeout(look_s * (1 + random.random()) if taken.outside else None):
+                async with asyncio.timeout(LOOK_S * (1 + random.random()) if taken.outside else None):
                     await taken.future
             except TimeoutError:
-                look_s = min(LOOK_MOST_S, look_s * 2)
+                pass
             finally:
                 self._forget(taken.future)
             called = True

@@ -114,6 +114,7 @@ class MessagesApi:
         if (first := self._stagger.ahead_of(request.prefix)) is not None:
             yield Alive(FIRST_READ)
             await self._stagger.follow(first)
+            yield Alive()
         for tries in count(1):
             attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks), request.prefix, self._stagger)
             async with aclosing(self._one_try(attempt, body, request.prefix.betas)) as parts:

@@ -32,6 +32,10 @@ PAUSE_MOST_S = 3600.0
 _TRIES, _TRY_S = 5, 0.001
 """How often, and how far apart in seconds, the lock is tried: it is held for microseconds, or by a stopped process."""
 ANY_PLACE = -1
+HOLD_BACK_S = 0.15
+"""How long, in seconds, a process lets a place be that it left while another one waits for one."""
+_WAITING, _WAITERS = 1 << 20, 1 << 12
+"""Where in the file of places those who wait are marked, and for how many of them there is room."""
 
 
 class Board(Protocol):
@@ -50,7 +54,7 @@ class Board(Protocol):
         ...
 
     def leave(self, place: int) -> None:
-        """Give a place back."""
+        """Give a place back; `ANY_PLACE`: nobody here waits for one any more."""
         ...
 
 
@@ -93,6 +97,9 @@ class Page:
         except OSError as problem:
             raise StorageError("io-failed", f"{path}: {problem.strerror or problem}") from problem
         self._taken: set[int] = set()
+        self._mark = _WAITING + os.getpid() % _WAITERS
+        self._waits = False
+        self._held_back_until = 0.0
         self._seen: bytes = b""
         self._state = State()
 
@@ -124,26 +131,27 @@ class Page:
         return state
 
     def place(self, among: int) -> int | None:
-        """See Board."""
-        for place in range(among):
-            if place in self._taken:
-                continue
-            try:
-                fcntl.lockf(self._places, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-            except (BlockingIOError, PermissionError):
-                continue  # another process has it
-            except OSError:
-                return ANY_PLACE
+        """See Board. Who left a place while other processes wait lets them have one first."""
+        if time.monotonic() < self._held_back_until:
+            return None
+        try:
+            place = next((one for one in range(among) if one not in self._taken and self._lock(one, 1)), None)
+        except OSError:
+            return ANY_PLACE
+        if place is not None:
             self._taken.add(place)
-            return place
-        return None
+        self._wait(place is None)
+        return place
 
     def leave(self, place: int) -> None:
         """See Board."""
-        if place in self._taken:
+        if place == ANY_PLACE:
+            self._wait(False)
+        elif place in self._taken:
             self._taken.discard(place)
-            with suppress(OSError):
-                fcntl.lockf(self._places, fcntl.LOCK_UN, 1, place)
+            self._unlock(place, 1)
+            if self._others_wait():
+                self._held_back_until = time.monotonic() + HOLD_BACK_S
 
     def close(self) -> None:
         """Let go of the files; places that are held are free then."""
@@ -151,6 +159,40 @@ class Page:
             with suppress(OSError):
                 os.close(fd)
         self._taken.clear()
+
+    def _wait(self, waits: bool) -> None:
+        """Mark that somebody here waits for a place of other processes, or that nobody does."""
+        if waits != self._waits:
+            self._waits = waits
+            with suppress(OSError):
+                self._lock(self._mark, 1) if waits else self._unlock(self._mark, 1)
+
+    def _others_wait(self) -> bool:
+        before, after = self._mark - _WAITING, _WAITING + _WAITERS - self._mark - 1
+        return not (self._free(_WAITING, before) and self._free(self._mark + 1, after))
+
+    def _free(self, begin: int, count: int) -> bool:
+        """Whether no other process has a byte of these; they are none that we hold."""
+        if not count:
+            return True
+        try:
+            if free := self._lock(begin, count):
+                self._unlock(begin, count)
+        except OSError:
+            return True
+        return free
+
+    def _lock(self, begin: int, count: int) -> bool:
+        """Lock bytes of the file of places; False when another process has one of them. Raises OSError."""
+        try:
+            fcntl.lockf(self._places, fcntl.LOCK_EX | fcntl.LOCK_NB, count, begin)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _unlock(self, begin: int, count: int) -> None:
+        with suppress(OSError):
+            fcntl.lockf(self._places, fcntl.LOCK_UN, count, begin)
 
     @contextmanager
     def _locked(self) -> Generator[bool]:

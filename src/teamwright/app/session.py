@@ -119,7 +119,9 @@ class Session:
     async def end_of(self, end: TurnEnd) -> Result:
         """The result of how the lead's last turn ended."""
         if end.stop == "limit":
-            self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=f"the cap on {end.limit} is spent"))
+            self.log.emit(
+                LimitReached(member=LEAD, limit=end.limit, detail=end.reason or f"the cap on {end.limit} is spent")
+            )
             return await self.result("limit", end.text, limit=end.limit)
         if end.failure is not None:
             failure = end.failure
@@ -205,8 +207,9 @@ class Session:
 
     async def task_lines(self) -> tuple[TaskLine, ...]:
         """The tasks of the list that is shared now."""
-        tasks = await self.team.tasks.all()
-        return tuple(TaskLine(t.id, t.subject, str(t.status), t.owner) for t in tasks)
+        tasks = self.team.tasks
+        all_of_them = await tasks.all()
+        return tuple(TaskLine(t.id, t.subject, str(t.status), t.owner, tasks.unverified(t)) for t in all_of_them)
 
     async def wind_down(self, cause: str = "the run is over", *, keep: bool = False) -> list[str]:
         """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""

@@ -6,10 +6,13 @@ import json
 import pytest
 
 from teamwright import Budget, CannotStart, Team, UsageError
+from teamwright.app.looking.cost import cost_of, session_cost
+from teamwright.app.settings_files import Origin, read_layer
 from teamwright.models.model import ModelCard, Reply, Request
 from teamwright.protocol.events import MemberChanged, RoundEnded, TurnEnded
 from teamwright.protocol.usage import Usage
 from teamwright.testing import ScriptedModel
+from teamwright.ui.terminal.commands import RUN
 from tests.teams.crew import newest, told, until, within
 
 LOOK = ("TaskList", {})
@@ -275,3 +278,48 @@ async def test_a_member_at_its_cap_is_shown_with_it(tmp_path):
         await team.spawn("ada", "Go.", budget=Budget(turns=1))
         await within(20, until(team, rests(team, "ada")))
     assert any(one.member == "ada" and one.state == "idle" and "cap on turns" in one.detail for one in states)
+
+
+@pytest.mark.promise("H10")
+async def test_what_a_live_team_costs_is_the_same_in_its_log_and_in_its_purse(tmp_path):
+    model = Counting(lambda request: "I wait." if request.asker == "team-lead" else "ok")
+    async with a_team(tmp_path, model) as team:
+        await team.tasks.add("count")
+        await team.spawn("ada", "Go.")
+        await team.run("Wait.")
+        session = team.session
+        mine = await session_cost(session)
+        session.log.flush()
+        logged = cost_of(session.team.home, tmp_path, "crew")
+        assert mine == logged and not mine.empty
+        assert [line.subject for line in mine.tasks] == ["count", ""]
+        lines = await RUN["/cost"](session, "")
+        assert lines[-1].split()[0] == "all" and any("count" in line for line in lines)
+        shown_sum = sum(int(line.split()[1].replace(",", "")) for line in lines if line.split()[0] in ("lead", "ada"))
+        assert shown_sum == mine.total.tokens_in
+
+
+@pytest.mark.promise("H10")
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (5, "budget is not an object"),
+        ({"agent": 5}, "budget.agent is not an object"),
+        ({"agent": {"tokens": 0}}, "budget.agent.tokens must be a whole number above 0"),
+        ({"agent": {"usd": "2"}}, "budget.agent.usd must be a number above 0"),
+    ],
+)
+def test_a_setting_that_is_no_cap_is_an_error_with_its_place(tmp_path, budget, said):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"budget": budget}))
+    with pytest.raises(CannotStart, match=said) as caught:
+        read_layer(path, Origin.USER)
+    assert "line 1" in caught.value.render()
+
+
+def test_a_setting_of_a_budget_that_nobody_knows_is_a_warning_with_the_nearest(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"budget": {"agent": {"tokes": 5, "turns": 4}}}))
+    layer = read_layer(path, Origin.USER)
+    assert layer.values == {"budget.agent.turns": 4}
+    assert "did you mean budget.agent.tokens?" in layer.warnings[0]

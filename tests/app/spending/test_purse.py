@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import ModelCard, Prefix, Refusal, Reply, Request
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.event_json import from_json, to_json
 from teamwright.protocol.events import MemberChanged, RoundEnded, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.usage import Usage
 
@@ -203,6 +205,34 @@ async def test_whoever_waits_is_refused_when_the_time_is_over():
     async with asyncio.timeout(5):
         refused = await second
     assert isinstance(first, Hold) and isinstance(refused, Refusal) and refused.limit == "time"
+
+
+@pytest.mark.promise("H10")
+async def test_an_agent_whose_working_time_is_over_makes_no_call():
+    worked = [30.0]
+    meter = Meters(Purse()).member("ada", Budget(minutes=1.0), lambda: worked[0], goes_on=False)
+    assert await meter.reserve(a_request("go"), CARD) is None
+    meter.settle(None)
+    worked[0] = 60.0
+    refused = await meter.reserve(a_request("go"), CARD)
+    assert refused == Refusal("time", "the cap on time of ada is spent: 1 min are over")
+
+
+@pytest.mark.promise("H10")
+def test_tool_calls_are_let_through_as_far_as_every_cap_above_leaves_room():
+    meters = Meters(Purse(Budget(calls=7)))
+    ada = meters.member("ada", Budget(calls=5), lambda: 0.0, goes_on=False)
+    sub = meters.subagent("s1", "ada", Budget(calls=4), lambda: 0.0)
+    assert [sub.admit(3), sub.admit(3), ada.admit(9), meters.lead().admit(9)] == [3, 1, 1, 2]
+
+
+def test_where_a_round_was_booked_is_in_the_log_and_only_where_it_says_something():
+    plain = RoundEnded(member="ada", usage=Usage(5, requests=1), model="m", tools=0)
+    assert not {"caller", "task"} & set(to_json(plain))
+    booked = RoundEnded(member="s1", usage=Usage(5), model="m", tools=1, caller="ada", task="3")
+    for event in (plain, booked, a_task("1", "ada", tokens=5)):
+        assert from_json(json.loads(json.dumps(to_json(event), default=str))) == replace(event, at=round(event.at, 3))
+    assert "budget" not in to_json(a_task("1", "ada"))["task"]
 
 
 # ── what a call will need ────────────────────────────────────────────────────────────────────────────────────────

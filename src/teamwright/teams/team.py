@@ -117,6 +117,8 @@ class Team:
     """Names, in lower case, of members that are being resumed and not there yet: they can be written to."""
     closing: bool = False
     """Whether everybody is being ended: nobody starts any more."""
+    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a message about a plan is looked for and sent: after a kill two may want to send the same."""
     forming: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the team is made or removed."""
     on_plan: Callable[[Mapping[str, Any]], None] | None = None

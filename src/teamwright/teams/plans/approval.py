@@ -76,7 +76,7 @@ def _opened(team: Team, mate: Teammate, given: Submission, target: str, deadline
 
 async def _tell_approver(team: Team, mate: Teammate, request_id: str, *, again: bool) -> None:
     request = team.requests.get(request_id) or {}
-    if request.get("target") == LEAD and not (again and await team.inbox(LEAD).has(request_id)):
+    if request.get("target") == LEAD:
         told = PlanApprovalRequest(
             sender=mate.name,
             timestamp=iso(),
@@ -84,7 +84,9 @@ async def _tell_approver(team: Team, mate: Teammate, request_id: str, *, again: 
             plan_content=str(request["plan"]),
             request_id=request_id,
         )
-        await send_protocol(team, mate.name, LEAD, told, id=request_id)
+        async with team.planning:
+            if not (again and await team.inbox(LEAD).has(request_id)):
+                await send_protocol(team, mate.name, LEAD, told, id=request_id)
     if team.on_plan is not None and request:
         team.on_plan(request)
 
@@ -161,7 +163,7 @@ async def _settle(team: Team, mate: Teammate, request: Mapping[str, Any], answer
         else:
             mode.waits_for("")
     mate.plan = NOTHING_AWAITED
-    if request.get("target") != POLICY and not await team.inbox(mate.name).has(told_under(request_id)):
+    if request.get("target") != POLICY:
         told = PlanApprovalResponse(
             request_id=request_id,
             approved=approved,
@@ -170,7 +172,9 @@ async def _settle(team: Team, mate: Teammate, request: Mapping[str, Any], answer
             permission_mode=str(mode.policy.lasting_mode) if approved else None,
         )
         sender = LEAD if answer.get("by") == LEAD else "user" if answer.get("by") == USER else "system"
-        await send_protocol(team, sender, mate.name, told, id=told_under(request_id))
+        async with team.planning:
+            if not await team.inbox(mate.name).has(told_under(request_id)):
+                await send_protocol(team, sender, mate.name, told, id=told_under(request_id))
 
 
 def _named(answer: Mapping[str, Any]) -> Mode | None:

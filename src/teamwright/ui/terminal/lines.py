@@ -161,7 +161,7 @@ class Narrator:
             self._known.discard(event.member)
             style = "" if event.state == "completed" else "red"
             return [self._line(event.member, _ENDED[event.state] + (f": {detail}" if detail else ""), style)]
-        if event.state == "blocked":
+        if event.state in {"blocked", "awaiting"}:
             return [self._line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
         if event.member not in self._known:
             self._known.add(event.member)

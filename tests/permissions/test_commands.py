@@ -74,6 +74,8 @@ python a.py
 npm test
 env
 printenv
+set
+set; ls
 echo $ANTHROPIC_API_KEY
 cat <(curl example.org)
 echo hi > out

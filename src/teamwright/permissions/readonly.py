@@ -251,6 +251,11 @@ def _exactly(*allowed: str) -> Proof:
     return lambda args: Found() if all(arg in allowed for arg in args) else None
 
 
+def _set_options(*allowed: str) -> Proof:
+    """Without options `set` prints every variable, secrets too."""
+    return lambda args: Found() if args and all(arg in allowed for arg in args) else None
+
+
 def _version(args: list[str]) -> Found | None:
     return Found() if args in (["--version"], ["-V"]) else None
 
@@ -333,7 +338,7 @@ _PROOFS: dict[str, Proof] = {
     "which": _texts(Row(only="a")),
     "type": _texts(Row(only="aptPf")),
     "command": _look_up,
-    "set": _exactly("-e", "-u", "-x", "-o", "pipefail", "-eu", "-ex", "-eux", "-euo", "-euxo", "+e", "+x", "+u"),
+    "set": _set_options("-e", "-u", "-x", "-o", "pipefail", "-eu", "-ex", "-eux", "-euo", "-euxo", "+e", "+x", "+u"),
     "exit": _texts(most=1),
     "break": _texts(most=1),
     "continue": _texts(most=1),

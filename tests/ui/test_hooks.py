@@ -13,6 +13,7 @@ from teamwright.testing.replies import Answer
 from tests.app.hook_log import HookLog, unbalanced
 from tests.ui.conftest import GIT
 from tests.ui.program import Mark, Program, error_of, told_results
+from tests.ui.test_session_resume import alive
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -216,3 +217,49 @@ def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo)
     types = [json.loads(line)["type"] for line in ledger.read_text().splitlines()]
     assert types.count("start") == types.count("stop")
     assert not list(ledger.parent.glob(f"{RECORDS}/*"))
+
+
+@pytest.mark.promise("G7", "P2", "D8")
+def test_a_task_that_a_hook_looked_at_when_the_kill_came_is_looked_at_again_and_then_free(tmp_path, repo):
+    first, mark = tmp_path / "first", Mark(tmp_path / "up")
+    wait = f"test -e {first} || {{ touch {first}; echo up > {mark.path}; sleep 600; }}"
+    hooks = HookLog(tmp_path).on("TaskCreated", wait, timeout=600)
+    flags = ("--settings", str(hooks.settings), "--dangerously-skip-permissions")
+    task = ("TaskCreate", {"subject": "Fix it", "description": "All of it."})
+    with LoopbackModel.in_thread([Answer(tools=[task]), Answer("Over.")]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        life = program.start("-p", "Go.", *flags)
+        assert mark.wait() == "up"
+        [path] = (tmp_path / "home").glob("tasks/*/1.json")
+        assert json.loads(path.read_text())["metadata"]["for"] == ["(a hook looks at it)"]
+        life.kill()
+        life.communicate(timeout=30)
+        done = program.run("-c", "-p", "Go on.", *flags)
+    assert done.returncode == 0, done.stderr
+    tasks = [json.loads(path.read_text()) for path in (tmp_path / "home").glob("tasks/*/[0-9]*.json")]
+    assert [task["subject"] for task in tasks] == ["Fix it"]
+    assert "for" not in tasks[0]["metadata"]
+    assert len(hooks.told) == 2
+
+
+@pytest.mark.promise("G7", "F69", "P6")
+def test_a_stop_hook_that_ran_when_the_kill_came_is_not_begun_again_and_does_not_run_on(tmp_path, repo):
+    mark = Mark(tmp_path / "up")
+    hooks = HookLog(tmp_path).on("SubagentStart").on("SubagentStop", f"echo $$ > {mark.path}; sleep 600", timeout=600)
+    flags = ("--settings", str(hooks.settings), "--dangerously-skip-permissions")
+    agent = ("Agent", {"description": "look", "prompt": "Look.", "subagent_type": "Explore"})
+
+    def script(body: dict) -> Answer:
+        lead = any(tool["name"] == "TaskCreate" for tool in body.get("tools", ()))
+        return Answer(tools=[agent]) if lead and len(body["messages"]) == 1 else Answer("Over.")
+
+    with LoopbackModel.in_thread(script) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        life = program.start("-p", "Go.", *flags)
+        running = int(mark.wait())
+        life.kill()
+        life.communicate(timeout=30)
+        done = program.run("-c", "-p", "Go on.", *flags)
+    assert done.returncode == 0, done.stderr
+    assert [one["hook_event_name"] for one in hooks.told] == ["SubagentStart", "SubagentStop"]
+    assert not alive(running), "a session that goes on ends what its killed life left running"

@@ -36,8 +36,8 @@ APPROVERS = (LEAD_ALIAS, HUMAN, AUTO)
 
 _TARGETS = {LEAD_ALIAS: LEAD, HUMAN: USER, AUTO: POLICY}
 
-_BY_ITSELF = frozenset({"policy", "deadline"})
-"""Answers of the queue that nobody gave."""
+_NO_PERSON = {"hook": "A hook of the user", "policy": "The user's policy", "deadline": "The deadline"}
+"""Answers of the queue that no person gave, by whom; all others a person gave, wherever it sat."""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Plans:
         if not answer.allowed:
             return Outcome(False, answer.by, answer.text)
         mode.leave(_granted_mode(answer), by=answer.by, call=given.call, granted=given.rules)
-        return Outcome(True, "The user")
+        return Outcome(True, _NO_PERSON.get(answer.by, "The user"))
 
     async def _by_setting(self, member: str, mode: PlanMode, given: Submission) -> Outcome:
         """A setting approves: a request all the same, answered at once, and said aloud."""
@@ -185,7 +185,7 @@ class Plans:
         if answer.by == "cancelled":
             return None
         named = _granted_mode(answer)
-        by = answer.by if answer.by in _BY_ITSELF else USER
+        by = answer.by if answer.by in _NO_PERSON else USER
         return PlanAnswer(answer.allowed, by, answer.text, str(named or ""), id)
 
     async def close(self) -> None:

@@ -433,7 +433,9 @@ def test_the_mode_that_is_kept_has_the_form_that_it_always_had(tmp_path):
 
 
 @pytest.mark.promise("G1", "P7")
-@pytest.mark.parametrize("text", ["", "[]", '{"mode": "bypassPermissions", "lasting": "default"}', '{"mode": "x"}', "{\"mode"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"mode": "bypassPermissions", "lasting": "default"}', '{"mode": "x"}', '{"version": 1, "mode']
+)
 def test_a_kept_mode_that_cannot_be_is_none(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     assert kept_mode(tmp_path) is None

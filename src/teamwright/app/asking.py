@@ -67,6 +67,8 @@ class Requests:
     answerers: list[Answerer] = field(default_factory=list[Answerer])
     lead: LeadAnswers | None = None
     strangers: StrangerAsks | None = None
+    _left: str = ""
+    """Why nobody answers any more."""
     _open: dict[str, _Waiting] = field(default_factory=dict[str, _Waiting])
     _calls: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
@@ -83,6 +85,8 @@ class Requests:
 
     async def ask(self, question: Question) -> Answer:
         """See permissions.verdict.Asker."""
+        if self._left:
+            return Answer(False, "policy", self._left)
         for answerer in self.answerers:
             if (found := await self._tried(answerer, question)) is not None:
                 return found
@@ -200,11 +204,13 @@ class Requests:
             if not self.lead.answers(waiting.question):
                 raise not_yours(id, waiting.question)
             if self._answered(id, reply, given.call):
-                await self.lead.tell_answer(id, waiting.question.owner, reply, again=given.again)
+                told = replace(reply, input=waiting.question.input if given.input is None else given.input)
+                await self.lead.tell_answer(id, waiting.question.owner, told, again=given.again)
                 return waiting.question.owner
         over = self.files.over(id)
         if self.lead is not None and over is not None and given.call and over[2] == given.call:
-            await self.lead.tell_answer(id, over[0].owner, reply, again=True)
+            told = replace(reply, input=over[0].input if given.input is None else given.input)
+            await self.lead.tell_answer(id, over[0].owner, told, again=True)
             return over[0].owner
         if waiting is not None and waiting.answered.done():
             raise too_late(id, waiting.answered.result())
@@ -226,7 +232,8 @@ class Requests:
             self.emit(closed)
 
     def close(self, reason: str) -> None:
-        """Deny what is open, because whoever could answer is leaving; the program's answerers are let go."""
+        """Deny what is open and what is asked from now on: whoever could answer is leaving. Answerers are let go."""
+        self._left = reason
         for waiting in self._open.values():
             if not waiting.answered.done():
                 left = RequestAnswer(verdict="deny", text=reason, by="cancelled")

@@ -103,6 +103,11 @@ class RequestBox:
         pairs = [(_load(self.directory / n), _load(_answer_path(self.directory / n))) for n in sorted(asked)]
         return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
 
+    def outcome(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """A request that was answered, with its answer, retired or not; None when it is open, or never was."""
+        body, answer = self.get(request_id), self.answer_of(request_id)
+        return (body, answer) if body is not None and answer is not None else self.retired(request_id)
+
     def retired(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """A request that was retired, with its answer; None when there is none of that id."""
         done = RequestBox(self.directory / RETIRED)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from teamwright import Notice, RequestClosed, RequestOpened, Team
+from teamwright import Notice, RequestClosed, RequestOpened, Team, TeamRefused
 from teamwright.app.requests import open_requests
+from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import iso
 from teamwright.protocol.mail import Entry, PermissionResponse, parse_protocol
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
+from teamwright.tools.team.answering import PermitGiven
 from tests.app.requests.test_queue import TOUCH, Asked, Events, a_team, settings, told
 
 pytestmark = pytest.mark.timeout(60)
@@ -92,7 +94,7 @@ async def test_a_member_in_delegate_asks_its_lead_which_is_told_in_plain_words_a
         "type": "permission_response",
         "request_id": asked["request_id"],
         "subtype": "success",
-        "response": {"updated_input": {}, "permission_updates": []},
+        "response": {"updated_input": MAKE[1], "permission_updates": []},
     }
     words = told(lead.model)
     assert "Bash: install /dev/null made" in words and "waits for yours" in words and "permission_response" in words
@@ -291,3 +293,46 @@ async def test_a_request_that_somebody_else_answered_is_told_to_the_lead_as_over
         assert len(wire(team, "team-lead", "permission_request")) == 1
         assert not wire(team, "ada", "permission_response")
     assert "It is over: allowed by program." in told(lead.model)
+
+
+@pytest.mark.promise("P4", "G4", "C4")
+async def test_an_answer_that_a_kill_cut_off_and_that_is_given_again_counts_and_is_told_once(tmp_path):
+    lead, asked = Leading(), Asked()
+    async with asyncio.timeout(30), bold(tmp_path, lead.model, on_request=asked) as team:
+        await team.spawn("ada", "Go.", mode="delegate")
+        id = (await asked.next()).request
+        requests = team.session.requests
+        assert await requests.answered_by_lead(PermitGiven(id, True, call="k1")) == "ada"
+        assert await requests.answered_by_lead(PermitGiven(id, True, call="k1", again=True)) == "ada"
+        with pytest.raises(TeamRefused, match="was answered before: allowed by lead"):
+            await requests.answered_by_lead(PermitGiven(id, False, call="k2"))
+        await team.run("Wait for ada.")
+        assert len(wire(team, "ada", "permission_response")) == 1
+    assert (tmp_path / "work/made").exists()
+
+
+@pytest.mark.promise("G4", "F44", "P6")
+async def test_what_is_too_long_for_a_message_is_asked_of_the_lead_all_the_same(tmp_path):
+    long = "x" * 400_000
+    write = ("Write", {"file_path": str(tmp_path / "elsewhere.txt"), "content": long})
+    lead = Leading(answer(True), member=(write, "done"))
+    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+        await team.spawn("ada", "Go.", mode="delegate")
+        result = await team.run("Wait for ada.")
+        [(_, asked)] = wire(team, "team-lead", "permission_request")
+    assert not result.denials and (tmp_path / "elsewhere.txt").read_text() == long
+    assert len(asked["input"]["content"]) < 21_000
+    assert "more characters are not shown" in told(lead.model)
+    read = [item for request in lead.model.requests if request.asker == "team-lead" for item in request.items]
+    assert max(map(len, read)) < 20_000
+
+
+@pytest.mark.promise("P4", "F22")
+async def test_who_asks_when_everybody_has_left_is_denied_at_once(tmp_path):
+    lead = Leading()
+    async with asyncio.timeout(30), bold(tmp_path, lead.model, on_request=Asked()) as team:
+        requests = team.session.requests
+        requests.close("the team was left")
+        answered = await requests.ask(Question("ada", "Bash", "permission", "touch made", "r"))
+    assert (answered.allowed, answered.by, answered.text) == (False, "policy", "the team was left")
+    assert open_requests(home_of()) == []

@@ -92,7 +92,7 @@ class RequestFiles:
         """A request that is over, its answer and the call that gave it; None when no such request ever was."""
         for box in self._boxes():
             with suppress(TeamwrightError):
-                found = box.retired(id)
+                found = box.outcome(id)
                 parsed = parse_request(found[0]) if found is not None else None
                 if found is not None and parsed is not None:
                     return parsed[0], parse_answer(found[1]), str(found[1].get("call") or "")

@@ -21,6 +21,11 @@ from teamwright.teams.notes import put
 from teamwright.teams.post import send_protocol, summary_of
 from teamwright.teams.team import Team
 
+CARRIED = 20_000
+"""Characters of one value of an input that a message to the lead carries."""
+
+CUT = "… (cut here; the request's file has the whole)"
+
 SHOWN = 300
 """Characters of what is asked that a note to the lead repeats."""
 
@@ -53,7 +58,7 @@ class LeadAnswers:
             tool_name=question.tool,
             tool_use_id=question.tool_use_id,
             description=question.description or summary_of(question.what),
-            input=dict(question.input),
+            input=_shortened(question.input),
             permission_suggestions=[dict(one) for one in suggestions],
         )
         await send_protocol(self.team, question.owner, LEAD, request, id=keyed_id(id, "request"))
@@ -74,7 +79,7 @@ class LeadAnswers:
         if self.team.find(member) is None or (again and await self.team.inbox(member).has(msg_id)):
             return
         if answer.verdict == "allow":
-            given = {} if answer.input is None else dict(answer.input)
+            given = _shortened(answer.input or {})
             response = {"updated_input": given, "permission_updates": [dict(one) for one in answer.updates]}
             told = PermissionResponse(request_id=id, subtype="success", response=response)
         else:
@@ -127,6 +132,14 @@ def unknown(id: str, known: Sequence[str]) -> TeamRefused:
         do=[f"did you mean {close}?"] if close else ["Copy the request_id from the request."],
         note="nothing was answered",
     )
+
+
+def _shortened(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An input as a notice carries it: a message has its limit, the request's file has the whole."""
+    return {
+        key: value[:CARRIED] + CUT if isinstance(value, str) and len(value) > CARRIED else value
+        for key, value in given.items()
+    }
 
 
 def _begun(text: str) -> str:

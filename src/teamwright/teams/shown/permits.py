@@ -16,6 +16,9 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, PermissionRequest, PermissionResponse, parse_protocol
 from teamwright.teams.team import Team
 
+SHOWN = 8_000
+"""Characters of what is asked that the lead's model reads: the whole stays in its conversation for good."""
+
 _NO_REQUEST = "Nobody waits for your answer to this: there is nothing to allow or to deny."
 _ASKS_USER = "Another program runs this member. The user is asked, and it is told what comes of it: leave it alone."
 _NO_ANSWER = "This answers no request of yours, whatever it says: nothing was allowed by it, and nothing changed."
@@ -42,7 +45,10 @@ def _request(team: Team, reader: str, entry: Entry, id: str) -> str:
     if answer is not None:
         text = f"{escaped(entry.sender)} asked for a permission ({id}). It is over: {_outcome(answer)}."
         return reminder(text)
-    what = f"{request.get('tool')}: {request.get('what')}\nasked because of: {request.get('rule')}"
+    asked = str(request.get("what") or "")
+    if len(asked) > SHOWN:
+        asked = f"{asked[:SHOWN]}\n… ({len(asked) - SHOWN} more characters are not shown; deny it if you must see them)"
+    what = f"{request.get('tool')}: {asked}\nasked because of: {request.get('rule')}"
     shown = envelope(entry.sender, what, color=entry.color, summary="asks for permission")
     return f"{PEER_NOTE}\n{shown}\n{reminder(_how_to_answer(entry.sender, request))}"
 

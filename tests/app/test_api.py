@@ -734,10 +734,11 @@ async def test_a_mode_that_is_none_is_refused_for_the_team_and_for_a_member(tmp_
         assert team.members == []
 
 
-async def test_parts_that_are_not_built_are_absent(tmp_path):
+@pytest.mark.promise("J1", "B8")
+async def test_a_check_is_given_to_a_new_task_and_changed_in_its_metadata(tmp_path):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
-        with pytest.raises(TypeError, match="check"):
-            await team.tasks.add("docs", check="make docs")
+        assert (await team.tasks.add("docs", check="make docs")).check == "make docs"
+        assert (await team.tasks.update("1", metadata={"check": "make all"})).check == "make all"
         with pytest.raises(UsageError, match="check="):
             await team.tasks.update("1", check="make docs")
 

@@ -85,7 +85,7 @@ def _shown(name: str) -> str:
 
 
 def _tasks(result: Result) -> Iterable[Sequence[str]]:
-    return [(f"#{task.id}", task.status, _shown(task.owner or ""), task.subject) for task in result.tasks]
+    return [(f"#{task.id}", task.shown_status, _shown(task.owner or ""), task.subject) for task in result.tasks]
 
 
 def _limits(result: Result, calls: Calls) -> list[str]:

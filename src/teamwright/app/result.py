@@ -21,12 +21,18 @@ _UNDONE = {
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """A task as a result lists it."""
+    """A task as a result lists it. `unverified`: it is completed, and nobody saw its check succeed."""
 
     id: str
     subject: str
     status: str
     owner: str | None = None
+    unverified: bool = False
+
+    @property
+    def shown_status(self) -> str:
+        """The status as people read it."""
+        return f"{self.status}, unverified" if self.unverified else self.status
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from teamwright.teams.team import Team
 
 
 class Verifier:
-    """The checks of completions that others made, as they run."""
+    """The checks of completions that others made, one at a time."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._one = asyncio.Lock()
 
     def noticed(self, before: Task | None, after: Task | None) -> None:
         """Another program changed a task: one that it completed is checked."""
@@ -45,7 +46,8 @@ class Verifier:
     async def _verify(self, task: Task, check: str) -> None:
         mate = self._team.find(task.owner or "")
         try:
-            found = await self._team.tasks.verify(task, check, keeps_owner=mate is not None)
+            async with self._one:  # whoever completes a hundred tasks at once has them checked one by one
+                found = await self._team.tasks.verify(task, check, keeps_owner=mate is not None)
             if found is not None and found.ran and not found.passed:
                 await self._tell(task, found, mate.name if mate is not None else "")
         except TeamwrightError as problem:

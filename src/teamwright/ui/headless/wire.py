@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from teamwright.app.result import Result
+from teamwright.app.result import Result, TaskLine
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import Spoken, TeamEvent, TextDelta, ToolStarted
 from teamwright.protocol.ids import LEAD
@@ -58,7 +58,7 @@ def _team(result: Result) -> dict[str, Any]:
             }
             for one in result.members
         ],
-        "tasks": [{"id": t.id, "subject": t.subject, "status": t.status, "owner": t.owner} for t in result.tasks],
+        "tasks": [_task(task) for task in result.tasks],
         "tasks_done": sum(t.status == "completed" for t in result.tasks),
         "tasks_open": len(result.open_tasks),
         "messages": {
@@ -69,6 +69,11 @@ def _team(result: Result) -> dict[str, Any]:
         "cut_off": list(result.cut_off),
         "resume_command": result.resume_command,
     }
+
+
+def _task(task: TaskLine) -> dict[str, Any]:
+    said = {"id": task.id, "subject": task.subject, "status": task.status, "owner": task.owner}
+    return said | ({"unverified": True} if task.unverified else {})
 
 
 def init_object(session_id: str, cwd: str, model: str, mode: str, tools: list[str]) -> dict[str, Any]:

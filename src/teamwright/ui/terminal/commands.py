@@ -50,6 +50,7 @@ async def _tasks(session: Session, _rest: str) -> list[str]:
     return [
         f"  {marks.get(task.status, '·')} #{task.id:<3} {one_line(task.subject)}"
         + (f"  ({shown(task.owner)})" if task.owner else "")
+        + ("  unverified" if task.unverified else "")
         for task in tasks
     ]
 

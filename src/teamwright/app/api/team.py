@@ -66,9 +66,9 @@ class Team:
 
         Entering goes on with the session that led it: the lead's conversation, the members with theirs, tasks, unread
         mail, owed answers. Caps of the run begin anew, those of members count their lives. Raises TeamwrightError
-        (`unknown-team` for a name that no team has, `unknown-session` when its lead's conversation is gone), CannotStart
-        while another process leads it, TeamRefused for another product's. Options as for Team; the directory is the
-        session's.
+        (`unknown-team` for a name that no team has, `unknown-session` when its lead's conversation is gone),
+        CannotStart while another process leads it, TeamRefused for another product's. Options as for Team; the
+        directory is the session's.
         """
         team = cls(name, **options)
         team._goes_on = "resume"

@@ -14,6 +14,7 @@ from teamwright import (
     MemberChanged,
     MessageSeen,
     MessageSent,
+    ModeChanged,
     Model,
     ModelCard,
     Notice,
@@ -135,7 +136,7 @@ def shows(event: TeamEvent) -> object:
             return event.text
         case MessageSeen():
             return event.message_ids
-        case MemberChanged() | Underway() | TeamChanged() | SessionOpened():
+        case MemberChanged() | ModeChanged() | Underway() | TeamChanged() | SessionOpened():
             return event.member
         case LimitReached():
             return event.limit

@@ -290,6 +290,19 @@ async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_i
     assert answers == [("perm-1", RequestAnswer(verdict="allow"))]
 
 
+async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_goes_away():
+    answers, questions, typist = [], Questions(), Typist("e")
+    questions.opened(a_request(answers, input={"command": "git push origin main"}))
+    task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
+    async with asyncio.timeout(5):
+        await typist.out_of_lines.wait()
+        assert typist.labels[-1] == "run: "
+        questions.closed(RequestClosed(member="tester", request="perm-1", verdict="deny", by="another terminal"))
+        typist.withdraw()
+        assert await task == ""
+    assert answers == []
+
+
 def test_only_a_command_can_be_edited():
     assert read_reply(a_request(tool="Write", input={"content": "x"}), "e").meaning is Meaning.AGAIN
     assert "e edit" not in "\n".join(question_lines(a_request(tool="Write", input={}), Narrator()))

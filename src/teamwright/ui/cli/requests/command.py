@@ -132,6 +132,7 @@ def lines_of(request: OpenRequest) -> list[str]:
     where = f"team {request.team}" if request.team else f"session {request.session[:8]}"
     facts = [
         ("from", f"{one_line(where)}, {ago(request.opened_at)}"),
+        *([("also", "its lead was asked, and may answer")] if request.target != "user" else []),
         *((f"grant {offer.key}", offer.words) for offer in offers_of(event)),
         ("yes", answer_command(request.id, request.kind)),
         ("no", deny_command(request.id)),

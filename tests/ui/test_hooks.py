@@ -219,6 +219,33 @@ def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo)
     assert not list(ledger.parent.glob(f"{RECORDS}/*"))
 
 
+@pytest.mark.promise("G7", "F69", "D8")
+def test_who_adopts_a_dead_team_gives_its_killed_session_the_stops(tmp_path, repo):
+    hooks = HookLog(tmp_path)
+    for event in ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"):
+        hooks.on(event)
+    mark = Mark(tmp_path / "up")
+    players = Players(mark.path)
+    flags = ("--settings", str(hooks.settings), "--dangerously-skip-permissions")
+    with LoopbackModel.in_thread(players) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        life = program.start("-p", "Go.", *flags)
+        assert mark.wait() == "up"
+        life.kill()
+        life.communicate(timeout=30)
+        players.held = False
+        [team] = [path.parent.name for path in (tmp_path / "home").glob("teams/*/config.json")]
+        done = program.run("teams", "adopt", team, "-p", "Go on.", *flags, timeout=90)
+    assert done.returncode in {0, 5}, done.stderr
+    assert unbalanced(hooks.told) == {}
+    assert len({one["session_id"] for one in hooks.of("SessionStart")}) == 2
+    assert sorted(one["kind"] for one in hooks.told if one.get("outcome") == "crashed") == [
+        "lead",
+        "subagent",
+        "teammate",
+    ]
+
+
 @pytest.mark.promise("G7", "P2", "D8")
 def test_a_task_that_a_hook_looked_at_when_the_kill_came_is_looked_at_again_and_then_free(tmp_path, repo):
     first, mark = tmp_path / "first", Mark(tmp_path / "up")

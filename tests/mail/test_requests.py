@@ -122,3 +122,28 @@ def test_an_id_that_ends_like_an_answer_is_no_answer(box):
     box.open("x.answer", {})
     assert box.answer_of("x") is None
     assert len(box.open_requests()) == 2
+
+
+@pytest.mark.promise("P4", "G4")
+def test_who_looked_before_a_request_was_retired_and_answers_after_it_does_not_count_and_leaves_nothing(tmp_path):
+    box = RequestBox(tmp_path / "requests")
+    box.open(ID, {"kind": "permission"})
+    slow = RequestBox(box.directory)
+    seen = slow.get(ID)
+    slow.get = lambda _id: seen  # it looked, and was held up
+    assert box.answer(ID, {"by": "first"})
+    box.retire(ID)
+    assert not slow.answer(ID, {"by": "second"})
+    assert [path.name for path in box.directory.iterdir()] == ["answered"]
+    assert box.retired(ID)[1]["by"] == box.outcome(ID)[1]["by"] == "first"
+
+
+@pytest.mark.promise("P4", "G4")
+def test_late_answers_are_noted_beside_the_requests_and_taken_once(tmp_path):
+    box = RequestBox(tmp_path / "requests")
+    box.open(ID, {"kind": "permission"})
+    box.note_late(ID, {"by": "second"})
+    box.note_late(ID, {"by": "third"})
+    assert [body["id"] for body in box.open_requests()] == [ID], "what is late is no request and no answer"
+    assert sorted(body["by"] for body in box.take_late()) == ["second", "third"]
+    assert box.take_late() == [] and box.answer_of(ID) is None

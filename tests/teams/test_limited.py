@@ -14,7 +14,7 @@ from teamwright.models.governor import Governor
 from teamwright.models.pacing.board import Page
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.storage.paths import home_of
-from teamwright.teams.waiting_out import TRIES_MOST
+from teamwright.teams.pausing.waiting_out import TRIES_MOST
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 

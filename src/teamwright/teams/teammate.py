@@ -27,9 +27,9 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.keeping import kept_at_work
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State, advance
 from teamwright.teams.pausing.capped import Capped
+from teamwright.teams.pausing.waiting_out import WaitingOut
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 from teamwright.teams.told import worked_on, wrote_lead
-from teamwright.teams.waiting_out import WaitingOut
 
 
 class Office(Protocol):

@@ -14,6 +14,7 @@ from teamwright import Notice, RequestClosed, RequestOpened, Team
 from teamwright.app.opening import open_session
 from teamwright.app.requests import Outcome, answer_request, open_requests
 from teamwright.app.talking import stop_member
+from teamwright.app.trust.store import Trust
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Answer
 from teamwright.protocol.blocks import text_block
@@ -409,6 +410,29 @@ async def test_what_is_granted_for_good_is_saved_beside_what_is_there_and_kept_o
     exclude = (work / ".git/info/exclude").read_text().splitlines()
     assert exclude.count("/.teamwright/settings.local.json") == (destination == "localSettings")
     assert not (work / ".gitignore").exists()
+
+
+@pytest.mark.promise("G4", "P7")
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_what_is_saved_in_a_trusted_repository_holds_next_time_elsewhere_it_is_said_when(tmp_path, trusted):
+    work = tmp_path / "work"
+    work.mkdir()
+    if trusted:
+        trust = Trust.load(home_of())
+        trust.give(trust.verdict(work))
+    make, chmod = ("Bash", {"command": "chmod +x made"}), {"toolName": "Bash", "ruleContent": "chmod:*"}
+    asked = Asked()
+    async with asyncio.timeout(30), a_team(tmp_path, ScriptedModel([make, "done"]), on_request=asked) as team:
+        notices = Events(team, Notice)
+        run = team.run("Go.")
+        await (await asked.next()).allow(updates=[{**RULE, "rules": [chmod], "destination": "localSettings"}])
+        await run
+    assert any("takes effect when the repository is trusted" in one.text for one in notices) is not trusted
+    again = ScriptedModel([make, ("Bash", {"command": "chown root made"}), "done"])
+    async with asyncio.timeout(30), a_team(tmp_path, again) as team:
+        result = await team.run("Go.")
+    refused = [one["tool_input"]["command"] for one in result.denials]
+    assert refused == ([] if trusted else ["chmod +x made"]) + ["chown root made"], "nothing else was widened"
 
 
 @pytest.mark.promise("G4", "P7")

@@ -39,6 +39,7 @@ async def listens(page):
 async def holds(page):
     """Take a place and never give it back."""
     one = governor(page)
+    say("ready")
     async with one.turn():
         say("in")
         await asyncio.to_thread(sys.stdin.readline)

@@ -77,7 +77,7 @@ async def test_a_refusal_of_one_process_makes_the_other_wait_and_call_less(start
     assert await other.says() == "ready"
     other.tell()
     assert await other.says() == "nothing; 0 s left, limit 8"
-    first = start("refused", page, 1.5)
+    first = start("refused", page, 3)
     assert await first.says() == "refused"
     other.tell()
     assert await other.says() == "the rate limit; 0 s left, limit 1"
@@ -98,7 +98,7 @@ async def test_while_few_may_call_processes_share_the_places_and_a_killed_one_le
     await refuse(mine)
     assert mine.limit == 1
     holder = start("holds", page)
-    assert await holder.says() == "in"
+    assert [await holder.says(), await holder.says()] == ["ready", "in"]
     call = asyncio.create_task(enter(mine))
     done, _ = await asyncio.wait({call}, timeout=0.3)
     assert not done, "the other process has the only place"
@@ -135,12 +135,14 @@ async def test_a_process_that_is_never_done_leaves_a_place_to_another_one(start,
     mine = governor(page)
     await refuse(mine)
     log = tmp_path / "log"
-    busy = start("calls", page, log, 400, 0.02)
+    busy = start("calls", page, log, 1000, 0.02)
     assert await busy.says() == "ready"
     busy.tell()
     other = start("holds", page)
+    assert await other.says() == "ready"
+    before = log.read_text().count("-")
     assert await other.says() == "in"
-    assert log.read_text().count("-") < 100, "it was not left to chance"
+    assert log.read_text().count("-") < before + 50, "it was not left to chance"
 
 
 async def test_a_page_whose_writers_are_killed_at_any_moment_is_whole(start, page):

@@ -53,6 +53,26 @@ COMMANDS = [
     "true && { truncate -s 0 link.py; }",
     "sh -c 'rm src/api/a.py'",
     "find docs -name x -exec rm src/api/a.py {} +",
+    "cp -t src/api docs/d.md",
+    "cp --target-directory=src/api docs/d.md",
+    "cp --force docs/d.md src/api/a.py",
+    "mv -tsrc/api docs/d.md",
+    "mv --force src/api/a.py docs/",
+    "touch -d yesterday src/api/a.py",
+    "mkdir --parents src/api/x",
+    "sed -ni p src/api/a.py",
+    "sed -Ei s/a/b/ src/api/a.py",
+    "perl -pi -e s/a/b/ src/api/a.py",
+    "gawk -i inplace 1 src/api/a.py",
+    "find src -delete",
+    "find docs -fprint src/api/a.py",
+    "sort -osrc/api/a.py docs/d.md",
+    "curl --output src/api/a.py https://example.org/",
+    "tar -xf x.tar -C src/api",
+    "git checkout HEAD -- src/api/a.py",
+    "git -C src restore api/a.py",
+    "git -c a=b rm -f src/api/a.py",
+    "gzip src/api/a.py",
 ]
 
 
@@ -75,14 +95,33 @@ def test_an_edit_of_somebody_elses_file_is_denied_by_name_and_by_real_path(base,
         assert "send api a message" in decision.reason
 
 
-@pytest.mark.parametrize("command", ["cat src/api/a.py", "grep x src/api/a.py > docs/found", "rm docs/d.md", "ls src"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat src/api/a.py",
+        "grep x src/api/a.py > docs/found",
+        "rm docs/d.md",
+        "ls src",
+        "sed -n p src/api/a.py",
+        "perl -ne print src/api/a.py",
+        "cp --preserve src/api/a.py docs/",
+        "sort src/api/a.py -o docs/sorted",
+        "git checkout main",
+        "git diff src/api/a.py",
+        "find src -name a.py",
+    ],
+)
 def test_reading_it_and_changing_other_files_is_as_without_a_fence(base, command):
     fenced = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command=command, cwd=base))
     assert fenced.verdict is Verdict.ALLOW
 
 
-def test_a_file_that_only_the_shell_will_know_is_asked_about(base):
-    decision = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command="echo x > $F", cwd=base))
+@pytest.mark.parametrize(
+    "command",
+    ["echo x > $F", "rm $F", "xargs rm < list", "for f in *; do rm $f; done", "cd $D && rm api/a.py", 'cp a "$F"'],
+)
+def test_a_file_that_only_the_shell_will_know_is_asked_about(base, command):
+    decision = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command=command, cwd=base))
     assert decision.verdict is Verdict.ASK
     assert "only the shell will know" in decision.reason
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from teamwright.permissions.book import Ground, Scope, ToolRules, by_mode, by_plan, by_rule, strictest
+from teamwright.permissions.changing import changed_by
 from teamwright.permissions.edits import Changes, changes
-from teamwright.permissions.fence import changed_by
 from teamwright.permissions.files import judge_path, place_of
 from teamwright.permissions.line import as_line
 from teamwright.permissions.manners import forms, needs_asking
@@ -176,7 +176,7 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact
         if denied is not None:
             yield by_rule(denied)
         yield from (decision for decision in fact.touched if decision.verdict is Verdict.DENY)
-        changed = (judge_path(ground, "Write", path, writes=True) for path in changed_by(fact.command))
+        changed = (judge_path(ground, "Write", path, writes=True) for path in changed_by(fact.command).paths)
         yield from (decision for decision in changed if decision.verdict is Verdict.DENY)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
     yield from _fenced_off(ground, parsed)
@@ -191,9 +191,12 @@ def _fenced_off(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
     fence = ground.scope.fence
     if fence is None:
         return
-    for command in parsed.commands:
-        yield from (found for path in changed_by(command) if (found := fence.refuses(path, deep=True)) is not None)
-    if any(one.writes and (one.target is None or one.glob or None in one.places) for one in parsed.redirects):
+    every = [changed_by(command) for command in parsed.commands]
+    for changed in every:
+        yield from (found for path in changed.paths if (found := fence.refuses(path, deep=True)) is not None)
+    if any(changed.hidden for changed in every) or any(
+        one.writes and (one.target is None or one.glob or None in one.places) for one in parsed.redirects
+    ):
         yield fence.hidden()
 
 

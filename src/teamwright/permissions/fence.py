@@ -1,30 +1,17 @@
 """Fences: which paths belong to somebody else, and the only ones that an agent may change at all.
 
 A fence holds for every mode and cannot be lifted by a rule: whoever wants such a file changed asks its owner. Knows
-path patterns and the words of a command; does not know who wrote the fences down.
+path patterns; does not know who wrote the fences down.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from teamwright.permissions.parsed import Command
 from teamwright.permissions.rule import PathPattern
-from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Decision, Verdict
-
-_CHANGERS = table(
-    "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch ed ex mktemp split"
-    " csplit unzip"
-)
-"""Programs that change what they are given, whatever their options."""
-_WILD = re.compile(r"[*?\[{]")
-_IN_PLACE = table("sed perl ruby yq")
-"""Programs that change what they are given with `-i`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +72,5 @@ class Fence:
     def hidden(self) -> Decision:
         """What is said of a change to a file that only the shell will know."""
         source = self.owned[0].source if self.owned else self.source
-        reason = "It writes to a file that only the shell will know, and some files belong to others."
+        reason = "It changes a file that only the shell will know, and some files belong to others."
         return Decision(Verdict.ASK, f"owners of paths [{source}]", reason)
-
-
-def changed_by(command: Command) -> Iterator[Path]:
-    """Paths that a command is about to change with all below them, as far as its words show.
-
-    These are more than the table of edits knows, which has only what may be allowed.
-    """
-    words = [word for word in command.words if word is not None]
-    name = os.path.basename(words[0]) if words else ""
-    arguments = words[1:]
-    if name in _IN_PLACE and not any(word.startswith(("-i", "--in-place")) for word in arguments):
-        return
-    if name not in _CHANGERS and name not in _IN_PLACE:
-        return
-    for word in arguments:
-        path = word.removeprefix("of=") if name == "dd" else word
-        if path and not path.startswith("-") and not (name == "dd" and path == word):
-            fixed = _WILD.split(path, maxsplit=1)
-            path = path if len(fixed) == 1 else os.path.dirname(fixed[0])
-            for place in command.places:
-                yield Path(os.path.join(place or "/", os.path.expanduser(path)))

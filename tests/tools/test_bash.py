@@ -79,6 +79,34 @@ async def test_a_directory_that_is_gone_is_left_for_an_allowed_one(bash, ctx, wo
     assert result.content.startswith(str(work)) and "is gone" in result.content
 
 
+async def test_a_command_is_decided_on_in_the_directory_that_it_runs_in_also_when_that_one_is_gone(bash, ctx, work):
+    ctx.workplace.cwd = work / "a" / "gone"  # from there, ../../x lies inside
+    given = call("pwd; cat ../../x")
+    assert bash.access(given, ctx).cwd == work
+    assert (await bash.run(given, ctx)).content.startswith(str(work))
+
+
+@pytest.mark.parametrize("becomes", ["gone", "link", "left"])
+async def test_a_command_does_not_run_when_its_directory_became_another_one_since_it_was_decided_on(
+    bash, ctx, work, tmp_path, becomes
+):
+    place = work / "a" / "b"
+    place.mkdir(parents=True)
+    ctx.workplace.cwd = place
+    given = call("touch ../../ran")
+    assert bash.access(given, ctx).cwd == place
+    if becomes == "left":
+        ctx.workplace.cwd = work
+    else:
+        shutil.rmtree(work / "a")
+    if becomes == "link":
+        (tmp_path / "far" / "b").mkdir(parents=True)
+        (work / "a").symlink_to(tmp_path / "far")
+    result = await bash.run(given, ctx)
+    assert result.is_error and "nothing was run" in result.content
+    assert not list(tmp_path.rglob("ran"))
+
+
 @pytest.mark.promise("H2", "F40")
 async def test_a_timeout_keeps_the_output_says_its_limit_and_ends_everything(bash, ctx):
     result = await bash.run(call("echo $$; sleep 600 & sleep 600", timeout=700), ctx)

@@ -41,6 +41,8 @@ MANNERS: Mapping[str, str] = {
 LONGEST_COMMAND = 100_000
 """Bytes; Linux takes at most 128 KiB in one argument."""
 
+_AGAIN = "Look where you are with pwd, then call it again if it is still right."
+
 HIDDEN = (
     "ANTHROPIC_*",
     "OPENROUTER_API_KEY",
@@ -73,16 +75,21 @@ class BashInput(ToolInput):
     timeout: int | None = Field(None, gt=0, description="Milliseconds, at most 600000.")
     description: str = Field("", description="What it does, in 5 to 10 words.")
     run_in_background: bool = Field(False, description="Return at once; you are told when it ends.")
-    _cwd: Path = PrivateAttr(default=Path(os.sep))
+    _cwd: Path | None = PrivateAttr(default=None)
+    _real: str = PrivateAttr(default="")
 
     @property
     def seen_from(self) -> Path:
         """The directory that `access` saw; the root before that."""
-        return self._cwd
+        return self._cwd or Path(os.sep)
 
     def see_from(self, cwd: Path) -> None:
         """Note the directory in which the command would run."""
-        self._cwd = cwd
+        self._cwd, self._real = cwd, os.path.realpath(cwd)
+
+    def was_seen_from(self, cwd: Path) -> bool:
+        """Whether this is the directory that the command was decided on in, if it was decided on at all."""
+        return self._cwd is None or (self._cwd == cwd and self._real == os.path.realpath(cwd))
 
 
 def nothing_is_proved(command: str, cwd: Path) -> bool:
@@ -136,8 +143,9 @@ class Bash(Tool[BashInput]):
 
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
         """The command and where it would run."""
-        call.see_from(ctx.workplace.cwd)
-        return Access(command=call.command, cwd=ctx.workplace.cwd)
+        cwd = _directory(ctx.workplace)
+        call.see_from(cwd)
+        return Access(command=call.command, cwd=cwd)
 
     async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         """Run it in the foreground to its end or its timeout, or start it in the background."""
@@ -149,6 +157,9 @@ class Bash(Tool[BashInput]):
         make_private(place.scratch)
         await self._jobs.ready()  # no command meets what an earlier life of the session left running
         note = _back_to_an_existing_directory(place)
+        if not call.was_seen_from(place.cwd):
+            # What is inside here may be outside there: it was allowed for the other directory.
+            return ToolResult.error(f"The directory {call.seen_from} is not what it was: nothing was run.", _AGAIN)
         try:
             if call.run_in_background:
                 return self._start(call, ctx)
@@ -241,12 +252,16 @@ def _moved(place: Workplace, before: Path, ended_in: Path) -> str:
     return f"[directory is now {after}]"
 
 
-def _back_to_an_existing_directory(place: Workplace) -> str:
+def _directory(place: Workplace) -> Path:
+    """Where the next command runs: where the last one ended, or an allowed directory when that is gone."""
     if place.cwd.is_dir():
-        return ""
-    gone = place.cwd
-    place.cwd = next((root for root in place.roots if root.is_dir()), Path(os.sep))
-    return f"[{gone} is gone: the command ran in {place.cwd}]"
+        return place.cwd
+    return next((root for root in place.roots if root.is_dir()), Path(os.sep))
+
+
+def _back_to_an_existing_directory(place: Workplace) -> str:
+    gone, place.cwd = place.cwd, _directory(place)
+    return "" if place.cwd == gone else f"[{gone} is gone: the command ran in {place.cwd}]"
 
 
 def _seconds(timeout: int | None, settings: BashSettings) -> float:

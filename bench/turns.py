@@ -15,7 +15,8 @@ TOOL = "python__look_up"
 
 ANSWER = "That is all there is to say about these lines."
 
-HIDDEN = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "AskUserQuestion", "Agent", "ListAgents", "TaskGet")
+HIDDEN = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "AskUserQuestion", "Agent", "ListAgents", "TaskGet",
+          "EnterPlanMode", "ExitPlanMode")  # fmt: skip
 """Denied as a whole: with them gone a teammate has ten tools."""
 
 ALLOWED = (TOOL,)

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, Ins
 from bench.w2_process import LIMITS, rest
 from teamwright.agent.conversation import Told
 from teamwright.agent.loop import Agent, run_turn
+from teamwright.app.api.hook import Hook, hooks_of
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.session import Session
@@ -44,6 +46,14 @@ def resident_kb() -> float:
     if not status.exists():
         return 0.0
     return float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("RssAnon")))
+
+
+def _nothing(payload: Mapping[str, Any]) -> None:
+    """A hook that looks and says nothing."""
+
+
+HOOKS = (Hook("PreToolUse", _nothing), Hook("PostToolUse", _nothing))
+"""Two that match every call."""
 
 
 async def member(session: Session, name: str) -> Agent:
@@ -77,6 +87,7 @@ def options(spec: dict[str, Any], root: Path, model: InstantModel) -> Options:
         allowed_tools=RULES_ALLOW if rules else ALLOWED,
         disallowed_tools=(*HIDDEN, *(RULES_DENY if rules else ())),
         tools=FUNCTIONS,
+        own_hooks=hooks_of(HOOKS) if rules else (),
         env=env,
         settings_file=settings,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from teamwright.agent.tool import ToolResult
     from teamwright.app.api.handles import Member, Tasks
+    from teamwright.app.api.hook import Hook
     from teamwright.app.api.options import PermissionMode, TeamOptions
     from teamwright.app.api.running import Run
     from teamwright.app.api.team import Team, run
@@ -77,6 +78,7 @@ __all__ = [
     "Budget",
     "CannotStart",
     "Failure",
+    "Hook",
     "InboxFull",
     "InvalidName",
     "LimitExceeded",
@@ -141,6 +143,7 @@ _ROOMS = {
         "Member",
         "Tasks",
     ),
+    "teamwright.app.api.hook": ("Hook",),
     "teamwright.app.api.options": (
         "PermissionMode",
         "TeamOptions",

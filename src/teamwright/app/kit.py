@@ -47,6 +47,9 @@ from teamwright.tools.team.team_create import TeamCreate
 from teamwright.tools.team.team_delete import TeamDelete
 from teamwright.tools.web.fetch import WebFetch
 
+PLAN_TOOLS = frozenset({EnterPlanMode.name, ExitPlanMode.name})
+"""Tools of agents that can plan, which have a state of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallerTasks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Set
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -38,7 +38,7 @@ from teamwright.app.ground import (
     trust_warnings,
 )
 from teamwright.app.hooking.making import make_hooks
-from teamwright.app.kit import Kit
+from teamwright.app.kit import PLAN_TOOLS, Kit
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.models_of import Models, Play, models_for
@@ -131,7 +131,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     outside = Outside(team, log.emit, watcher, deadlines.ask, on_ring=requests.look)
     team.hang = outside.hang
     agent = await maker.lead(team, _conversation(ground, maker))
-    _check_rules(maker.policy.rules, {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
+    _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
     lead = _lead(ground, agent, team, jobs)
     warnings = (*trust_warnings(ground), *ground.settings.warnings)
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
@@ -214,7 +214,7 @@ async def _take_up_team(session: Session, ground: Ground, directory: str, why: s
         await former.close()
 
 
-def _check_rules(rules: Iterable[Rule], tools: set[str]) -> None:
+def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
     """A rule of a flag that names no tool of ours would guard nothing. Raises UsageError with the nearest."""
     known = tools | {"Task", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
     for rule in rules:

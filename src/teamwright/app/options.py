@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.app.asking import OnRequest
+from teamwright.hooks.book import Hook
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
 
@@ -24,7 +25,7 @@ class Options:
     `ask_timeout_s` how long one waits at most, in seconds.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
-    runs none.
+    runs none of the settings; `own_hooks` are functions of the program.
     """
 
     cwd: Path = field(default_factory=Path.cwd)
@@ -39,6 +40,7 @@ class Options:
     settings_file: Path | None = None
     trust: bool = False
     hooks: bool = True
+    own_hooks: tuple[Hook, ...] = ()
     budget: Budget = field(default_factory=Budget)
     session_id: str | None = None
     resume: str | None = None

@@ -49,19 +49,27 @@ _PLAIN = re.compile(r"[\w\- |]*")
 _UNDERSTOOD = frozenset({"type", "command", "timeout", "async", "statusMessage", "description", "name"})
 
 
+Function: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""A hook of the program itself: it gets the payload and returns what a command would print as JSON, or None.
+
+It may be a coroutine function. It must not change the payload.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One command at one event. `timeout_s` in seconds; `source` is the file that names it.
+    """One command, or one function of the program, at one event. `timeout_s` in seconds; `source` is the file.
 
-    `detached`: nobody waits for it, and what it says counts for nothing.
+    `detached`: nobody waits for it, and what it says counts for nothing. A function has its name for a command.
     """
 
     event: str
     matcher: str
     command: str
-    timeout_s: float
+    timeout_s: float = TIMEOUT_S
     source: str = ""
     detached: bool = False
+    function: Function | None = None
 
 
 Matches: TypeAlias = Callable[[str], bool]
@@ -172,9 +180,9 @@ class HookBook:
         if found is None:
             every = not EVENTS[event]
             matching = [hook for fits, hook in among if every or any(map(fits, subjects))]
-            once: dict[str, Hook] = {}
+            once: dict[object, Hook] = {}
             for hook in matching:
-                once.setdefault(hook.command, hook)
+                once.setdefault(hook.function or hook.command, hook)
             found = tuple(once.values())
             if len(self._found) < 1_000:
                 self._found[key] = found

@@ -1,4 +1,6 @@
-"""Firing: all hooks of an event run at once, each a process in a group of its own, and what they say is put together.
+"""Firing: all hooks of an event run at once, and what they say is put together.
+
+A command is a process in a group of its own; a function of the program is called.
 
 A hook that fails, hangs, is missing or prints garbage is told once and counts for nothing; the work goes on. Knows
 the book, processes and how output is read. Does not know what an event means to whoever fires it.
@@ -7,14 +9,15 @@ the book, processes and how output is read. Does not know what an event means to
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from teamwright.hooks.book import Hook, HookBook
-from teamwright.hooks.outcome import NOTHING, Outcome, merged, read_outcome
+from teamwright.hooks.book import Function, Hook, HookBook
+from teamwright.hooks.outcome import NOTHING, Outcome, merged, outcome_of, read_outcome
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, Process, finish
 from teamwright.storage.process_records import ProcessRecords, Purpose
@@ -27,6 +30,21 @@ GRACE_S = 1.0
 
 CLOSE_S = 5.0
 """How long the end of a session waits for hooks that nobody waits for."""
+
+
+@dataclass(slots=True)
+class _Given:
+    """What hooks of one event are told: as it is for functions, as JSON for commands, made when one is there."""
+
+    payload: Mapping[str, Any]
+    _content: bytes = b""
+
+    @property
+    def content(self) -> bytes:
+        if not self._content:
+            text = json.dumps(self.payload, ensure_ascii=False, default=str)
+            self._content = text.encode("utf-8", "replace")
+        return self._content
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +82,9 @@ class Hooks:
         found = self.book.matching(event, subjects)
         if not found:
             return NOTHING
-        content = json.dumps({**payload, "hook_event_name": event}, ensure_ascii=False, default=str)
-        given = content.encode("utf-8", "replace")
+        given = _Given({**payload, "hook_event_name": event})
+        if len(found) == 1 and not found[0].detached:
+            return self._heard(await self._run(found[0], given, cwd))
         waited: list[Hook] = []
         for hook in found:
             if hook.detached:
@@ -76,7 +95,9 @@ class Hooks:
             return NOTHING
         async with asyncio.TaskGroup() as together:
             running = [together.create_task(self._run(hook, given, cwd)) for hook in waited]
-        outcome = merged(one.result() for one in running)
+        return self._heard(merged(one.result() for one in running))
+
+    def _heard(self, outcome: Outcome) -> Outcome:
         for message in outcome.messages:
             self.tell(message, "info")
         return outcome
@@ -108,12 +129,16 @@ class Hooks:
         if not task.cancelled() and (problem := task.exception()) is not None:
             self.tell(f"{task.get_name()}: {type(problem).__name__}: {problem}", "warning")
 
-    async def _unheard(self, hook: Hook, given: bytes, cwd: Path | None) -> None:
+    async def _unheard(self, hook: Hook, given: _Given, cwd: Path | None) -> None:
         await self._run(hook, given, cwd)
 
-    async def _run(self, hook: Hook, given: bytes, cwd: Path | None) -> Outcome:
+    async def _run(self, hook: Hook, given: _Given, cwd: Path | None) -> Outcome:
         try:
-            outcome = await self._process(hook, given, cwd if cwd is not None and cwd.is_dir() else self.place.project)
+            if hook.function is not None:
+                outcome = await _called(hook, hook.function, given.payload)
+            else:
+                place = cwd if cwd is not None and cwd.is_dir() else self.place.project
+                outcome = await self._process(hook, given.content, place)
         except (OSError, ValueError) as problem:
             outcome = Outcome(trouble=f"it could not be started: {problem}")
         if outcome.trouble and (hook.event, hook.command) not in self._told:
@@ -143,6 +168,20 @@ class Hooks:
             return Outcome(trouble=f"it printed {output.total:,} bytes, more than is read")
         code = process.exit_code
         return read_outcome(hook.event, -9 if code is None else code, output.text(), errors.text())
+
+
+async def _called(hook: Hook, function: Function, payload: Mapping[str, Any]) -> Outcome:
+    """A function of the program; a mistake in it counts for nothing, like that of a command."""
+    try:
+        said = function(payload)
+        if inspect.isawaitable(said):
+            async with asyncio.timeout(hook.timeout_s):
+                said = await said
+    except TimeoutError:
+        return Outcome(trouble=f"it was ended after {hook.timeout_s:g} s")
+    except Exception as problem:
+        return Outcome(trouble=f"it raised {type(problem).__name__}: {problem}")
+    return outcome_of(hook.event, said)
 
 
 def no_hooks() -> Hooks:

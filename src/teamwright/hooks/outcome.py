@@ -77,7 +77,16 @@ def read_outcome(event: str, exit_code: int, stdout: str, stderr: str) -> Outcom
         said = json.loads(text)
     except (ValueError, RecursionError):
         return Outcome(trouble="its output begins like JSON and is none")
-    return _from_json(event, cast("dict[str, Any]", said))
+    return outcome_of(event, cast("dict[str, Any]", said))
+
+
+def outcome_of(event: str, said: object) -> Outcome:
+    """What a function said: None, or what a command would print as JSON, as a dict."""
+    if said is None:
+        return NOTHING
+    if not isinstance(said, Mapping):
+        return Outcome(trouble=f"it returned {type(said).__name__}, not a dict or None")
+    return _from_json(event, dict(cast("Mapping[str, Any]", said)))
 
 
 def merged(outcomes: Iterable[Outcome]) -> Outcome:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from teamwright.app.api.hook import Hook, hooks_of
 from teamwright.app.asking import OnRequest
 from teamwright.app.options import Options
 from teamwright.models.model import Model
@@ -56,6 +57,9 @@ class TeamOptions(TypedDict, total=False):
     on_request: OnRequest | None
     """Called with every RequestOpened; answers through its methods. A plain function returns what they return."""
 
+    hooks: Sequence[Hook]
+    """Functions that are called at events, besides the hooks of the settings: `[Hook("PreToolUse", guard)]`."""
+
     plan_approval: Literal["lead", "human", "auto"]
     """Who approves plans of members, above the settings: the lead does unless said otherwise."""
 
@@ -97,6 +101,7 @@ def options_of(given: TeamOptions) -> Options:
         plan_approval=given.get("plan_approval"),
         tools=tuple(given.get("tools", ())),
         on_request=given.get("on_request"),
+        own_hooks=hooks_of(given.get("hooks", ())),
         env=given.get("env"),
     )
 
@@ -127,10 +132,13 @@ def _refuse_unknown(given: TeamOptions) -> None:
 def _refuse_slips(given: TeamOptions) -> None:
     values = cast("Mapping[str, object]", given)
     require_model(values.get("model"))
-    for name in ("tools", "allowed_tools", "disallowed_tools", "add_dirs"):
+    for name in ("tools", "allowed_tools", "disallowed_tools", "add_dirs", "hooks"):
         value = values.get(name, ())
-        if isinstance(value, str | bytes | Path) or callable(value):
+        if isinstance(value, str | bytes | Path | Hook) or callable(value):
             raise _slip(name, "a list", value)
+    for one in cast("Sequence[object]", values.get("hooks", ())):
+        if not isinstance(one, Hook):
+            raise _slip("hooks", 'a list of Hook, such as [Hook("PreToolUse", guard)]', one)
     budget = values.get("budget")
     if budget is not None and not isinstance(budget, Budget):
         raise _slip("budget", "a Budget, such as Budget(usd=2.0)", budget)

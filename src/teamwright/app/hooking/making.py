@@ -19,7 +19,8 @@ from teamwright.tools.shell.bash import MANNERS, environment_without, shell
 def make_hooks(ground: Ground, log: EventLog, kit: Kit, requests: Requests) -> None:
     """Give the kit its hooks: asked before anybody else, and told what a person should look at."""
     settings, root = ground.settings, ground.trust.root
-    book = HookBook(settings.hooks if ground.options.hooks else ())
+    named = settings.hooks if ground.options.hooks else ()
+    book = HookBook((*named, *ground.options.own_hooks))
     kept = environment_without(kit.bash.hidden) if book.hooks else {}
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     place = Place(root, {**kept, **settings.env, **MANNERS, **own}, shell(), kit.jobs.records)

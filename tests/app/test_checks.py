@@ -221,6 +221,49 @@ async def test_who_sets_a_check_must_be_allowed_the_command(tmp_path, allowed):
     assert (tmp_path / "ran").exists() is allowed
 
 
+@pytest.mark.promise("F44")
+@pytest.mark.parametrize("by", ["lead", "ada"])
+async def test_a_check_that_was_allowed_in_one_directory_reaches_no_further_from_another(tmp_path, by):
+    """From `a/b` it reads inside; from where the shell was moved to since it would read outside."""
+    project = tmp_path / "x" / "y"
+    (project / "a" / "b").mkdir(parents=True)
+    (tmp_path / "secret").write_text("of somebody else")
+    create = {"subject": "s", "description": "d", "metadata": {"check": "cat ../../secret"}}
+    calls = [
+        ("Bash", {"command": "cd a/b"}),
+        ("TaskCreate", create),
+        ("Bash", {"command": f"cd {project}"}),
+        ("TaskUpdate", {"taskId": "1", "status": "completed"}),
+        "I tried.",
+    ]
+    model = ScriptedModel({"ada": calls, "lead": ["w"] * 9} if by == "ada" else {"lead": [*calls, "w"]})
+    async with crew(project, model, permission_mode="default") as team:
+        if by == "ada":
+            await team.spawn("ada", "Try.")
+        await team.run("Go on.")
+        task = await team.tasks.get("1")
+    assert "of somebody else" not in str([request.items for request in model.requests])
+    assert task.check == "cat ../../secret" and task.unverified
+
+
+@pytest.mark.promise("F44")
+async def test_a_check_that_a_program_runs_is_allowed_wherever_its_owner_works(tmp_path):
+    (tmp_path / "sub").mkdir()
+    calls = [
+        ("TaskCreate", {"subject": "s", "description": "d", "metadata": {"check": "touch ran"}}),
+        ("Bash", {"command": "cd sub"}),
+        ("TaskUpdate", {"taskId": "1", "owner": "ada", "status": "completed"}),
+        "Done.",
+    ]
+    model = ScriptedModel({"ada": calls, "lead": ["w"] * 9})
+    async with crew(tmp_path, model, permission_mode="default", on_request=lambda one: one.allow()) as team:
+        await team.spawn("ada", "Go.")
+        await team.run("Wait.")
+        task = await team.tasks.get("1")
+    assert (task.status, task.unverified) == ("completed", False)
+    assert (tmp_path / "sub" / "ran").exists()
+
+
 async def test_a_check_that_nobody_of_ours_set_is_not_run_and_the_completion_says_so(tmp_path):
     complete = ("TaskUpdate", {"taskId": "1", "status": "completed"})
     model = ScriptedModel({"lead": [complete, ("TaskList", {}), ("TaskGet", {"taskId": "1"}), "ok"]})

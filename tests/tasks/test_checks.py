@@ -31,7 +31,7 @@ class Flags:
     def commands(self, task):
         return tuple(dict.fromkeys(c for c in (task.check, self.team_wide) if c))
 
-    def allow(self, command):
+    def allow(self, command, seen_from):
         self.allowed.add(command)
 
     async def run(self, task, commands, by):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from teamwright.protocol.errors import TaskRefused
@@ -35,8 +36,11 @@ class Check(Protocol):
         """What must succeed before this task is completed: its own check, then that of all tasks."""
         ...
 
-    def allow(self, command: str) -> None:
-        """One of ours set this command as a check, and was allowed to: it may be run from now on."""
+    def allow(self, command: str, seen_from: Path | None) -> None:
+        """One of ours set this command as a check, and was allowed to: it may be run from now on.
+
+        `seen_from` is the directory that it was decided on in; None: the session's.
+        """
         ...
 
     async def run(self, task: Task, commands: tuple[str, ...], by: str) -> Checked:

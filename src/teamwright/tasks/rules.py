@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from teamwright.protocol.errors import TaskRefused, UsageError
@@ -22,7 +23,10 @@ Waiting: TypeAlias = Callable[[], Sequence[str]]
 
 
 class Wish(TypedDict, total=False):
-    """What an update asks for; what is left out stays. `owner` may be empty: nobody. None in `metadata` deletes."""
+    """What an update asks for; what is left out stays. `owner` may be empty: nobody. None in `metadata` deletes.
+
+    `seen_from` is the directory that a check which it sets was decided on in.
+    """
 
     subject: str
     description: str
@@ -32,6 +36,7 @@ class Wish(TypedDict, total=False):
     add_blocks: Sequence[str]
     add_blocked_by: Sequence[str]
     metadata: Mapping[str, Any]
+    seen_from: Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,11 +53,12 @@ class Change:
 
 
 class NewTask(TypedDict, total=False):
-    """What a new task may have beside its texts."""
+    """What a new task may have beside its texts. `seen_from`: where its check was decided on."""
 
     active_form: str | None
     metadata: Mapping[str, Any] | None
     blocked_by: Sequence[str]
+    seen_from: Path
 
 
 class TaskList:
@@ -161,7 +162,7 @@ class TaskList:
         subject = one_line(subject)
         blockers = in_order(task_id(i) for i in more.get("blocked_by", ()))
         metadata = {key: value for key, value in (more.get("metadata") or {}).items() if key != CHECKED}
-        self._allow(metadata)
+        self._allow(metadata, more.get("seen_from"))
 
         def made(id: str) -> Task:
             return Task(
@@ -193,7 +194,7 @@ class TaskList:
         number, actor = task_id(id), Actor(in_realm(by, self._realm), lead)
         if wish.get("status") == DELETED:
             return await self._delete(number, actor)
-        self._allow(wish.get("metadata"))
+        self._allow(wish.get("metadata"), wish.get("seen_from"))
         proof = await self._proved(number, wish, actor) if wish.get("status") == TaskStatus.COMPLETED else None
         edges = _edges(number, wish)
         if not edges:
@@ -298,10 +299,10 @@ class TaskList:
         more = [task_id(i) for i in wish.get("add_blocked_by", ())]
         return wished(task, wish, actor, lambda: self.store.open_blockers(task, more))
 
-    def _allow(self, metadata: Mapping[str, Any] | None) -> None:
+    def _allow(self, metadata: Mapping[str, Any] | None, seen_from: Path | None) -> None:
         """Whoever sets a check here is one of ours, and was allowed to run it."""
         if self._check is not None and (command := own_check(metadata)):
-            self._check.allow(command)
+            self._check.allow(command, seen_from)
 
     async def _proved(self, id: str, wish: Wish, actor: Actor) -> Proof | None:
         """What the task's checks say, for whoever may complete it; None when there are none. Raises TaskRefused."""

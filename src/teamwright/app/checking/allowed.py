@@ -21,32 +21,35 @@ class Allowed:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._commands: dict[str, None] | None = None
+        self._commands: dict[str, str] | None = None
 
-    def __contains__(self, command: str) -> bool:
-        return command in self._known()
+    def seen_from(self, command: str) -> Path | None:
+        """The directory that the command was decided on in, the last time; None: nobody allowed it."""
+        found = self._known().get(command)
+        return None if found is None else Path(found)
 
-    def add(self, command: str) -> None:
-        """From now on. Raises StorageError; then it is not allowed."""
+    def add(self, command: str, seen_from: Path) -> None:
+        """From now on, decided on in that directory. Raises StorageError; then it is not allowed."""
         known = self._known()
-        if command in known:
+        if known.get(command) == str(seen_from):
             return
-        more = [*known, command][-MOST:]
-        write_atomic(self._path, json.dumps({"v": VERSION, "allowed": more}, ensure_ascii=False).encode())
-        self._commands = dict.fromkeys(more)
+        others = {one: place for one, place in known.items() if one != command}
+        more = dict(list({**others, command: str(seen_from)}.items())[-MOST:])
+        body = {"v": VERSION, "allowed": list(more), "seen_from": list(more.values())}
+        write_atomic(self._path, json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape"))
+        self._commands = more
 
-    def _known(self) -> dict[str, None]:
+    def _known(self) -> dict[str, str]:
         if self._commands is None:
-            self._commands = dict.fromkeys(self._read())
+            self._commands = self._read()
         return self._commands
 
-    def _read(self) -> list[str]:
+    def _read(self) -> dict[str, str]:
         """What the file holds; one that cannot be read allows nothing."""
         try:
-            found = cast("dict[str, Any]", json.loads(self._path.read_bytes()))
-            commands: Any = found["allowed"] if found["v"] == VERSION else []
+            found = cast("dict[str, Any]", json.loads(self._path.read_bytes().decode("utf-8", "surrogateescape")))
+            commands, places = cast("list[Any]", found["allowed"]), cast("list[Any]", found["seen_from"])
+            pairs = list(zip(commands, places, strict=True)) if found["v"] == VERSION else []
         except (OSError, ValueError, KeyError, TypeError):
-            return []
-        return (
-            [one for one in cast("list[Any]", commands) if isinstance(one, str)] if isinstance(commands, list) else []
-        )
+            return {}
+        return {one: place for one, place in pairs if isinstance(one, str) and isinstance(place, str)}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from teamwright.agent.activity import TELL_AFTER_S
 from teamwright.app.checking.allowed import Allowed
 from teamwright.app.checking.settings import CheckSettings
-from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.protocol.events import Emit, Underway
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.output import Output
@@ -61,9 +61,9 @@ class Checks:
         """See `tasks.check.Check`."""
         return tuple(dict.fromkeys(one for one in (task.check, self.settings.command) if one))
 
-    def allow(self, command: str) -> None:
+    def allow(self, command: str, seen_from: Path | None) -> None:
         """See `tasks.check.Check`."""
-        self.allowed.add(command)
+        self.allowed.add(command, seen_from or self.team.cwd)
 
     async def run(self, task: Task, commands: tuple[str, ...], by: str) -> Checked:
         """See `tasks.check.Check`."""
@@ -78,13 +78,20 @@ class Checks:
         return Checked(passed=True)
 
     def _may(self, command: str, cwd: Path, by: str) -> bool:
-        """Whether anybody allowed it. That a mode lets everything pass says nothing of what a stranger wrote."""
-        if command == self.settings.command or command in self.allowed:
+        """Whether anybody allowed it. That a mode lets everything pass says nothing of what a stranger wrote.
+
+        What was allowed in one directory may reach further from another: there it must be as free of doubt.
+        """
+        seen_from = self.allowed.seen_from(command)
+        if command == self.settings.command or seen_from == cwd:
             return True
         mate = self.team.find(by)
         policy = (mate.agent.policy if mate is not None else None) or self.policy
-        decision = policy.decide("Bash", Access(command=command, cwd=cwd))
-        return decision.verdict is Verdict.ALLOW and policy.shown_mode is not Mode.BYPASS
+        now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
+        if seen_from is not None:
+            then = policy.decide("Bash", Access(command=command, cwd=seen_from)).verdict
+            return stricter(then, now) is then
+        return now is Verdict.ALLOW and policy.shown_mode is not Mode.BYPASS
 
     async def _one(self, command: str, cwd: Path, by: str) -> Checked:
         output = Output(OUTPUT_CHARS * 2)

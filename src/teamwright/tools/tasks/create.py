@@ -82,6 +82,7 @@ class TaskCreate(Tool[TaskCreateInput]):
             call.description,
             by=me,
             active_form=call.activeForm,
+            seen_from=ctx.workplace.cwd,
             metadata={
                 **(call.metadata or {}),
                 **({CALL: ctx.key} if ctx.key else {}),

@@ -67,7 +67,9 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         require_budget(call.metadata, lead=lead)
         if (refused := await self._refused(call)) is not None:
             return refused
-        change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish_of(call))
+        wish = wish_of(call)
+        wish["seen_from"] = ctx.workplace.cwd
+        change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish)
         if change.assigned or (ctx.again and call.owner and change.task.owner):
             await self._port.assigned(change.task, me, ctx.key, again=ctx.again)
         told = told_of(change)

@@ -297,21 +297,24 @@ class Team:
                 member.desk.ring()
         self.changed.set()
 
-    def _task_changed(self, task: Task, change: str, by: str) -> None:
-        if self.talk:
-            self.talk.clear()
-            self.ring_idle()  # mail that was held may wake again
-        status = "deleted" if change == "deleted" else str(task.status)
+    def tell_of_task(self, task: Task, change: str, by: str) -> None:
+        """A task was changed, by one of ours or by somebody outside."""
         info = TaskInfo(
             id=task.id,
             subject=task.subject,
-            status=status,
+            status="deleted" if change == "deleted" else str(task.status),
             owner=task.owner,
             blocked_by=task.blocked_by,
             budget=task.budget,
         )
         file = mark_of(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
+
+    def _task_changed(self, task: Task, change: str, by: str) -> None:
+        if self.talk:
+            self.talk.clear()
+            self.ring_idle()  # mail that was held may wake again
+        self.tell_of_task(task, change, by)
         member = self.find(by)
         if member is not None:
             member.last_active_ms = now_ms()

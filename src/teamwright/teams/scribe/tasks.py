@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from teamwright.protocol.events import Notice, TaskChanged, TaskInfo
+from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.storage.marks import mark_of
 from teamwright.tasks.outside import STEP, Outside
 from teamwright.tasks.rules import kind_of_change, same
 from teamwright.teams.notes import leave_note
@@ -112,23 +111,12 @@ class TaskScribe:
         task = after or before
         if task is None:
             return
-        if after is None:
-            change, status = "deleted", "deleted"
-        else:
+        change = "deleted"
+        if after is not None:
             free = before is not None and before.owner is None
             change = "created" if before is None else kind_of_change(before, after, (free and after.owner) or "")
-            status = str(after.status)
         doer = (after and after.owner) or (before and before.owner) or ""
-        info = TaskInfo(
-            id=task.id,
-            subject=task.subject,
-            status=status,
-            owner=task.owner,
-            blocked_by=task.blocked_by,
-            budget=task.budget,
-        )
-        file = mark_of(self._team.home, f"{self._team.tasks.directory}/{task.id}.json")
-        self._team.emit(TaskChanged(member=doer if "@" in doer else OUTSIDE, task=info, change=change, file=file))
+        self._team.tell_of_task(task, change, doer if "@" in doer else OUTSIDE)
 
     async def _give_way(self, before: Task, after: Task | None) -> None:
         """Another program took a task away from one of ours that has it in progress: both it and the lead are told."""

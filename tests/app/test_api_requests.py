@@ -70,6 +70,22 @@ async def test_a_denial_from_the_loop_has_its_reason_for_the_model_and_for_the_r
     assert [d["tool_name"] for d in result.denials] == ["Bash"]
 
 
+@pytest.mark.promise("P4", "F44")
+async def test_a_path_that_leads_elsewhere_since_it_was_asked_about_is_not_written(tmp_path):
+    """A yes is for the file that was shown: a link that is put in its way meanwhile leads nowhere."""
+    model = ScriptedModel([("Write", {"file_path": "d/x", "content": "y"}), "done"])
+    (tmp_path / "far").mkdir()
+    async with asyncio.timeout(20), a_team(tmp_path, model) as team:
+        run = team.run("Go.")
+        async for event in run.events():
+            if isinstance(event, RequestOpened):
+                (tmp_path / "work" / "d").symlink_to(tmp_path / "far")
+                assert await event.allow()
+        result = await run
+    assert not (tmp_path / "far" / "x").exists()
+    assert "leads to another place" in told(model) and [d["tool_name"] for d in result.denials] == ["Write"]
+
+
 @pytest.mark.promise("J1", "P4")
 async def test_a_question_is_answered_with_words(tmp_path):
     model = ScriptedModel([QUESTION, "done"])

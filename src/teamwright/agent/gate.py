@@ -6,6 +6,7 @@ the policy and the port for asking; does not know who answers, nor where what wa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -31,6 +32,8 @@ _WHO = {"terminal": "The user", "another terminal": "The user", "lead": "The lea
 """Who answered, as a model reads it; of others it only reads what became of the call."""
 
 _READER, _READS = "read-only agent", "this kind of agent only reads; the call may change something"
+
+_ELSEWHERE = "since it was asked about, a path of it leads to another place; call it again if it is still right"
 
 REASON_MOST = 200
 """Characters of a reason, or of a rule, that a refusal repeats."""
@@ -87,7 +90,10 @@ class Gate:
             decision = Decision(Verdict.ASK, "hook", call.hook_reason or "A hook wants it to be asked.")
         if decision.verdict is Verdict.ALLOW or call.hook_answer == "allow":
             return None
+        asked_about = _places(call.access)
         answer = await self._ask(call, decision)
+        if answer.allowed and answer.input is None and _places(call.access) != asked_about:
+            return self._refuse(call, decision.rule, _ELSEWHERE)
         if not answer.allowed:
             return self._refuse(call, decision.rule, answer.text or _begun(decision.reason), by=answer.by)
         return await self._allowed(call, decision, answer)
@@ -161,6 +167,11 @@ class Gate:
             f"{who}: {reason.rstrip('.')} ({_begun(rule)}).",
             _NEXT.get(rule, "Nothing was done. Go on without it, or say in your answer what it was needed for."),
         )
+
+
+def _places(access: Access) -> list[str]:
+    """Where the paths of a call lead now."""
+    return [os.path.realpath(path) for path in (*access.reads, *access.writes)]
 
 
 def _begun(text: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.updates import MAX_ENTRIES, from_wire, suggestions, to_wire
+from teamwright.permissions.offers import suggestions
+from teamwright.permissions.updates import MAX_ENTRIES, from_wire, to_wire
 from teamwright.permissions.verdict import Access, Mode, Update, Verdict
 from teamwright.protocol.errors import UsageError
 

@@ -25,7 +25,10 @@ from teamwright.permissions.verdict import (
     Verdict,
 )
 
-_NEXT = {f"mode {Mode.DELEGATE}": "Nothing was done. A teammate does it for you, and reports."}
+_NEXT = {
+    f"mode {Mode.DELEGATE}": "Nothing was done. A teammate does it for you, and reports.",
+    f"mode {Mode.PLAN}": "Nothing was done. Put it into the plan if it belongs there.",
+}
 """What to do after a refusal by that rule, where it is not the usual."""
 
 _WHO = {"terminal": "The user", "another terminal": "The user", "lead": "The lead", "hook": "A hook"}
@@ -151,7 +154,7 @@ class Gate:
     def _suggestions(self, call: Prepared, decision: Decision, policy: Policy) -> tuple[Update, ...]:
         if self.grant is None:
             return ()
-        from teamwright.permissions.updates import suggestions  # only who asks pays for it
+        from teamwright.permissions.offers import suggestions  # only who asks pays for it
 
         return suggestions(call.tool.name, call.access, decision, policy)
 

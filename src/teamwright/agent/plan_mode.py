@@ -14,9 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from teamwright.permissions.bounds import check_rules
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import Rule
-from teamwright.permissions.updates import check_rules
 from teamwright.permissions.verdict import Mode, Update
 from teamwright.protocol.errors import UsageError
 from teamwright.storage.atomic import storage_error, write_atomic
@@ -158,7 +158,8 @@ class PlanMode:
     def enter(self, leaving: Leaving | None = None, by: str = "") -> Path:
         """Plan from now on; `by` is who said so, if it was another. Returns where the plan is to be written.
 
-        Raises StorageError; then nothing changed.
+        Who planned by itself needs an approval from then on, if that is how it is to leave. Raises StorageError; then
+        nothing changed.
         """
         if not (self.on and self._record.on):
             was_on = self.on
@@ -167,6 +168,8 @@ class PlanMode:
             if not was_on:
                 self.policy.mode = Mode.PLAN
                 self.tell(Mode.PLAN, by)
+        elif leaving is Leaving.APPROVED and self.leaving is Leaving.FREELY:
+            self._keep(replace(self._record, leaving=leaving))
         return self.file
 
     def _begin(self, before: Mode, leaving: Leaving) -> None:

@@ -18,8 +18,8 @@ from weakref import WeakSet
 from teamwright.agent.plan_mode import Leaving, Outcome, PlanMode, Submission
 from teamwright.agent.workplace import Workplace
 from teamwright.app.settings import Settings
+from teamwright.permissions.bounds import check_mode
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.updates import check_mode
 from teamwright.permissions.verdict import Answer, Asker, Mode, Question, Update
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
@@ -135,7 +135,7 @@ class Plans:
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
         mate = team.find(member) if team is not None and member != LEAD else None
         if team is None or mate is None:
-            mode.leave(by=POLICY, call=given.call, granted=given.rules)
+            mode.leave(by=POLICY, call=given.call)  # nobody read what it would like to be allowed
         else:
             request = await hand_in(team, mate, given, POLICY, None)
             if mode.waits:

@@ -126,9 +126,9 @@ class Policy:
         """What was granted holds from the next call on, as far as the policies above allow it.
 
         `source` names who granted it. `by_user`: a person did, so that its rules also answer git manners. Raises
-        UsageError, and changes nothing, when it reaches further than an answer may (`permissions.updates`).
+        UsageError, and changes nothing, when it reaches further than an answer may (`permissions.bounds`).
         """
-        from teamwright.permissions.updates import check_directories, check_mode, check_rules
+        from teamwright.permissions.bounds import check_directories, check_mode, check_rules
 
         if update.kind == "setMode":
             self.mode = check_mode(update, self.lasting_mode)

@@ -21,8 +21,9 @@ from teamwright.app.policy import policy_of
 from teamwright.app.settings import Flags, Settings, lead_mode, load_settings, reads_other_product
 from teamwright.app.trust.store import Trust
 from teamwright.permissions.decide import COORDINATING, Policy, parse_mode
+from teamwright.permissions.offers import suggestions
 from teamwright.permissions.rule import PATHS, READERS, host_of
-from teamwright.permissions.updates import suggestions, to_wire
+from teamwright.permissions.updates import to_wire
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Update, Verdict
 from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, addressee, nearest

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from teamwright.app.modes import Modes
 from teamwright.app.requests.keeping import Places, keep
+from teamwright.permissions.bounds import check_mode
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.updates import check_mode
 from teamwright.permissions.verdict import Answer, Mode, Update
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice

@@ -1,0 +1,96 @@
+"""Bounds: what an update may grant at most, whoever sends it.
+
+What would be as good as no permissions at all (bypass, the root, a rule about every command) is refused here: a person
+writes such a thing into settings. Does not know who asked, who answered, or where a destination is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from teamwright.permissions.book import Scope
+from teamwright.permissions.guarded import guard_of
+from teamwright.permissions.rule import PATHS, Rule, parse_rule, written_place
+from teamwright.permissions.table import table
+from teamwright.permissions.verdict import Mode, Update, Verdict
+from teamwright.protocol.errors import UsageError
+
+GRANTED_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.PLAN, Mode.DONT_ASK)
+"""Modes that an update may set: the others are a person's flag or setting, or belong to the lead."""
+
+_NARROWABLE = PATHS | {"Bash", "WebFetch"}
+_SYSTEM = table(
+    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /mnt /media"
+    " /Applications /Library /System /Users /Volumes /private /private/etc /private/var"
+)
+_NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
+
+
+def out_of_bounds(place: Path, scope: Scope) -> str:
+    """Why a directory is never granted by an update, or an empty text. By real path."""
+    real = Path(os.path.realpath(place))
+    shown = f"{real}/"
+    if str(real) in _SYSTEM or shown.startswith(_NEVER_BELOW):
+        return f"{real} belongs to the whole system"
+    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(real):
+        return f"{real} is, or holds, the home directory"
+    for private in scope.private:
+        if real.is_relative_to(private) or private.is_relative_to(real):
+            return f"{real} is, or holds, what belongs to Teamwright itself or to other agents"
+    guard = guard_of(str(real))
+    return f"{real} can run something for you or widen what is allowed ({guard})" if guard else ""
+
+
+def check_mode(update: Update, now: Mode) -> Mode:
+    """The mode that an update sets. Raises UsageError for one that no answer may set, and while a plan is open."""
+    mode = next((mode for mode in GRANTED_MODES if mode == update.mode), None)
+    if mode is None:
+        raise _refused(f"the mode {update.mode} is not set by an answer", f"--permission-mode {update.mode}")
+    if now is Mode.PLAN and mode is not Mode.PLAN:
+        raise _refused("plan mode is left when the plan was approved, not with another answer", "ExitPlanMode")
+    return mode
+
+
+def check_directories(update: Update, scope: Scope) -> tuple[Path, ...]:
+    """The directories that an update adds, by real path. Raises UsageError for one that is out of bounds."""
+    found: list[Path] = []
+    for text in update.directories:
+        path = Path(os.path.expanduser(text))
+        why = out_of_bounds(path, scope) if path.is_absolute() else f"{text[:80]!r} is not an absolute path"
+        if why:
+            raise _refused(why, "--add-dir")
+        found.append(Path(os.path.realpath(path)))
+    return tuple(found)
+
+
+def check_rules(update: Update, scope: Scope, source: str, by_user: bool) -> tuple[Rule, ...]:
+    """The rules that an update adds. Raises UsageError for one that reaches too far; one that forbids never does."""
+    verdict = Verdict(update.behavior)
+    rules = tuple(parse_rule(text, verdict, source, scope.base, by_user) for text in update.rules)
+    for rule in rules if verdict is Verdict.ALLOW else ():
+        why = _reaches_too_far(rule, scope)
+        if why:
+            raise _refused(f"{rule.text}: {why}", "permissions.allow in a settings file")
+    return rules
+
+
+def _reaches_too_far(rule: Rule, scope: Scope) -> str:
+    pattern = rule.pattern
+    if pattern is None:
+        whole = rule.tool in _NARROWABLE or rule.tool in {"mcp__*", "python__*"}
+        return "it would allow every call of the tool" if whole else ""
+    if rule.tool == "Bash":
+        first = pattern.split()[0]
+        return "it would allow programs of any name" if "*" in first.removesuffix(":*") else ""
+    if rule.tool in PATHS:
+        guard = guard_of(pattern)
+        if guard:
+            return f"{guard} can run something for you or widen what is allowed"
+        place = written_place(pattern, scope.base)
+        return "" if place.is_relative_to(scope.base) else out_of_bounds(place, scope)
+    return ""
+
+
+def _refused(what: str, instead: str) -> UsageError:
+    return UsageError("usage", what, do=[f"Whoever wants it says so once: {instead}"], note="nothing was changed")

@@ -78,3 +78,27 @@ def test_a_directory_holds_at_most_25_modules():
 def test_no_check_is_silenced():
     silenced = ("noqa", "type: ignore", "pragma: no cover", "pyright: ignore")
     assert not [p for p in MODULES if any(word in p.read_text() for word in silenced)]
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path, known: set[str]) -> set[str]:
+    """The modules of ours that a module names, at its top, inside functions, or for types alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} & known or {node.module} & known
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & known
+    return found - {module_of(path)}
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    known = {module_of(path) for path in MODULES}
+    below = {module_of(path): imported(path, known) for path in MODULES if room_of(path) != "front door"}
+    while leaves := {name for name, needs in below.items() if not needs & below.keys()}:
+        below = {name: needs for name, needs in below.items() if name not in leaves}
+    assert not below

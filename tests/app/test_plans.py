@@ -17,6 +17,7 @@ from tests.teams.planners import hand_in, made, record, rows, touched
 pytestmark = pytest.mark.timeout(60)
 
 MAKE = ("Bash", {"command": "touch made"})
+SH = {"command": "sh x.sh"}
 
 
 def planning(request):
@@ -250,6 +251,31 @@ async def test_what_is_allowed_with_the_leads_plan_is_the_leads_alone(tmp_path):
     async with a_team(tmp_path, ScriptedModel(script), permission_mode="plan", on_request=person) as team:
         await team.run("Plan it.")
     assert kinds == [("plan", LEAD), ("permission", "lead")]  # the sub-agent's alone is asked
+
+
+@pytest.mark.promise("G5", "F44", "F47")
+@pytest.mark.parametrize("who", [LEAD, "ada"])
+async def test_a_plan_that_nobody_looked_at_allows_nothing_beyond_the_mode(tmp_path, who):
+    """`auto` ends plan mode; what the plan would like to run without being asked nobody has read."""
+    asked = []
+
+    def script(request):
+        if request.asker != who:
+            return "ok"
+        calls = [("EnterPlanMode", {}), hand_in("# Plan", "touch *", "touch made", "sh:*"), MAKE, ("Bash", SH), "done"]
+        return calls[min(sum(b'"assistant"' in item for item in request.items), 4)]
+
+    async def person(request: RequestOpened):
+        asked.append((request.kind, request.what))
+        return await request.deny("no")
+
+    async with a_team(
+        tmp_path, ScriptedModel(script), plan_approval="auto", permission_mode="default", on_request=person
+    ) as team:
+        if who == "ada":
+            await team.spawn("ada", "Plan.", mode="plan")
+        await team.run("Plan and do it.")
+    assert asked == [("permission", "touch made"), ("permission", "sh x.sh")] and not touched(tmp_path)
 
 
 @pytest.mark.promise("G5", "P4")

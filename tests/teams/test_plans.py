@@ -6,9 +6,11 @@ import json
 import pytest
 
 from teamwright import TeamwrightError
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry, PlanApprovalRequest, PlanApprovalResponse
 from teamwright.storage.paths import home_of
+from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.plans.approval import PlanAnswer, answer_plan
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import a_team, told, until
@@ -314,6 +316,23 @@ async def test_a_member_leaves_plan_mode_that_it_entered_by_itself_without_an_ap
 
 
 @pytest.mark.promise("G5", "F47")
+@pytest.mark.parametrize("by", ["user", "lead"])
+async def test_who_plans_by_itself_and_is_then_put_into_plan_mode_does_not_leave_it_alone(tmp_path, by):
+    model = ScriptedModel(both(lambda r: "ok", lambda r: ("EnterPlanMode", {}) if len(r.items) == 1 else "ok"))
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "Think first.")
+        await until(team, lambda: ada.state == "idle")
+        mate = team.session.team.members["ada"]
+        assert mate.agent.plan.on and mate.agent.plan.leaving == "freely"
+        if by == "user":
+            await ada.set_mode("plan")
+        else:
+            await set_mode(team.session.team, "ada", Mode.PLAN, LEAD)
+        assert mate.agent.plan.leaving == "approved"
+        assert record()["leaving"] == "approved"  # a resume knows it too
+
+
+@pytest.mark.promise("G5", "F47")
 @pytest.mark.parametrize("given", [{}, {"plan": ""}, {"plan": " \n"}, {"plan": "x" * 100_001}])
 async def test_without_a_plan_nothing_is_handed_in(tmp_path, given):
     turns = iter([("ExitPlanMode", given), "ok"])
@@ -406,7 +425,7 @@ async def test_everybody_sees_for_whom_a_member_waits(tmp_path):
         await team.run("Look.")
     texts = [newest(r) for r in model.requests if r.asker == LEAD]
     listed = next(text for text in texts if '"members"' in text)
-    assert '"state": "awaiting"' in listed and "the lead to answer its plan (plan_approval-" in listed
+    assert '"state": "awaiting"' in listed and "the lead to answer its plan" in listed and '"request": "plan_approval-' in listed
     assert any(
         "- ada: awaiting, waits for the lead to answer its plan" in text for text in texts
     )  # it is reminded once

@@ -38,6 +38,8 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     policy = mate.agent.policy
     before = policy.mode
     if mode is before:
+        if mode is Mode.PLAN:
+            enter(mate.agent, mode, by)  # it may have entered by itself: then it does not leave alone any more
         return ModeSet(mate.name, mode, before, held_by(mode, lead))
     if by == LEAD:
         _require_stricter(mate, mode, policy)

@@ -157,8 +157,9 @@ async def _settle(team: Team, mate: Teammate, request: Mapping[str, Any], answer
         if approved:
             if mode.read() != request["plan"]:
                 mode.write(str(request["plan"]))  # what was approved is what is carried out
-            rules = [str(rule) for rule in request.get("rules") or ()]
             by, call = str(answer.get("by") or ""), str(request.get("call") or "")
+            # what it would like to be allowed counts only where somebody read it
+            rules = [str(rule) for rule in request.get("rules") or ()] if by != POLICY else []
             mode.leave(_named(answer), by=by, call=call, granted=rules)
         else:
             mode.waits_for("")

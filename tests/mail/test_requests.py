@@ -1,5 +1,6 @@
 """Requests: each meets one answer, the first, whoever gives it."""
 
+import json
 import os
 import threading
 
@@ -89,6 +90,34 @@ def test_a_damaged_request_is_set_aside_and_the_others_are_listed(box, content):
     assert [copy.read_bytes() for copy in box.directory.glob("*.bad.*")] == [content]
     with pytest.raises(TeamRefused):
         box.answer(ID, {})
+
+
+STRANGE = {
+    "a directory": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+    "a link in a circle": lambda path: path.symlink_to(path),
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "brackets without end": lambda path: path.write_bytes(b"[" * 200_000),
+    "no id": lambda path: path.write_bytes(b'{"kind": "permission"}'),
+    "the id of another": lambda path: path.write_text(json.dumps({"id": ID, "kind": "permission"})),
+    "an id that cannot be": lambda path: path.write_text(json.dumps({"id": "x" * 1_000})),
+    "a huge file": lambda path: (path.touch(), os.truncate(path, 10**11)),
+}
+
+
+@pytest.mark.promise("P4")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_strangers_put_beside_them_hides_no_request_and_holds_nobody_up(box, what):
+    box.open(ID, {"requester": "alice"})
+    box.open("b-2", {"requester": "bob"})
+    box.answer("b-2", {"approve": True})
+    for name in ("x.json", "y.json", "y.answer.json", "z.late.0123abcd"):
+        STRANGE[what](box.directory / name)
+    assert [body["id"] for body in box.open_requests()] == [ID]
+    assert [request["id"] for request, _ in box.answered()] == ["b-2"]
+    assert box.take_late() == []
+    assert box.answer(ID, {"approve": True})
 
 
 def test_a_request_that_is_over_can_be_put_away(box):

@@ -11,14 +11,16 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
 from teamwright.mail.salvage import set_aside
 from teamwright.protocol.clock import now_ms
-from teamwright.protocol.errors import InvalidName, TeamRefused, UsageError
+from teamwright.protocol.errors import InvalidName, StorageError, TeamRefused, UsageError
 from teamwright.storage.atomic import storage_error, write_new
+from teamwright.storage.plain import MOST, read_plain
 
 VERSION = 1
 
@@ -93,14 +95,14 @@ class RequestBox:
         """All requests without an answer, the oldest first."""
         names = self._names()
         asked = [name for name in names if not name.endswith(f"{_ANSWER}.json")]
-        bodies = [_load(self.directory / n) for n in asked if f"{n.removesuffix('.json')}{_ANSWER}.json" not in names]
+        bodies = [_listed(self.directory / n) for n in asked if f"{n.removesuffix('.json')}{_ANSWER}.json" not in names]
         return sorted((body for body in bodies if body is not None), key=_opened_at)
 
     def answered(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """All requests that have an answer, each with it; those that were retired are left out."""
         names = self._names()
         asked = [n for n in names if f"{n.removesuffix('.json')}{_ANSWER}.json" in names]
-        pairs = [(_load(self.directory / n), _load(_answer_path(self.directory / n))) for n in sorted(asked)]
+        pairs = [(_listed(self.directory / n), _listed(_answer_path(self.directory / n))) for n in sorted(asked)]
         return [(body, answer) for body, answer in pairs if body is not None and answer is not None]
 
     def outcome(self, request_id: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -142,9 +144,10 @@ class RequestBox:
     def take_late(self) -> list[dict[str, Any]]:
         """The late answers that were noted since the last time, by name; they are gone then."""
         late = [path for path in sorted(self._entries()) if _LATE.fullmatch(path.name)]
-        bodies = [_load(path) for path in late]
+        bodies = [_listed(path) for path in late]
         for path in late:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # a directory of somebody else's
+                path.unlink(missing_ok=True)
         return [body for body in bodies if body is not None]
 
     def _entries(self) -> list[Path]:
@@ -152,6 +155,8 @@ class RequestBox:
             return [Path(entry.path) for entry in os.scandir(self.directory)]
         except FileNotFoundError:
             return []
+        except OSError as problem:
+            raise storage_error(problem, self.directory) from problem
 
     def _names(self) -> set[str]:
         try:
@@ -159,6 +164,8 @@ class RequestBox:
                 return {entry.name for entry in entries if entry.name.endswith(".json")}
         except FileNotFoundError:
             return set()
+        except OSError as problem:
+            raise storage_error(problem, self.directory) from problem
 
     def _path(self, request_id: str) -> Path:
         return self.directory / f"{file_stem(request_id)}.json"
@@ -181,6 +188,18 @@ def request_id_of(stem: str) -> str:
     return unquote(stem)
 
 
+def _is_of(path: Path, id: object) -> bool:
+    """Whether the file is the request of this id, its answer, or a late one."""
+    try:
+        stem = file_stem(id) if isinstance(id, str) else ""
+    except InvalidName:
+        return False
+    if not stem or not path.name.startswith(stem):
+        return False
+    rest = path.name[len(stem) :]
+    return rest in {".json", f"{_ANSWER}.json"} or _LATE.fullmatch(f"-{rest}") is not None
+
+
 def _answer_path(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix('.json')}{_ANSWER}.json")
 
@@ -194,19 +213,30 @@ def _opened_at(body: Mapping[str, Any]) -> float:
     return float(moment) if isinstance(moment, int | float) else 0.0
 
 
-def _load(path: Path) -> dict[str, Any] | None:
-    """The object in the file. One that is none is copied aside and removed: nobody could ever answer it."""
+def _listed(path: Path) -> dict[str, Any] | None:
+    """The object in the file, among others: what a stranger put there, and nobody can read, hides none of these."""
     try:
-        content = path.read_bytes()
+        return _load(path)
+    except StorageError:
+        return None
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    """The object in the file. One that is none is copied aside and removed: nobody could ever answer it.
+
+    So is one that has not the id that its name says. Raises StorageError, also for what is no plain file.
+    """
+    try:
+        content = read_plain(path, MOST)
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise storage_error(problem, path) from problem
     try:
         value: object = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
-    if isinstance(value, dict):
+    if isinstance(value, dict) and _is_of(path, cast("dict[str, Any]", value).get("id")):
         return cast("dict[str, Any]", value)
     set_aside(path, content)
     path.unlink(missing_ok=True)

@@ -1,0 +1,220 @@
+"""A recipe: one skill or one slash command, known by its head; its text is read when somebody uses it.
+
+Fields as in the open skill format and in the ecosystem's commands. Odd ones are told with file and line and never
+fatal; what would be expensive or leads elsewhere is left out. Knows no agent, and not who trusted what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from teamwright.skills.front_matter import FrontMatter, parse
+
+Kind: TypeAlias = Literal["skill", "command"]
+
+NAME_MOST = 64
+DESCRIPTION_MOST = 1_024
+"""Characters, as the open format has them."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_GOOD_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_KNOWN = frozenset(
+    {
+        *("name", "description", "license", "compatibility", "metadata", "allowed-tools", "model", "context", "agent"),
+        *("argument-hint", "disable-model-invocation", "user-invocable", "version", "when-to-use"),
+    }
+)
+_UNUSED = frozenset({"hooks", "effort", "paths", "shell", "arguments", "disallowed-tools"})
+_YES = frozenset({"true", "yes", "on", "1"})
+_NO = frozenset({"false", "no", "off", "0", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One skill or command.
+
+    `base` is the directory that its files lie in; `place` says where it comes from, as people read it. `hint` shows
+    its arguments. `forks`: it runs in a sub-agent, of the kind `agent`. `by_model`, `by_person`: who may call it.
+    """
+
+    kind: Kind
+    name: str
+    description: str
+    file: Path
+    base: Path
+    place: str
+    of_repository: bool = False
+    hint: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    model: str | None = None
+    forks: bool = False
+    agent: str = ""
+    by_model: bool = True
+    by_person: bool = True
+    license: str = ""
+    compatibility: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    problems: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The description on one line."""
+        return " ".join(self.description.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a recipe comes from. `name` is what its place calls it; the rest as in Recipe."""
+
+    kind: Kind
+    name: str
+    file: Path
+    base: Path
+    place: str
+    of_repository: bool = False
+
+
+def recipe_of(source: Source, text: str) -> Recipe | str:
+    """The recipe that a file holds; a text is the reason why it is none."""
+    kind, file = source.kind, source.file
+    head = parse(text)
+    if head.refused:
+        return "; ".join(f"{file}:{one.line}: {one.what}" for one in head.problems)
+    fields = _Fields(head, file)
+    if head.present or kind == "skill":
+        fields.problems += [f"{file}:{one.line}: {one.what}" for one in head.problems]
+    fields.odd_ones()
+    own = _name(fields, source.name) if kind == "skill" else source.name
+    description = _description(fields, head.body, kind)
+    return Recipe(
+        kind,
+        own,
+        description,
+        file,
+        source.base,
+        source.place,
+        source.of_repository,
+        hint=" ".join(fields.text("argument-hint").split())[:200],
+        allowed_tools=fields.tools("allowed-tools"),
+        model=fields.model(),
+        forks=fields.one_of("context", ("fork", "inherit")) == "fork",
+        agent=fields.text("agent"),
+        by_model=not fields.switch("disable-model-invocation", False),
+        by_person=fields.switch("user-invocable", True),
+        license=fields.text("license")[:200],
+        compatibility=fields.text("compatibility")[:500],
+        metadata=fields.texts("metadata"),
+        problems=tuple(fields.problems),
+    )
+
+
+def tool_rules(text: str) -> tuple[str, ...]:
+    """`Read, Bash(git diff:*) Grep` as rules, cut at commas and blanks outside parentheses."""
+    rules: list[str] = []
+    depth, rule = 0, ""
+    for char in text:
+        depth += (char == "(") - (char == ")" and depth > 0)
+        if depth == 0 and (char == "," or char.isspace()):
+            rules, rule = [*rules, rule], ""
+        else:
+            rule += char
+    return tuple(one for one in [*rules, rule] if one)
+
+
+def _name(fields: _Fields, given: str) -> str:
+    """The name in the head, where it can be one; else the directory's, which it should be."""
+    said = fields.text("name").strip()
+    if not said:
+        fields.odd("name", "the name is missing; the directory's counts")
+        return given
+    if not NAME.fullmatch(said):
+        fields.odd("name", f"{said[:40]!r} cannot be a name; the directory's counts")
+        return given
+    if said != given:
+        fields.odd("name", f"the name {said} is not that of the directory, {given}")
+    elif not _GOOD_NAME.fullmatch(said):
+        fields.odd("name", f"the name {said} has other than small letters, digits and single hyphens")
+    return said
+
+
+def _description(fields: _Fields, body: str, kind: Kind) -> str:
+    said = fields.text("description").strip()
+    more = fields.text("when-to-use").strip()
+    if not said:
+        if kind == "skill":
+            fields.odd("description", "the description is missing; the first line of the text stands in")
+        said = next((line.strip("# \t\r") for line in body.split("\n") if line.strip("# \t\r")), "")
+        said = said[:200]
+    said = f"{said} {more}".strip()
+    if len(said) > DESCRIPTION_MOST:
+        fields.odd("description", f"the description is longer than {DESCRIPTION_MOST:,} characters; it was cut")
+    return said[:DESCRIPTION_MOST]
+
+
+class _Fields:
+    """The head's fields as what they should be; what they are not is noted with its line."""
+
+    def __init__(self, head: FrontMatter, file: Path) -> None:
+        self._values = {key.replace("_", "-"): value for key, value in head.values.items()}
+        self._lines = {key.replace("_", "-"): line for key, line in head.lines.items()}
+        self._file = file
+        self.problems: list[str] = []
+
+    def odd(self, name: str, what: str) -> None:
+        self.problems.append(f"{self._file}:{self._lines.get(name, 1)}: {what}")
+
+    def odd_ones(self) -> None:
+        for name in self._values:
+            if name in _UNUSED:
+                self.odd(name, f"{name} is not used")
+            elif name not in _KNOWN:
+                self.odd(name, f"{name[:40]} is not a field that is known; it is left out")
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name, "")
+        if isinstance(value, str):
+            return value
+        if name == "argument-hint" and isinstance(value, list):  # `[file]` without quotes is a list to YAML
+            return " ".join(f"[{part}]" for part in cast("list[Any]", value))
+        self.odd(name, f"{name} is not a text; it is left out")
+        return ""
+
+    def texts(self, name: str) -> dict[str, str]:
+        value = self._values.get(name, {})
+        if isinstance(value, dict):
+            return {str(k): str(v)[:500] for k, v in list(cast("dict[Any, Any]", value).items())[:50]}
+        self.odd(name, f"{name} is not a mapping; it is left out")
+        return {}
+
+    def tools(self, name: str) -> tuple[str, ...]:
+        value: Any = self._values.get(name, "")
+        if isinstance(value, str):
+            return tool_rules(value)
+        if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value)):
+            return tuple(one.strip() for one in cast("Sequence[str]", value) if one.strip())
+        self.odd(name, f"{name} is neither a text nor a list of texts; it is left out")
+        return ()
+
+    def switch(self, name: str, otherwise: bool) -> bool:
+        if name not in self._values:
+            return otherwise
+        said = self.text(name).strip().lower()
+        if said not in _YES | _NO:
+            self.odd(name, f"{name} is neither true nor false; it is left out")
+            return otherwise
+        return said in _YES
+
+    def one_of(self, name: str, known: tuple[str, ...]) -> str:
+        said = self.text(name).strip()
+        if said and said not in known:
+            self.odd(name, f"{name} is none of {', '.join(known)}; it is left out")
+            return ""
+        return said
+
+    def model(self) -> str | None:
+        said = self.text("model").strip()
+        return None if said in {"", "inherit", "default"} else said

@@ -1,0 +1,153 @@
+"""The shelf: all skills and commands of a session, found by name, and the list that a model is told.
+
+The first of a name counts. Texts are read when they are used, after whoever made the shelf has looked once more
+whether they may be. Knows no agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.skills.finding import FILE_MOST, body_file
+from teamwright.skills.front_matter import parse
+from teamwright.skills.recipe import Kind, Recipe
+from teamwright.storage.plain import read_plain
+
+LISTED = 60
+"""Skills that a model is told of at birth."""
+
+LISTED_BYTES = 8_000
+"""Bytes of that list."""
+
+LINE_MOST = 240
+"""Characters of one description in it."""
+
+
+def unchanged(_recipe: Recipe) -> str:
+    """Everything may be used."""
+    return ""
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Recipes by name. `problems` are lines for people; `why_not` says why a recipe may not be used now, or nothing."""
+
+    recipes: tuple[Recipe, ...] = ()
+    problems: tuple[str, ...] = ()
+    why_not: Callable[[Recipe], str] = unchanged
+    _by_name: dict[tuple[Kind, str], Recipe] = field(default_factory=dict[tuple[Kind, str], Recipe])
+
+    def __post_init__(self) -> None:
+        hidden: list[str] = []
+        for recipe in self.recipes:
+            first = self._by_name.setdefault((recipe.kind, recipe.name.lower()), recipe)
+            if first is not recipe:
+                hidden.append(f"{recipe.file}: left out: the {recipe.kind} {recipe.name} of {first.place} goes before")
+        self.problems = (*self.problems, *hidden)
+
+    @property
+    def used(self) -> list[Recipe]:
+        """What can be called, by anybody."""
+        return list(self._by_name.values())
+
+    @property
+    def for_models(self) -> list[Recipe]:
+        """Skills that a model may call by itself."""
+        return [recipe for recipe in self.used if recipe.kind == "skill" and recipe.by_model]
+
+    @property
+    def for_people(self) -> list[Recipe]:
+        """What a person may call with a slash: commands, and skills whose name no command has."""
+        commands = [recipe for recipe in self.used if recipe.kind == "command" and recipe.by_person]
+        taken = {recipe.name.lower() for recipe in commands}
+        skills = [one for one in self.used if one.kind == "skill" and one.by_person and one.name.lower() not in taken]
+        return sorted([*commands, *skills], key=lambda recipe: recipe.name)
+
+    def skill(self, name: str) -> Recipe:
+        """The skill that a model calls by this name. Raises UsageError naming the nearest."""
+        known = {recipe.name: recipe for recipe in self.for_models}
+        found = _named(name, known.values())
+        if found is None:
+            raise _unknown(f"there is no skill {name[:60]!r}", name, list(known), "nothing was read")
+        return found
+
+    def command(self, name: str) -> Recipe:
+        """What a person calls by this name, with or without its namespace. Raises UsageError naming the nearest."""
+        known = {recipe.name: recipe for recipe in self.for_people}
+        found = _named(name, known.values())
+        if found is None:
+            last = [one for one in known.values() if one.name.rpartition(":")[2].lower() == name.lower()]
+            found = last[0] if len(last) == 1 else None
+        if found is None:
+            names = [f"/{one}" for one in known]
+            raise _unknown(f"there is no command /{name[:60]}", f"/{name}", names, "nothing was sent")
+        return found
+
+    def body(self, recipe: Recipe) -> str:
+        """The recipe's text without its head, as it is now. Raises UsageError when it may not, or cannot, be read."""
+        return parse(self.file(recipe)).body.strip()
+
+    def file(self, recipe: Recipe, name: str = "") -> str:
+        """A text file of the recipe, as it is now. Raises UsageError when it may not, or cannot, be read."""
+        if reason := self.why_not(recipe):
+            raise UsageError("usage", reason, note="nothing was read")
+        path = body_file(recipe, name)
+        if isinstance(path, str):
+            raise UsageError("usage", path, note="nothing was read")
+        try:
+            content = read_plain(path, FILE_MOST)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            what = f"{name or recipe.file.name} of {recipe.name} cannot be read: {reason}"
+            raise UsageError("usage", what, note="nothing was read") from None
+        if b"\0" in content:
+            what = f"{name or recipe.file.name} of {recipe.name} is not text"
+            raise UsageError("usage", what, looked_at=[("file", str(path))], note="nothing was read")
+        return content.decode("utf-8-sig", "replace")
+
+    def preloaded(self, names: Iterable[str]) -> tuple[str, list[str]]:
+        """The texts of these skills, for an agent that begins with them; and a line for each that there is not."""
+        texts: list[str] = []
+        problems: list[str] = []
+        for name in names:
+            try:
+                recipe = self.skill(name)
+                texts.append(f"# Skill {recipe.name}\n{self.body(recipe)}")
+            except UsageError as problem:
+                problems.append(problem.what)
+        return "\n\n".join(texts), problems
+
+
+def listing(recipes: Sequence[Recipe]) -> str:
+    """A line for each skill, as a model reads them: bounded in number and bytes, in the order given."""
+    lines: list[str] = []
+    size = 0
+    for recipe in recipes[:LISTED]:
+        about = recipe.line if len(recipe.line) <= LINE_MOST else f"{recipe.line[: LINE_MOST - 1]}…"
+        line = f"- {recipe.name}: {about}"
+        size += len(line.encode()) + 1
+        if size > LISTED_BYTES:
+            break
+        lines.append(line)
+    left = len(recipes) - len(lines)
+    return "\n".join([*lines, *([f"({left} more are not listed; they can be called by name.)"] if left else [])])
+
+
+def _named(name: str, known: Iterable[Recipe]) -> Recipe | None:
+    wanted = name.strip().lstrip("/").lower()
+    return next((recipe for recipe in known if recipe.name.lower() == wanted), None)
+
+
+def _unknown(what: str, name: str, names: list[str], note: str) -> UsageError:
+    close = nearest(name, names)
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return UsageError(
+        "usage",
+        what,
+        looked_at=[("there are", shown)] if names else [],
+        do=[f"did you mean {close}?"] if close else [],
+        note=note,
+    )

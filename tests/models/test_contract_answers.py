@@ -182,6 +182,14 @@ async def test_counts_are_totals_so_far_and_an_absent_one_leaves_the_earlier(ans
     assert counts == (5, 100, 20, 12, 1)
 
 
+@pytest.mark.promise("K5", "F61")
+@pytest.mark.parametrize("odd", [-5_000, float("nan"), float("inf"), float("-inf"), 10**400, "7", [1], {}, True])
+async def test_a_count_that_is_none_neither_breaks_the_answer_nor_gives_anything_back(answered, odd):
+    asked = await answered(raw(output_tokens=odd, cache_read_input_tokens=odd))
+    usage = asked.last.usage
+    assert usage.input_tokens == 7 and usage.output_tokens in (0, 1) and usage.cache_read in (0, 1)
+
+
 @pytest.mark.promise("F61")
 async def test_usage_carries_its_price_and_a_long_prompt_has_the_long_price(answered):
     long = LongPrompt(100, 10.0, 20.0, 1.0, 30.0)

@@ -19,6 +19,9 @@ CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking"}
 
+MOST_TOKENS = 1e9
+"""A count of tokens that is larger was not counted by anybody."""
+
 
 def mended(text: str) -> str:
     """The text with surrogate pairs joined that came in two events; a lone half becomes U+FFFD."""
@@ -145,11 +148,12 @@ class Assembly:
         return [block for block in blocks if block is not None]
 
     def usage(self) -> Usage:
-        """What the request used; money is not known here."""
+        """What the request used; money is not known here. What is no number of tokens counts nothing."""
 
         def count(key: str) -> int:
             value = self._usage.get(key, 0)
-            return int(value) if isinstance(value, int | float) else 0
+            counts = isinstance(value, int | float) and 0 <= value < MOST_TOKENS
+            return int(value) if counts else 0
 
         return Usage(
             count("input_tokens"),

@@ -255,6 +255,20 @@ async def test_the_first_prompt_is_estimated_by_its_bytes_and_later_ones_by_the_
     assert 5_200 + 200 + 500 <= tokens < 5_200 + 240 + 500, "its own answer is in the count already"
 
 
+@pytest.mark.promise("K5")
+async def test_a_service_that_counts_nothing_is_capped_by_what_it_was_sent_and_what_it_said():
+    purse = Purse(Budget(tokens=1_000))
+    meter = Meters(purse).lead()
+    said = Reply([{"type": "text", "text": "y" * 400}], "end_turn", Usage(requests=1), "m")
+    calls = 0
+    while await meter.reserve(a_request("x" * 300, most=20), CARD) is None:
+        meter.settle(said)
+        calls += 1
+        assert calls < 20
+    assert 2 <= calls <= 5 and purse.hit == "tokens"
+    assert purse.total.tokens == 0  # the books have what the service said
+
+
 async def test_an_answer_is_held_at_its_longest_but_no_more_than_usual():
     meter = AgentMeter(Purse(Budget(tokens=10_000_000)), "ada")
     few, _ = await held_for(meter, a_request("", most=100))

@@ -59,6 +59,7 @@ class AgentMeter:
         self.bounded = bounded
         self.own = own
         self._hold: Hold | None = None
+        self._sent: tuple[ModelCard, int] | None = None
         self._task = ""
         self._asked = 0
         self._known = 0
@@ -78,7 +79,7 @@ class AgentMeter:
         got = await self.purse.reserve(scopes, call)
         if isinstance(got, Refusal):
             return got
-        self._hold = got
+        self._hold, self._sent = got, (card, call.tokens_in)
         return None
 
     def settle(self, reply: Reply | None) -> str:
@@ -86,7 +87,7 @@ class AgentMeter:
         hold, self._hold = self._hold, None
         if hold is None:
             return ""
-        hold.settle(None if reply is None else reply.usage)
+        hold.settle(None if reply is None else self._counted(reply))
         if reply is None:
             return ""
         usage = reply.usage
@@ -106,6 +107,14 @@ class AgentMeter:
             scope.calls += admitted
         self.purse.books.account(self.agent).calls += admitted
         return admitted
+
+    def _counted(self, reply: Reply) -> Usage:
+        """What the caps count: what the service said, and where it said nothing what the call looked like."""
+        if reply.usage.tokens or self._sent is None:
+            return reply.usage
+        card, tokens_in = self._sent
+        said = len(json.dumps(reply.content, ensure_ascii=False, default=str)) // BYTES_PER_TOKEN + 1
+        return price(card, Usage(tokens_in, said, requests=reply.usage.requests))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from teamwright.protocol.events import (
+        AgentChanged,
         LimitReached,
         MemberChanged,
         MessageSeen,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgentChanged",
     "Budget",
     "CannotStart",
     "Failure",
@@ -186,6 +188,7 @@ _ROOMS = {
         "UsageError",
     ),
     "teamwright.protocol.events": (
+        "AgentChanged",
         "LimitReached",
         "MemberChanged",
         "MessageSeen",

@@ -8,6 +8,7 @@ from typing import assert_never, assert_type
 
 import teamwright
 from teamwright import (
+    AgentChanged,
     Budget,
     LimitReached,
     Member,
@@ -136,7 +137,7 @@ def shows(event: TeamEvent) -> object:
             return event.text
         case MessageSeen():
             return event.message_ids
-        case MemberChanged() | ModeChanged() | Underway() | TeamChanged() | SessionOpened():
+        case MemberChanged() | AgentChanged() | ModeChanged() | Underway() | TeamChanged() | SessionOpened():
             return event.member
         case LimitReached():
             return event.limit

@@ -7,7 +7,8 @@ the prefix as a value, and blocks; knows no model, no tool and no inbox. Format:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,7 @@ SCHEMA = 1
 _MESSAGE = b',"message":'
 _USER = b'{"role":"user"'
 _INTERRUPT = b'{"type":"interrupt"'
+_QUEUED = b'{"type":"queued"'
 PAUSED = "pause_turn"
 """The `stop_reason` of an answer that the model goes on with when it is asked again."""
 _PAUSED = b'"stop_reason":"pause_turn"'
@@ -45,7 +47,8 @@ class Conversation:
 
     `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
     the last thing told, or asked of a tool, has no complete answer behind it, unless a person `interrupted` it: then it
-    goes along with what is told next. `lines` counts those of the file.
+    goes along with what is told next. `lines` counts those of the file but for
+    `queued` ones. `queued` are messages by id that the transcript has and the agent was not told yet.
     """
 
     path: Path
@@ -55,6 +58,7 @@ class Conversation:
     owes_round: bool = False
     interrupted: bool = False
     lines: int = 0
+    queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
     _journal: Journal | None = None
     _unanswered: bool = False
     _closed: bool = False
@@ -81,17 +85,24 @@ class Conversation:
         journal = Journal.open(path)
         header: Mapping[str, Any] = {}
         items: list[bytes] = []
-        number, interrupted, paused = -1, False, False
+        queued: dict[str, list[Block]] = {}
+        number, beside, interrupted, paused = -1, 0, False, False
         for number, line in enumerate(read_lines(path)):
             if number == 0:
                 header = parse_header(line, path)
+                continue
+            if line.startswith(_QUEUED):
+                _wait(line, queued)
+                beside += 1
                 continue
             at = line.find(_MESSAGE)
             interrupted = at < 0 and line.startswith(_INTERRUPT)
             if at > 0:
                 items.append(line[at + len(_MESSAGE) : -1])
                 paused = _PAUSED in line[:at]
-        made = cls(path, prefix, header, items, lines=number + 1, _journal=journal)
+                if queued:
+                    _told(line, at, queued)
+        made = cls(path, prefix, header, items, lines=number + 1 - beside, queued=queued, _journal=journal)
         try:
             made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
         except (ValueError, KeyError, TypeError) as problem:
@@ -109,6 +120,12 @@ class Conversation:
         if self.owes_round:
             self._append(encode({"type": "interrupt", "at": iso()}))
             self.owes_round, self.interrupted = False, True
+
+    def queue(self, id: str, blocks: Sequence[Block]) -> None:
+        """Append a message that the agent is told later: it is delivered, also through a kill. Raises StorageError."""
+        self._append(encode({"type": "queued", "at": iso(), "id": id, "content": list(blocks)}))
+        self.lines -= 1  # it is no step of the conversation: names of places in it stay as they are
+        self.queued[id] = list(blocks)
 
     @property
     def answers(self) -> int:
@@ -137,6 +154,8 @@ class Conversation:
         ids = b',"injected":' + encode(told.ids) if told.ids else b""
         self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + _MESSAGE + item + b"}")
         self.items.append(item)
+        for id in told.ids if self.queued else ():
+            self.queued.pop(id, None)
         self.owes_round, self.interrupted = True, False
         self._unanswered = False
 
@@ -198,6 +217,20 @@ class Conversation:
             self.tell(Told(tuple(tool_result_block(call.id, INTERRUPTED, is_error=True) for call in calls)))
 
 
+def _wait(line: bytes, queued: dict[str, list[Block]]) -> None:
+    """Note a message that waits, from its line; one that cannot be read was never whole."""
+    with suppress(ValueError, KeyError, TypeError):
+        body = cast("dict[str, Any]", json.loads(line))
+        queued[str(body["id"])] = list(body["content"])
+
+
+def _told(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
+    """What this line told does not wait any longer."""
+    if b'"injected":' in line[:at]:
+        for id in cast("list[str]", json.loads(line).get("injected", ())):
+            queued.pop(id, None)
+
+
 def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
     """Which of these ids were told, by that transcript; looked up backward, and only as far as needed."""
     wanted = set(ids)
@@ -215,7 +248,8 @@ def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
 
 def calls_without_result(transcript: Path) -> int:
     """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
-    last = next(read_backward(transcript), b"")
+    lines = (line for line in read_backward(transcript) if not line.startswith(_QUEUED))
+    last = next(lines, b"")
     at = last.find(_MESSAGE)
     item = last[at + len(_MESSAGE) : -1] if at > 0 else _USER
     return 0 if item.startswith(_USER) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))

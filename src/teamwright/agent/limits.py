@@ -19,6 +19,9 @@ class SpawnSettings:
     members: int = 8
     """Teammates alive at once."""
 
+    agents: int = 20
+    """Sub-agents running at once, in the foreground and in the background."""
+
     spawns: int = 32
     """Agents started in one run, teammates and sub-agents together."""
 
@@ -56,6 +59,11 @@ class SpawnLimits:
             raise _reached("rate", f"{caps.per_minute} agents were started within a minute", "limits.spawns_per_minute")
         self._recent.append(now)
         self.started += 1
+
+    def check_agents(self, running: int) -> None:
+        """Raise LimitExceeded when no other sub-agent may run beside so many."""
+        if running >= self.settings.agents:
+            raise _reached("agents", f"{running} sub-agents are running already", "limits.agents")
 
     def undo(self) -> None:
         """The start that was admitted last failed: it does not count."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from teamwright.agent.conversation import Told
 from teamwright.agent.hooked import note
@@ -14,18 +15,24 @@ from teamwright.agent.loop import Agent, TurnEnd, run_turn, tell
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 
+Turn: TypeAlias = Callable[[Agent, Told | None], Awaitable[TurnEnd]]
+
 MOST_BLOCKS = 8
 """How often in a row a turn may be kept from its end; then it ends, whatever the hook says."""
 
 
 async def run_past_stops(
-    agent: Agent, opening: Told | None, asks: Callable[[TurnEnd, bool], Awaitable[str]] | None
+    agent: Agent,
+    opening: Told | None,
+    asks: Callable[[TurnEnd, bool], Awaitable[str]] | None,
+    turn: Turn = run_turn,
 ) -> TurnEnd:
     """A turn, and what hooks add to it. `asks` says why the agent shall go on, empty when it may stop; None: nobody.
 
-    It is given how the turn ended, and whether the agent went on already because of it. Raises what `run_turn` does.
+    It is given how the turn ended, and whether the agent went on already because of it. `turn` runs one. Raises what
+    `run_turn` does.
     """
-    end = await run_turn(agent, opening)
+    end = await turn(agent, opening)
     if asks is None:
         return end
     blocked = 0
@@ -36,11 +43,11 @@ async def run_past_stops(
             break
         blocked += 1
         tell(agent, Told((note(f"A hook does not let you stop yet: {why}"),), (f"notice:{message_id()}",)))
-        end = _both(end, await run_turn(agent, None))
+        end = both(end, await turn(agent, None))
     return end
 
 
-def _both(before: TurnEnd, after: TurnEnd) -> TurnEnd:
+def both(before: TurnEnd, after: TurnEnd) -> TurnEnd:
     """One turn of two parts."""
     return replace(
         after,

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 from teamwright.protocol.events import (
+    AgentChanged,
     FileMark,
     LimitReached,
     MemberChanged,
@@ -50,6 +51,7 @@ _LOGGED: dict[str, type[TeamEvent]] = {
         MessageSeen,
         TaskChanged,
         MemberChanged,
+        AgentChanged,
         ModeChanged,
         Underway,
         TeamChanged,

@@ -196,6 +196,20 @@ class MemberChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChanged(_Event):
+    """A sub-agent of `member` is in another state: `state` is running (its caller waits), background, completed, failed
+    or killed. `agent` is its id, `kind` its type, `description` what it does; `name` where it was given one.
+    """
+
+    KIND = "agent_changed"
+    agent: str
+    state: str
+    kind: str = ""
+    description: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChanged(_Event):
     """A member, or the lead, is in another permission mode from now on; `by` is who changed it (`user`, a member)."""
 
@@ -360,6 +374,7 @@ TeamEvent: TypeAlias = (
     | MessageSeen
     | TaskChanged
     | MemberChanged
+    | AgentChanged
     | ModeChanged
     | Underway
     | TeamChanged

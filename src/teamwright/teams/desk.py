@@ -7,10 +7,10 @@ inboxes, envelopes and the conversation; does not know who may write to whom.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from teamwright.agent.commands import SOURCES, CommandQueue
 from teamwright.agent.conversation import Conversation, Told
 from teamwright.agent.loop import Steered
 from teamwright.mail.inbox import Inbox
@@ -18,7 +18,7 @@ from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import ms_of, now_ms
 from teamwright.protocol.envelope import escaped, reminder, render_entry
 from teamwright.protocol.events import Emit, MessageSeen
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import (
     Entry,
     IdleNotification,
@@ -29,8 +29,8 @@ from teamwright.protocol.mail import (
 )
 from teamwright.teams.told import ToldIds
 
-WAKE_ORDER = ("user", "shutdown", "lead", "peer", "task")
-"""Who wakes an idle member first. A shutdown comes alone; all other unread mail comes in one turn, in this order."""
+WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
+"""Whose mail wakes an idle member first. A shutdown comes alone; all else comes in one turn, in this order."""
 
 RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
 """Senders that only the runtime and the user's own surfaces use: shown without the note on peers."""
@@ -89,7 +89,7 @@ class Desk:
     on_seen: Callable[[Sequence[Entry]], None] | None = None
     words: Callable[[Entry], str | None] = field(default=lambda _entry: None)
     busy: bool = False
-    notices: deque[tuple[str, Block]] = field(default_factory=deque[tuple[str, Block]])
+    notices: CommandQueue = field(default_factory=CommandQueue)
     _rung: asyncio.Event = field(default_factory=asyncio.Event)
     _told: ToldIds = field(init=False)
 
@@ -142,20 +142,19 @@ class Desk:
 
         The transcript will hold it as `notice:<key>`; without a key it gets a new one.
         """
-        self.notices.append((f"notice:{key or message_id()}", text_block(text)))
+        self.notices.notice(text, key)
         self.ring()
 
     def told(self, entries: Sequence[Entry]) -> Told:
         """The entries as one user line, an envelope each, and the notices that wait."""
-        blocks = [
-            text_block(self.words(e) or render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries
-        ]
+        blocks = [text_block(self.words(e) or render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
         blocks += _how_old(entries)
         ids = [f"mail:{e.msg_id}" for e in entries]
-        while self.notices:
-            one, block = self.notices.popleft()
-            ids.append(one)
-            blocks.append(block)
+        waiting = self.notices.inline()
+        for one in waiting:
+            ids.append(one.id)
+            blocks += one.blocks
+        self.notices.done(waiting)
         return Told(tuple(blocks), tuple(ids))
 
     async def seen(self, entries: Sequence[Entry]) -> None:

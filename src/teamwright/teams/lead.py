@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from teamwright.agent.commands import Command, CommandQueue, When
 from teamwright.agent.conversation import Told
 from teamwright.agent.hooked import note
 from teamwright.agent.loop import Agent, Steered, TurnEnd, settle, tell
@@ -28,6 +30,8 @@ from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.team import Team
+
+Shell: TypeAlias = Callable[[str], Awaitable[str]]
 
 GO_ON = (
     "If members are at work, end your turn: you are woken when they report. If all is done, ask them to stop, call "
@@ -53,7 +57,9 @@ class Lead:
     owing: bool = False
     refused: str = ""
     _unheard: deque[tuple[Block, ...]] = field(default_factory=deque[tuple[Block, ...]])
-    _prompts: deque[tuple[str, tuple[Block, ...]]] = field(default_factory=deque[tuple[str, tuple[Block, ...]]])
+    queue: CommandQueue = field(default_factory=CommandQueue)
+    on_shell: Shell | None = None
+    """Runs a person's own shell command; what it printed goes along with the next words."""
     _asides: list[tuple[str, Block]] = field(default_factory=list[tuple[str, Block]])
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -74,7 +80,7 @@ class Lead:
     def _take_unseen(self, entries: Sequence[Entry]) -> None:
         """The team is no more, what its inbox still had for us is told all the same."""
         for entry in entries:
-            self._prompts.append((f"mail:{entry.msg_id}", (text_block(render_entry(entry)),)))
+            self.queue.put("peer", (text_block(render_entry(entry)),), f"mail:{entry.msg_id}")
 
     def prompt(self, content: Sequence[Block]) -> None:
         """The user's words: for the next turn, or for the next round of the turn that runs.
@@ -84,12 +90,22 @@ class Lead:
         if self.agent.hooks.hooks.wants(PROMPT):
             self._unheard.append(tuple(content))
         else:
-            self._prompts.append((f"prompt:{message_id()}", tuple(content)))
+            self.queue.put("user", content, f"prompt:{message_id()}")
         self.team.changed.set()
 
     def notice(self, text: str, key: str = "") -> None:
         """A note of the runtime for the lead: a job of its own has ended. The transcript holds it as `notice:<key>`."""
-        self._prompts.append((f"notice:{key or message_id()}", (text_block(text),)))
+        self.queue.notice(text, key)
+        self.team.changed.set()
+
+    def late(self, text: str) -> None:
+        """An answer came to a request that is gone: nothing runs because of it, the lead is told."""
+        self.queue.put("permission", (text_block(text),), f"notice:{message_id()}")
+        self.team.changed.set()
+
+    def shell(self, command: str) -> None:
+        """A person's own shell command: run between turns; what it printed goes along with the next words."""
+        self.queue.run(command)
         self.team.changed.set()
 
     def interrupted(self) -> None:
@@ -106,13 +122,16 @@ class Lead:
         One turn at a time: a second caller waits for the first, whose turn may take its words along.
         """
         async with self._one:
+            await self._run_shell()
             await self._hear()
             mail = await self._mail()
-            if (self._prompts or mail) and self.agent.conversation.unanswered():
+            if (self.queue or mail) and self.agent.conversation.unanswered():
                 await settle(self.agent)  # the results take along what waits
                 mail = await self._mail()
-            if self._prompts or mail:
-                return await self._run(self._with_prompts(mail), mail, len(self._prompts))
+            if waiting := self.queue.inline():
+                return await self._run(self._with(waiting, mail), mail, waiting)
+            if mail:
+                return await self._run(self._with((), mail), mail)
             return await self._run(None, ()) if self.owing else None
 
     async def remind(self) -> TurnEnd:
@@ -161,12 +180,13 @@ class Lead:
         await self._hear()
         desk = self.team.lead_desk
         steered = await desk.between_rounds() if desk is not None else None
-        if not self._prompts:
+        waiting = self.queue.inline()
+        if not waiting:
             return steered
-        own, number = self._with_prompts(()), len(self._prompts)
+        own = self._with(waiting, ())
 
         async def seen() -> None:
-            self._told(number)
+            self._told(waiting)
             if steered is not None and steered.seen is not None:
                 await steered.seen()
 
@@ -177,7 +197,7 @@ class Lead:
     def _some(self) -> bool:
         """Whether something came that nobody has looked at yet."""
         desk = self.team.lead_desk
-        return bool(self._prompts or self._unheard) or (desk is not None and desk.rung)
+        return bool(self.queue or self._unheard) or (desk is not None and desk.rung)
 
     async def _hear(self) -> None:
         """Words that no hook has seen yet: those that none refuses are prompts now."""
@@ -192,7 +212,14 @@ class Lead:
                 self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
             else:
                 told = (*content, *(note(context) for context in said.contexts))
-                self._prompts.append((f"prompt:{message_id()}", told))
+                self.queue.put("user", told, f"prompt:{message_id()}")
+
+    async def _run_shell(self) -> None:
+        """A person's own commands, oldest first, between turns. Nobody is woken by what they print."""
+        while (command := self.queue.to_run()) is not None:
+            self.queue.done([command])
+            if self.on_shell is not None:
+                self.aside(await self.on_shell(command.text))
 
     async def _kept(self, end: TurnEnd, again: bool) -> str:
         """Why hooks would have the lead go on though it has answered."""
@@ -204,24 +231,26 @@ class Lead:
         if desk is None:
             return []
         # A prompt takes along whatever is unread, notices without content too; without one only mail that wakes.
-        return await desk.unread() if self._prompts else await desk.work()
+        return await desk.unread() if self.queue.inline() else await desk.work()
 
-    def _told(self, number: int) -> None:
-        """The transcript has the oldest so many prompts: only now do they no longer wait."""
-        for _ in range(number):
-            self._prompts.popleft()
+    def _told(self, commands: Sequence[Command]) -> None:
+        """The transcript has these: only now do they no longer wait."""
+        self.queue.done(commands)
         self._asides.clear()
 
-    def _with_prompts(self, mail: Sequence[Entry]) -> Told:
-        blocks = [*(block for _, block in self._asides), *(b for _, content in self._prompts for b in content)]
-        ids = [*(one for one, _ in self._asides), *(one for one, _ in self._prompts)]
+    def _with(self, commands: Sequence[Command], mail: Sequence[Entry]) -> Told:
+        """All of it as one line, in the order of the queue: what the runtime says stands behind mail."""
         desk = self.team.lead_desk
-        if desk is not None and mail:
-            told = desk.told(mail)
-            blocks, ids = [*blocks, *told.blocks], [*ids, *told.ids]
+        letters = desk.told(mail) if desk is not None and mail else Told()
+        first = [one for one in commands if one.when is not When.LATER]
+        later = [one for one in commands if one.when is When.LATER]
+        blocks = [block for _, block in self._asides]
+        blocks += [block for one in first for block in one.blocks]
+        blocks += [*letters.blocks, *(block for one in later for block in one.blocks)]
+        ids = [*(one for one, _ in self._asides), *(one.id for one in first), *letters.ids, *(one.id for one in later)]
         return Told(tuple(blocks), tuple(ids))
 
-    async def _run(self, told: Told | None, mail: Sequence[Entry], prompts: int = 0) -> TurnEnd:
+    async def _run(self, told: Told | None, mail: Sequence[Entry], prompts: Sequence[Command] = ()) -> TurnEnd:
         self.turns += 1
         self._set_busy(True)
         begun = len(self.agent.conversation.items)

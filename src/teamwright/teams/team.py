@@ -27,6 +27,7 @@ from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
 from teamwright.tasks.check import Check
 from teamwright.tasks.task_list import TaskList
+from teamwright.teams.agents.book import Agents
 from teamwright.teams.catalogue import Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
@@ -128,6 +129,8 @@ class Team:
     outside: Outside = field(default_factory=Outside)
     check: Check | None = None
     """Runs the checks of tasks."""
+    agents: Agents | None = None
+    """The sub-agents of everybody."""
     _tasks: TaskList | None = None
     _tasks_of: str = ""
     _roster: Roster | None = None
@@ -212,9 +215,11 @@ class Team:
         return next((m for m in self.live if m.name.lower() == lower), None)
 
     def quiet(self) -> bool:
-        """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at."""
+        """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at, and no
+        sub-agent runs in the background."""
         rests = all(m.resting and not m.desk.rung and not m.plan.of_person for m in self.live)
-        return rests and not self.parting and not self.starting
+        behind = self.agents is not None and self.agents.pending()
+        return rests and not behind and not self.parting and not self.starting
 
     @property
     def parting(self) -> bool:

@@ -1,0 +1,142 @@
+"""The command queue: what waits to be told to an agent, in the one order in which everything wakes.
+
+`SOURCES` is the whole order, of mail too: who wakes an agent first, and in which mode that is taken. Every agent has
+a queue of its own, drained between turns and between rounds, with or without a screen. Knows blocks; knows no agent,
+no inbox and no tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from teamwright.agent.conversation import Told
+from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.ids import message_id
+
+
+class Mode(StrEnum):
+    """How a command is taken."""
+
+    PROMPT = "prompt"
+    """Words: told as they are."""
+
+    BASH = "bash"
+    """A person's own shell command: run between turns; what it printed goes along with the next words."""
+
+    TASK_NOTIFICATION = "task-notification"
+    """What the runtime has to say: a job or a sub-agent has ended."""
+
+    ORPHANED_PERMISSION = "orphaned-permission"
+    """An answer to a request that is gone: nothing is run because of it, the agent is told."""
+
+
+class When(IntEnum):
+    """Who goes first."""
+
+    NOW = 0
+    NEXT = 1
+    LATER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One row of the order."""
+
+    mode: Mode
+    when: When
+
+
+SOURCES: Mapping[str, Source] = {
+    "user": Source(Mode.PROMPT, When.NOW),
+    "shell": Source(Mode.BASH, When.NOW),
+    "shutdown": Source(Mode.PROMPT, When.NOW),
+    "lead": Source(Mode.PROMPT, When.NEXT),
+    "peer": Source(Mode.PROMPT, When.NEXT),
+    "permission": Source(Mode.ORPHANED_PERMISSION, When.NEXT),
+    "notice": Source(Mode.TASK_NOTIFICATION, When.LATER),
+    "task": Source(Mode.PROMPT, When.LATER),
+}
+"""Who is heard first, now before next before later, and in this order among equals. What the runtime says (`notice`: a
+job or a sub-agent has ended) never goes before words; a free `task` is looked for when nothing else waits."""
+
+_RANK = {source: (row.when, place) for place, (source, row) in enumerate(SOURCES.items())}
+
+
+def rank(source: str) -> tuple[int, int]:
+    """Where a source stands in the order; the lowest goes first."""
+    return _RANK[source]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing that waits. `id` is what the transcript will hold: it is told once. `text` is a shell command's."""
+
+    source: str
+    id: str
+    blocks: tuple[Block, ...] = ()
+    text: str = ""
+
+    @property
+    def mode(self) -> Mode:
+        """How it is taken."""
+        return SOURCES[self.source].mode
+
+    @property
+    def when(self) -> When:
+        """Before whom it goes."""
+        return SOURCES[self.source].when
+
+
+@dataclass(slots=True)
+class CommandQueue:
+    """What waits for one agent. First in, first out among those of one source."""
+
+    _waiting: list[Command] = field(default_factory=list[Command])
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, source: str, blocks: Sequence[Block], id: str) -> None:
+        """Something to tell."""
+        self._waiting.append(Command(source, id, tuple(blocks)))
+
+    def notice(self, text: str, key: str = "") -> None:
+        """A note of the runtime; the transcript will hold it as `notice:<key>`, without a key under a new one."""
+        self.put("notice", (text_block(text),), f"notice:{key or message_id()}")
+
+    def run(self, command: str) -> None:
+        """A person's shell command."""
+        self._waiting.append(Command("shell", f"shell:{message_id()}", text=command))
+
+    def inline(self) -> list[Command]:
+        """What waits to be told, in order."""
+        return sorted((one for one in self._waiting if one.mode is not Mode.BASH), key=lambda one: rank(one.source))
+
+    def to_run(self) -> Command | None:
+        """The oldest shell command that waits."""
+        return next((one for one in self._waiting if one.mode is Mode.BASH), None)
+
+    def has(self, id: str) -> bool:
+        """Whether something of that id waits."""
+        return any(one.id == id for one in self._waiting)
+
+    def done(self, commands: Iterable[Command]) -> None:
+        """The transcript has these, or they were run: they wait no longer."""
+        gone = {one.id for one in commands}
+        self._waiting = [one for one in self._waiting if one.id not in gone]
+
+    def withdraw(self, id: str) -> bool:
+        """Take back what nobody was told yet. Whether it was there."""
+        found = self.has(id)
+        self._waiting = [one for one in self._waiting if one.id != id]
+        return found
+
+
+def told(commands: Sequence[Command]) -> Told:
+    """Commands as one user line."""
+    return Told(tuple(block for one in commands for block in one.blocks), tuple(one.id for one in commands))

@@ -1,0 +1,380 @@
+"""All sub-agents of a session: started, waited for, moved to the background, written to, stopped, gone on with.
+
+Each runs in a task of its own, so that interrupting whoever started it touches none that is in the background. The end
+is on disk before anybody is told of it, and every end in the background is told once, to its owner. How an agent is
+made is a port; who hears a notice is another. Knows no tool and no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.commands import told
+from teamwright.agent.conversation import Told, ids_held, read_header
+from teamwright.agent.limits import SpawnLimits
+from teamwright.agent.loop import Agent, TurnEnd
+from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import LimitExceeded, StorageError, TeamwrightError
+from teamwright.protocol.events import AgentChanged, Emit, RoundEnded, TeamEvent
+from teamwright.protocol.ids import run_id
+from teamwright.storage.jsonl import read_backward
+from teamwright.teams.agents.journal import RunJournal, kept, spec_of
+from teamwright.teams.agents.life import QueueSteering, see_through
+from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
+from teamwright.teams.agents.run import Run, find_run
+from teamwright.teams.agents.words import RunFile, notification
+from teamwright.teams.spec import SpawnSpec
+
+GRACE_S = 5.0
+"""How long a stopped sub-agent may take to wind up."""
+
+
+class Agents:
+    """The sub-agents of one session. `session` is its directory; `teller` is set before the first one ends."""
+
+    def __init__(
+        self,
+        session: Path,
+        builder: SubagentBuilder,
+        jobs: BackgroundJobs,
+        limits: SpawnLimits,
+        emit: Emit,
+        settings: AgentSettings,
+    ) -> None:
+        self.settings = settings
+        self.builder = builder
+        self.teller: Teller | None = None
+        self._jobs = jobs
+        self._limits = limits
+        self._emit = emit
+        self._scratch = session / "output"
+        self._journal = RunJournal(session)
+        self._starting = 0
+        self._closed = False
+
+    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """All runs of the session, of earlier lives too, oldest first."""
+        return self._journal.runs
+
+    def running(self, owner: str | None = None, *, background: bool | None = None) -> list[Run]:
+        """Those that run, of one owner if given, in the background or in the foreground if said."""
+        return [
+            run
+            for run in self.runs.values()
+            if run.running and owner in {None, run.owner} and (background is None or run.background is background)
+        ]
+
+    def pending(self) -> bool:
+        """Whether any runs in the background: whoever waits for the end of all work waits for it."""
+        return bool(self.running(background=True))
+
+    def find(self, text: str) -> Run | None:
+        """The run of that id or name; one that nothing but its transcript remembers is found by its id."""
+        found = find_run(self.runs, text)
+        return found if found is not None else self._remembered(text.strip())
+
+    def of_call(self, key: str) -> Run | None:
+        """The run that a call began before a kill."""
+        return next((run for run in self.runs.values() if run.key == key), None)
+
+    def lost(self) -> list[Run]:
+        """Runs of earlier lives whose owner may not know of their end."""
+        return self._journal.lost()
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """The owners of these know of their ends, or are no more."""
+        for id in ids:
+            self._journal.settle(self.runs[id])
+
+    # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self, spec: SpawnSpec, owner: str, call: FromCall, *, background: bool) -> Run:
+        """Start one. Raises TeamwrightError: a limit, a kind or a model that is not there; nothing runs then."""
+        spec = self.builder.resolved(spec)
+        self._check_room()
+        run = Run(self._new_id(), owner, Path(), Path(), kept(spec), spec.name, call.use, call.key)
+        kind = spec.definition
+        run.background = self.settings.background and (background or (kind is not None and kind.background))
+        run.file = self._scratch / f"{run.id}.output"
+        self._starting += 1
+        try:
+            agent = await self.builder.subagent(spec, owner, run)
+        finally:
+            self._starting -= 1
+        first = Told((text_block(spec.prompt),), (f"prompt:{run.id}",))
+        return self._begin(run, agent, first)
+
+    async def go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str = "") -> Run:
+        """Go on with one that has ended: all of its conversation, and the new words. Its id stays.
+
+        Without words it goes on where a kill cut it off. `id` names the words: they are told once. Raises as `start`.
+        """
+        async with run.lock:
+            return await self._go_on(run, prompt, owner, call, background=background, id=id)
+
+    async def _go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str) -> Run:
+        self._check_room()
+        spec = self.builder.resolved(spec_of(run, prompt))
+        before = run.call, run.key
+        run.call, run.key = (call.use, call.key) if prompt else before
+        self._starting += 1
+        try:
+            agent = await self.builder.subagent(spec, owner, run, goes_on=True)
+        except BaseException:
+            run.call, run.key = before
+            raise
+        finally:
+            self._starting -= 1
+        talk = agent.conversation
+        run.owner, run.background = owner, background
+        if prompt:
+            run.generation, run.answers_before = run.generation + 1, talk.answers
+        elif agent.rounds_left is not None:
+            agent.rounds_left = max(0, agent.rounds_left - (talk.answers - run.answers_before))
+        for queued, blocks in talk.queued.items():
+            if not run.queue.has(queued):
+                run.queue.put("lead", blocks, queued)
+        if prompt:
+            run.queue.put("lead", (text_block(prompt),), id or f"prompt:{call.key or run_id()}-{run.generation}")
+        commands = run.queue.inline()
+        run.queue.done(commands)
+        return self._begin(run, agent, told(commands) if commands else None)
+
+    def _begin(self, run: Run, agent: Agent, opening: Told | None) -> Run:
+        run.begins()
+        run.agent, run.transcript, run.started_ms = agent, agent.conversation.path, now_ms()
+        agent.steering = QueueSteering(run)
+        file = RunFile(run.file)
+        agent.emit = _written(run, agent, file)
+        if run.background:
+            run.released.set()
+        self.runs.pop(run.id, None)
+        self.runs[run.id] = run
+        self._journal.begun(run)
+        file.begin(run)
+        self._told_state(run)
+        run.task = asyncio.create_task(self._life(run, agent, opening, file), name=f"sub-agent {run.id}")
+        return run
+
+    def _check_room(self) -> None:
+        if self._closed:
+            raise LimitExceeded("limit", "the session is over", note="nothing was started")
+        self._limits.check_agents(len(self.running()) + self._starting)
+
+    def _new_id(self) -> str:
+        while (id := run_id()) in self.runs or self.builder.transcript_of(id).exists():
+            pass
+        return id
+
+    # ── a life ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _life(self, run: Run, agent: Agent, opening: Told | None, file: RunFile) -> None:
+        started, begun = time.monotonic(), len(agent.conversation.items)
+        outcome = "cancelled"
+
+        def pending() -> bool:
+            return any(job.state == "running" for job in self._jobs.list(run.id)) or bool(self.running(run.id))
+
+        try:
+            end = await self._turns(run, agent, opening, pending)
+            outcome = end.stop
+            self._ended(run, end)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()  # it is heeded here: what follows is seen through
+            by_us = run.cause or self._closed
+            run.state = "killed" if by_us else "failed"
+            run.why = run.cause or ("the session was left" if self._closed else "it was cancelled from inside")
+            run.text = agent.conversation.said_since(begun)
+        except Exception as problem:
+            outcome, run.state, run.error = "failed", "failed", problem
+            run.why = problem.what if isinstance(problem, TeamwrightError) else f"{type(problem).__name__}: {problem}"
+            run.text = agent.conversation.said_since(begun)
+        run.duration_ms = int((time.monotonic() - started) * 1000)
+        await self._over(run, agent, outcome, file)
+
+    async def _turns(self, run: Run, agent: Agent, opening: Told | None, pending: Callable[[], bool]) -> TurnEnd:
+        talk = agent.conversation
+        if opening is None and talk.items and not (talk.owes_round or talk.interrupted):
+            return TurnEnd("done", talk.said_since(0))  # it was done, and killed before that was noted
+        first = await agent.hooks.began()
+        if opening is not None and first:
+            opening = Told((*opening.blocks, *first), opening.ids)
+        return await see_through(run, agent, opening, pending, self.settings.jobs_wait_s)
+
+    def _ended(self, run: Run, end: TurnEnd) -> None:
+        run.state = "completed" if end.stop == "done" else "failed"
+        run.text, run.why, run.limit = end.text, end.why, end.limit
+
+    async def _over(self, run: Run, agent: Agent, outcome: str, file: RunFile) -> None:
+        """It has ended: that stands on disk first, then whoever waits is released, then what it left is ended."""
+        run.unread = len(run.queue)
+        run.queue.done(run.queue.inline())
+        agent.conversation.close()
+        agent.hooks.ended(outcome, run.why, run.text)
+        file.end(run)
+        self._journal.ended(run)
+        run.agent = None
+        run.ended.set()
+        run.released.set()
+        self._told_state(run)
+        await self._end_what_it_started(run)
+        if self.teller is None:
+            return
+        heard = not run.background or self._closed or self.teller.tell(run.owner, notification(run), run.notice_key)
+        if not heard:
+            self._journal.settle(run)
+        self.teller.moved()
+
+    async def _end_what_it_started(self, run: Run) -> None:
+        with suppress(ExceptionGroup, OSError):
+            await self._jobs.stop_all(run.id)
+        await self.stop_all(run.id, "whoever started it has ended")
+
+    # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def in_foreground(self, run: Run) -> bool:
+        """Wait for the end; False when it went to the background meanwhile.
+
+        Cancelling stops one that did not, and is re-raised.
+        """
+        try:
+            async with asyncio.timeout(self.settings.background_after_s if self.settings.background else None):
+                await run.released.wait()
+        except TimeoutError:
+            self.to_background(run)
+        except asyncio.CancelledError:
+            if not run.background:
+                await self.stop(run, "whoever waited for it was interrupted")
+            raise
+        return not run.background
+
+    def to_background(self, run: Run) -> bool:
+        """Let it go on in the background, nothing lost; its caller goes on at once. False: it does not run there."""
+        if run.background or not run.running or not self.settings.background:
+            return False
+        run.let_go()
+        self._journal.moved(run)
+        self._told_state(run)
+        return True
+
+    async def wait(self, run: Run, timeout_s: float) -> bool:
+        """Wait for the end, at most so long; whether it has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await run.ended.wait()
+        return run.ended.is_set()
+
+    def consume(self, run: Run) -> None:
+        """Its owner reads the end now, in a call: a notice would tell it twice."""
+        if self.teller is not None and self.teller.withdraw(run.owner, run.notice_key):
+            self._journal.settle(run)
+
+    # ── writing to one ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, run: Run, words: Block, prompt: str, sender: str, call: FromCall) -> bool:
+        """Words for it: a running one has them in its transcript at once, one that ended goes on with them.
+
+        Returns whether it was running. Raises as `start`, StorageError.
+        """
+        id = f"prompt:{call.key or run_id()}"
+        async with run.lock:
+            agent = run.agent
+            if call.again and (id in await asyncio.to_thread(_known, run.transcript, id)):
+                if run.state == "killed":
+                    await self._go_on(run, "", sender, call, background=True, id="")
+                return run.running
+            if run.running and agent is not None and not run.ended.is_set():
+                agent.conversation.queue(id, [words])
+                run.queue.put("lead", (words,), id)
+                run.moved.set()
+                return True
+            await self._go_on(run, prompt, sender, call, background=True, id=id)
+            return False
+
+    def heard(self, id: str, text: str, key: str) -> bool:
+        """A notice for a sub-agent: a job of its own has ended. False when it does not run."""
+        run = self.runs.get(id)
+        if run is None or not run.running:
+            return False
+        run.queue.notice(text, key)
+        run.moved.set()
+        return True
+
+    # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self, run: Run, cause: str) -> None:
+        """Stop it: what it had said stays, and is told in the notice of one in the background."""
+        task = run.task
+        if task is None or task.done():
+            return
+        if run.running and not run.ended.is_set():
+            run.cause = run.cause or cause
+            task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+
+    async def stop_all(self, owner: str, cause: str) -> None:
+        """Stop all of one owner."""
+        await asyncio.gather(*(self.stop(run, cause) for run in self.running(owner)))
+
+    async def close(self) -> None:
+        """End everything; nobody is told now, owners hear of it when the session goes on. May be called twice."""
+        self._closed = True
+        tasks = [run.task for run in self.runs.values() if run.task is not None and not run.task.done()]
+        await asyncio.gather(*(self.stop(run, "the session was left") for run in self.running()))
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_S)
+        self._journal.close()
+
+    def _told_state(self, run: Run) -> None:
+        state = run.state if not run.running else "background" if run.background else "running"
+        self._emit(
+            AgentChanged(
+                member=run.owner, agent=run.id, state=state, kind=run.kind, description=run.description, name=run.name
+            )
+        )
+
+    def _remembered(self, id: str) -> Run | None:
+        """One of which only the transcript is left."""
+        if not (len(id) == 7 and id.isalnum()):
+            return None
+        path = self.builder.transcript_of(id)
+        with suppress(StorageError, OSError):
+            header = read_header(path)
+            if header is not None and header.get("agent_id") == id and header.get("member") == id:
+                run = Run(id, "", self._scratch / f"{id}.output", path, background=True, state="killed")
+                run.why = "nothing but its transcript is left"
+                run.ended.set()
+                return run
+        return None
+
+
+def _known(transcript: Path, id: str) -> set[str]:
+    """The id, when the transcript holds it as told or as waiting."""
+    if ids_held(transcript, {id}):
+        return {id}
+    mark, queued = f'"id":"{id}"'.encode(), b'{"type":"queued"'
+    return {id} if any(line.startswith(queued) and mark in line for line in read_backward(transcript)) else set()
+
+
+def _written(run: Run, agent: Agent, file: RunFile) -> Emit:
+    """What it says goes into its file as it comes, and what it uses is counted, however it ends."""
+    emit = agent.emit
+
+    def now(event: TeamEvent) -> None:
+        emit(event)
+        if isinstance(event, RoundEnded):
+            run.usage = event.usage if run.usage is None else run.usage + event.usage
+            run.tokens, run.tools = run.usage.tokens, run.tools + event.tools
+            file.said(agent.conversation.last_content())
+
+    return now

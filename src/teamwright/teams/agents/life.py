@@ -1,0 +1,81 @@
+"""The life of a sub-agent: its turns until nothing waits for it and nothing of its own runs.
+
+Handed a ready agent and its queue; knows the loop and hooks; does not know who waits for the end, nor where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from teamwright.agent.commands import told
+from teamwright.agent.conversation import Told
+from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, tell
+from teamwright.agent.stopping import both, run_past_stops
+from teamwright.hooks.book import SUBAGENT_STOP
+from teamwright.teams.agents.run import Run
+
+Pending: TypeAlias = Callable[[], bool]
+"""Whether something that the agent started still runs."""
+
+
+class QueueSteering:
+    """What comes for a busy sub-agent, before its next model call (the loop's steering)."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    async def between_rounds(self) -> Steered | None:
+        """All that waits, in order."""
+        queue = self._run.queue
+        if not queue:
+            return None
+        commands = queue.inline()
+        what = told(commands)
+
+        async def seen() -> None:
+            queue.done(commands)
+
+        return Steered(what.blocks, what.ids, seen)
+
+
+async def see_through(run: Run, agent: Agent, opening: Told | None, pending: Pending, patience_s: float) -> TurnEnd:
+    """Run the job to its end: hooks may keep it at work, messages and ended jobs of its own are told first.
+
+    It waits `patience_s` seconds at most for what it started. Cancelling is re-raised; the transcript is in order then.
+    """
+
+    async def turns(agent: Agent, opening: Told | None) -> TurnEnd:
+        end = await run_turn(agent, opening)
+        while end.stop == "done" and await _something(run, pending, patience_s):
+            end = both(end, await run_turn(agent, _next(run, agent)))
+        return end
+
+    async def goes_on(end: TurnEnd, again: bool) -> str:
+        stopping = await agent.hooks.may_stop(SUBAGENT_STOP, end.text, again=again)
+        return stopping.reason if stopping.blocked and not stopping.halted else ""
+
+    end = await run_past_stops(agent, opening, goes_on, turns)
+    while end.stop == "done" and run.queue:  # it came while hooks were asked
+        end = both(end, await run_past_stops(agent, _next(run, agent), goes_on, turns))
+    return end
+
+
+def _next(run: Run, agent: Agent) -> None:
+    """Tell what waits; the turn that follows answers it."""
+    commands = run.queue.inline()
+    tell(agent, told(commands))
+    run.queue.done(commands)
+
+
+async def _something(run: Run, pending: Pending, patience_s: float) -> bool:
+    """Whether something waits for it; while what it started runs, something may still come."""
+    try:
+        async with asyncio.timeout(patience_s):
+            while not run.queue and pending():
+                run.moved.clear()
+                await run.moved.wait()
+    except TimeoutError:
+        return False
+    return bool(run.queue)

@@ -1,0 +1,83 @@
+"""What the sub-agents of a session need from above, and what they are told: settings, ports, and the call that asks.
+
+Values and protocols; nothing is done here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from teamwright.agent.loop import Agent
+from teamwright.teams.agents.run import Run
+from teamwright.teams.spec import SpawnSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How sub-agents are run; all are settings."""
+
+    background: bool = True
+    """Whether they may run in the background at all."""
+
+    background_after_s: float | None = None
+    """After so long in the foreground one goes on in the background; None: never by itself."""
+
+    jobs_wait_s: float = 600.0
+    """How long one that has answered waits for its own background commands; then they are stopped."""
+
+    coordinator: bool = False
+    """Every sub-agent runs in the background, with its own or its caller's model: a call cannot name one."""
+
+    assistant: bool = False
+    """Every sub-agent runs in the background, so that whoever talks to the lead never waits for one."""
+
+    @property
+    def always(self) -> bool:
+        """Whether every sub-agent runs in the background."""
+        return self.coordinator or self.assistant
+
+
+class SubagentBuilder(Protocol):
+    """The port that makes a sub-agent ready to run: filled in `app`."""
+
+    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
+        """The spec with what its kind says. Raises UsageError for a kind that nobody knows."""
+        ...
+
+    async def subagent(self, spec: SpawnSpec, caller: str, run: Run, *, goes_on: bool = False) -> Agent:
+        """One that is ready for its first turn, or with all of its conversation.
+
+        Raises TeamwrightError when it cannot be made or a limit forbids it.
+        """
+        ...
+
+    def transcript_of(self, id: str) -> Path:
+        """Where the transcript of a sub-agent of this session lies."""
+        ...
+
+
+class Teller(Protocol):
+    """The port through which owners hear of ends."""
+
+    def tell(self, owner: str, text: str, key: str) -> bool:
+        """Put a notice into the owner's queue and wake it; False when there is no such owner any more."""
+        ...
+
+    def withdraw(self, owner: str, key: str) -> bool:
+        """Take back a notice that the owner was not told yet; whether it was there."""
+        ...
+
+    def moved(self) -> None:
+        """Something has ended: whoever waits for quiet looks again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FromCall:
+    """The call that asks: the model's own id of it, and its name for good. `again`: a kill cut it off before."""
+
+    use: str = ""
+    key: str = ""
+    again: bool = False

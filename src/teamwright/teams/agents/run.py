@@ -1,0 +1,129 @@
+"""One run of a sub-agent: whose it is, how it stands, what it gave. A value that its life fills in.
+
+Knows the agent it holds while it lives; starts nothing and tells nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from teamwright.agent.commands import CommandQueue
+from teamwright.agent.loop import Agent
+from teamwright.protocol.ids import nearest
+from teamwright.protocol.usage import Usage
+
+RunState = Literal["running", "completed", "failed", "killed"]
+
+Waiting = Callable[[str | None], None]
+"""Marks who is blocked by an open request, and with None that it no longer is."""
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A sub-agent from its start to its end; going on with it begins another generation of the same run.
+
+    `owner` is told of its end: who started it, or went on with it last. `call` is the model's own id of that call,
+    `key` names it for good. `file` can be read at any time. `about` is what it was started with, as it is kept.
+    `limit` is the cap that ended it, `unread` counts messages that it never read, `cause` is why it was stopped.
+    """
+
+    id: str
+    owner: str
+    file: Path
+    transcript: Path
+    about: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    name: str = ""
+    call: str = ""
+    key: str = ""
+    started_ms: int = 0
+    generation: int = 1
+    answers_before: int = 0
+    background: bool = False
+    state: RunState = "running"
+    text: str = ""
+    why: str = ""
+    tokens: int = 0
+    tools: int = 0
+    duration_ms: int = 0
+    unread: int = 0
+    agent: Agent | None = None
+    limit: str = ""
+    usage: Usage | None = None
+    error: Exception | None = None
+    cause: str = ""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    task: asyncio.Task[None] | None = None
+    queue: CommandQueue = field(default_factory=CommandQueue)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever something came for it, or a job of its own ended."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when nobody waits for it in the foreground any more: it ended, or went to the background."""
+    _waits: list[Waiting] = field(default_factory=list[Waiting])
+
+    @property
+    def notice_key(self) -> str:
+        """The transcript of its owner holds the end of this generation as `notice:<this>`."""
+        return f"agent-{self.id}-{self.generation}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not come to its end."""
+        return self.state == "running"
+
+    @property
+    def description(self) -> str:
+        """3 to 5 words, or its id."""
+        return str(self.about.get("description") or self.id)
+
+    @property
+    def kind(self) -> str:
+        """The type of agent."""
+        return str(self.about.get("agent_type") or "general-purpose")
+
+    def held_up(self, waiting: Waiting) -> Waiting:
+        """Who is blocked while it asks: its caller, as long as that waits for it in the foreground."""
+
+        def now(on: str | None) -> None:
+            if self.background:
+                return
+            if on is None:
+                if waiting in self._waits:
+                    self._waits.remove(waiting)
+            else:
+                self._waits.append(waiting)
+            waiting(on)
+
+        return now
+
+    def let_go(self) -> None:
+        """From now on it runs in the background: its caller goes on, whatever it asks."""
+        self.background = True
+        waits, self._waits = self._waits, []
+        for waiting in waits:
+            waiting(None)
+        self.released.set()
+
+    def begins(self) -> None:
+        """Another generation, or the first, begins to run."""
+        self.state, self.text, self.why = "running", "", ""
+        self.limit, self.cause, self.unread, self.usage, self.error = "", "", 0, None, None
+        self.tokens = self.tools = self.duration_ms = 0
+        self.ended, self.released = asyncio.Event(), asyncio.Event()
+
+
+def find_run(runs: Mapping[str, Run], text: str) -> Run | None:
+    """The run of that id, or the newest of that name, without regard to case."""
+    wanted = text.strip().lower()
+    if wanted in runs:
+        return runs[wanted]
+    return next((run for run in reversed(list(runs.values())) if run.name and run.name.lower() == wanted), None)
+
+
+def like(runs: Mapping[str, Run], text: str, others: tuple[str, ...] = ()) -> str | None:
+    """The id or name that is most like it, or None."""
+    return nearest(text, [*runs, *(run.name for run in runs.values() if run.name), *others])

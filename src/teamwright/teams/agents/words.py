@@ -1,0 +1,90 @@
+"""What is said of a sub-agent that ended: the notice to its owner (tags as observed), and its file for reading.
+
+Knows a run; tells nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.envelope import escaped
+from teamwright.teams.agents.run import Run
+
+_SHOWN = 200
+"""Characters of a call's input that the file shows."""
+
+
+def notification(run: Run) -> str:
+    """The end of a background sub-agent, as its owner reads it."""
+    tags = [
+        ("task-id", run.id),
+        ("tool-use-id", run.call),
+        ("output-file", str(run.file)),
+        ("status", run.state),
+        ("summary", summary(run)),
+        ("result", run.text),
+    ]
+    lines = [f"<{tag}>{escaped(text)}</{tag}>" for tag, text in tags if text]
+    lines.append(f"<usage>{usage(run)}</usage>")
+    return "\n".join(["<task-notification>", *lines, "</task-notification>", _next(run)]).rstrip()
+
+
+def summary(run: Run) -> str:
+    """How it ended, in a line."""
+    what = f'Agent "{run.description}" {run.state}'
+    if run.why:
+        what += f": {run.why}"
+    if run.unread:
+        what += f"; {run.unread} message{'s' if run.unread > 1 else ''} to it were not read"
+    return what
+
+
+def usage(run: Run) -> str:
+    """What it used."""
+    return f"total_tokens: {run.tokens}\ntool_uses: {run.tools}\nduration_ms: {run.duration_ms}"
+
+
+def _next(run: Run) -> str:
+    if run.state == "completed":
+        return ""
+    partly = "The result is what it had said until then. " if run.text else ""
+    return f'{partly}Agent with resume "{run.id}" goes on with it, nothing of its conversation is lost.'
+
+
+class RunFile:
+    """The file of a run, written as it goes: what it says, a line for each call, how it ended. Never raises."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self, run: Run) -> None:
+        """The file is there from the first moment on."""
+        head = f"[{run.id}: {run.kind}, {run.description}]" if run.generation == 1 else "[it goes on]"
+        self._write(f"{head}\n")
+
+    def said(self, content: list[Block]) -> None:
+        """An answer of the model."""
+        lines: list[str] = []
+        for block in content:
+            if block["type"] == "text" and block["text"].strip():
+                lines.append(str(block["text"]))
+            elif block["type"] == "tool_use":
+                lines.append(f"[{block['name']} {str(block['input'])[:_SHOWN]}]")
+        self._write("".join(f"{line}\n" for line in lines))
+
+    def end(self, run: Run) -> None:
+        """How it came to its end."""
+        why = f": {run.why}" if run.why else ""
+        self._write(f"[{run.state}{why}]\n")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.write(fd, text.encode("utf-8", "replace"))
+            finally:
+                os.close(fd)

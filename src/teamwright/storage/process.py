@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from teamwright.storage.family import MARK, Family, new_mark
 from teamwright.storage.output import Output
@@ -26,11 +27,20 @@ _REAP_S = 1.0
 _CHUNK = 65_536
 
 
+class Sink(Protocol):
+    """Takes what a process writes, in the loop, as it comes."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take more bytes. Must not raise."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded.
 
-    `input` is what it reads on its stdin; one that does not read keeps nobody waiting.
+    `input` is what it reads on its stdin; one that does not read keeps nobody waiting. `converses`: its stdin stays
+    open after that, for `Process.write`.
     """
 
     argv: Sequence[str]
@@ -39,6 +49,7 @@ class Command:
     records: ProcessRecords | None = None
     purpose: Purpose = NOTHING_KNOWN
     input: bytes = b""
+    converses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +89,12 @@ class Process:
         self._watch()
 
     @classmethod
-    def start(cls, command: Command, output: Output, errors: Output | None = None) -> Process:
+    def start(cls, command: Command, output: Sink, errors: Sink | None = None) -> Process:
         """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
         mark = new_mark()
         record = command.records.begin(mark, command.purpose) if command.records is not None else None
         pipes = [_Pipe(sink) for sink in (output, errors) if sink is not None]
-        feed = _Feed(command.input) if command.input else None
+        feed = _Feed(command.input, stays=command.converses) if command.input or command.converses else None
         ends = [*pipes, *([feed] if feed is not None else [])]
         try:
             child = subprocess.Popen(
@@ -114,6 +125,18 @@ class Process:
     def exit_code(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
         return self._child.returncode
+
+    def write(self, content: bytes) -> int:
+        """Give a process that converses more on its stdin; the bytes that it has not taken yet. Never raises.
+
+        What is written to one that reads no more is lost.
+        """
+        return self._feed.write(content) if self._feed is not None else 0
+
+    def hang_up(self) -> None:
+        """Close its stdin: nothing more will come."""
+        if self._feed is not None:
+            self._feed.close()
 
     @property
     def is_silent(self) -> bool:
@@ -260,7 +283,7 @@ def _exists(group: int) -> bool:
 class _Pipe:
     """The reading end of one pipe, read whenever something is there, and its sink."""
 
-    def __init__(self, sink: Output) -> None:
+    def __init__(self, sink: Sink) -> None:
         self._ours, self.theirs = os.pipe()
         os.set_blocking(self._ours, False)
         self._sink = sink
@@ -299,34 +322,52 @@ class _Pipe:
 
 
 class _Feed:
-    """The writing end of a process's stdin: written as far as the process reads, then closed."""
+    """The writing end of a process's stdin: written as far as the process reads, then closed unless it `stays`."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, *, stays: bool = False) -> None:
         self.theirs, self._ours = os.pipe()
         os.set_blocking(self._ours, False)
-        self._left = memoryview(content)
+        self._left = bytearray(content)
+        self._stays = stays
         self._listens = False
 
     def listen(self) -> None:
-        self._write()
-        if self._ours >= 0:
-            self._listens = True
-            asyncio.get_running_loop().add_writer(self._ours, self._write)
+        self.write(b"")
+
+    def write(self, content: bytes) -> int:
+        """Take more to write; returns how many bytes wait."""
+        if self._ours < 0:
+            return 0
+        self._left += content
+        if not self._listens:
+            self._write()
+            if self._ours >= 0 and self._left:
+                self._listens = True
+                asyncio.get_running_loop().add_writer(self._ours, self._write)
+        return len(self._left)
 
     def close(self) -> None:
         if self._ours < 0:
             return
-        if self._listens:
-            asyncio.get_running_loop().remove_writer(self._ours)
+        self._rest()
         os.close(self._ours)
         self._ours = -1
 
     def _write(self) -> None:
         try:
-            self._left = self._left[os.write(self._ours, self._left) :]
+            del self._left[: os.write(self._ours, self._left)]
         except BlockingIOError:
             return
         except OSError:  # nobody reads any more
-            self._left = self._left[:0]
-        if not self._left:
+            self._left.clear()
+        if self._left:
+            return
+        if self._stays:
+            self._rest()
+        else:
             self.close()
+
+    def _rest(self) -> None:
+        if self._listens:
+            self._listens = False
+            asyncio.get_running_loop().remove_writer(self._ours)

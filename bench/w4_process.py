@@ -20,8 +20,9 @@ from typing import Any
 
 from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, InstantModel
 from bench.w2_process import LIMITS, rest
+from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, run_turn
+from teamwright.agent.loop import run_turn
 from teamwright.app.api.hook import Hook, hooks_of
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options

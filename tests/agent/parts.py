@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.loop import Agent
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.toolbox import CallNumbers, Prepared, Toolbox
 from teamwright.agent.workplace import Workplace

@@ -3,8 +3,9 @@ import json
 
 import pytest
 
+from teamwright.agent.agent import Steered
 from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
-from teamwright.agent.loop import Steered, run_turn
+from teamwright.agent.loop import run_turn
 from teamwright.agent.tool import ToolResult
 from teamwright.models.model import Failure
 from teamwright.protocol.blocks import text_block

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import Told
 from teamwright.agent.hooked import note
-from teamwright.agent.loop import Agent, TurnEnd, run_turn, tell
+from teamwright.agent.loop import run_turn, tell
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 

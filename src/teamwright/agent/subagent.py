@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, TurnEnd
 from teamwright.agent.stopping import run_past_stops
 from teamwright.hooks.book import SUBAGENT_STOP
 from teamwright.protocol.blocks import text_block

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
+from teamwright.agent.agent import TurnEnd
 from teamwright.agent.background import BackgroundJobs
-from teamwright.agent.loop import TurnEnd
 from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
 from teamwright.app.models_of import Models

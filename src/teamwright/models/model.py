@@ -45,12 +45,14 @@ class Prefix:
 class Request:
     """One model call. `items` are the messages, each encoded as one JSON object (`blocks.encode`), oldest first.
 
-    `asker` is the name of the agent that asks, for scripts, logs and error texts; it is never sent.
+    `asker` is the name of the agent that asks, for scripts, logs and error texts; it is never sent. `aside`: it is no
+    step of the conversation, and whoever follows that one passes over it.
     """
 
     prefix: Prefix
     items: Sequence[bytes]
     asker: str = ""
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

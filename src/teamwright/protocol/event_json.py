@@ -88,7 +88,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     return out
 
 
-_SELDOM = ("caller", "task")
+_SELDOM = ("caller", "task", "aside")
 """Fields of a round that are written only where they say something."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))

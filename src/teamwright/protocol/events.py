@@ -95,7 +95,8 @@ class ToolCalled(_Event):
 class RoundEnded(_Event):
     """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
 
-    the agent worked on when it asked, and what this is booked to; both may be empty.
+    the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
+    beside its work (`compaction`): that is no round of a turn.
     """
 
     KIND = "round_ended"
@@ -104,6 +105,7 @@ class RoundEnded(_Event):
     tools: int
     caller: str = ""
     task: str = ""
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from teamwright.agent.agent import Steered
 from teamwright.agent.commands import SOURCES, CommandQueue
 from teamwright.agent.conversation import Conversation, Told
-from teamwright.agent.loop import Steered
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import ms_of, now_ms

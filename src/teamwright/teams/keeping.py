@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from teamwright.agent.agent import TurnEnd
 from teamwright.agent.hooked import AgentHooks
-from teamwright.agent.loop import TurnEnd
 from teamwright.hooks.book import TASK_COMPLETED, TEAMMATE_IDLE
 from teamwright.hooks.outcome import Outcome
 from teamwright.hooks.payload import task_event

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from teamwright.agent.agent import Agent, Steered, TurnEnd
 from teamwright.agent.commands import Command, CommandQueue, When
 from teamwright.agent.conversation import Told
 from teamwright.agent.hooked import note
-from teamwright.agent.loop import Agent, Steered, TurnEnd, settle, tell
+from teamwright.agent.loop import settle, tell
 from teamwright.agent.stopping import run_past_stops
 from teamwright.hooks.book import PROMPT, STOP
 from teamwright.hooks.payload import user_prompt_submit

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from teamwright.agent.agent import Agent
 from teamwright.agent.limits import SpawnLimits
-from teamwright.agent.loop import Agent
 from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.decide import Policy

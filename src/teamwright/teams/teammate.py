@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, TurnEnd, settle, tell
+from teamwright.agent.loop import settle, tell
 from teamwright.agent.stopping import run_past_stops
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso, now_ms

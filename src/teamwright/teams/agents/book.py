@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.commands import told
 from teamwright.agent.conversation import Told, ids_held, read_header
 from teamwright.agent.limits import SpawnLimits
-from teamwright.agent.loop import Agent, TurnEnd
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, StorageError, TeamwrightError

@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
+from teamwright.agent.agent import Agent, Steered, TurnEnd
 from teamwright.agent.commands import told
 from teamwright.agent.conversation import Told
-from teamwright.agent.loop import Agent, Steered, TurnEnd, run_turn, tell
+from teamwright.agent.loop import run_turn, tell
 from teamwright.agent.stopping import both, run_past_stops
 from teamwright.hooks.book import SUBAGENT_STOP
 from teamwright.teams.agents.run import Run

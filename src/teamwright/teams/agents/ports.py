@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from teamwright.agent.loop import Agent
+from teamwright.agent.agent import Agent
 from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from teamwright.agent.agent import Agent
 from teamwright.agent.commands import CommandQueue
-from teamwright.agent.loop import Agent
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.usage import Usage
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from teamwright.agent.loop import Agent
+from teamwright.agent.agent import Agent
 from teamwright.agent.plan_mode import Leaving
 from teamwright.agent.reminders import news_of
 from teamwright.permissions.decide import Policy

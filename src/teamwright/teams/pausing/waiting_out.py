@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from teamwright.agent.loop import TurnEnd
+from teamwright.agent.agent import TurnEnd
 
 TRIES_MOST = 3
 """How often a member tries again by itself before only words wake it: each try is a whole series of the model's own."""

@@ -1,0 +1,133 @@
+"""One agent as a value: its model, conversation, tools and limits, and how its turns end.
+
+Handed to the loop and to whatever asks its model; it does nothing by itself. Knows the contracts of this room and of
+`models`; knows no tool, no team, no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from teamwright.agent.activity import Activity
+from teamwright.agent.compacting.state import Compaction
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.hooked import UNHOOKED, AgentHooks
+from teamwright.agent.plan_mode import PlanMode
+from teamwright.agent.reminders import Remind, nothing
+from teamwright.agent.toolbox import NO_TOOLS, Toolbox
+from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
+from teamwright.permissions.decide import Policy
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.events import Attended, Emit, RoundEnded, Spoken, always
+from teamwright.protocol.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """What arrived between rounds: texts and the ids they carry; `seen` is called once the transcript has them."""
+
+    texts: tuple[Block, ...]
+    ids: tuple[str, ...]
+    seen: Callable[[], Awaitable[None]] | None = None
+
+
+class Steering(Protocol):
+    """The port through which mail and notices reach a busy agent."""
+
+    async def between_rounds(self) -> Steered | None:
+        """What to tell before the next model call, or None. Cheap when there is nothing."""
+        ...
+
+
+class NoSteering:
+    """For agents that nobody writes to."""
+
+    async def between_rounds(self) -> Steered | None:
+        """Nothing, ever."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended: `done`, `failed`, `limit`. `text` is the final text; `failure` says why it failed.
+
+    `limit` names the cap that was hit, and `reason` says in a sentence whose it is and how much was spent: a budget is
+    exceeded, and what was said so far is the partial result.
+    """
+
+    stop: str
+    text: str = ""
+    usage: Usage = field(default_factory=Usage)
+    rounds: int = 0
+    failure: Failure | None = None
+    limit: str = ""
+    tools: int = 0
+    reason: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why it is not done; empty when it is."""
+        if self.failure is not None:
+            return self.failure.what
+        reason = self.reason or f"the cap on {self.limit} is spent"
+        return f"budget_exceeded: {reason}" if self.stop == "limit" else ""
+
+
+_NO_PREFIX = Prefix("", b"")
+
+
+@dataclass(slots=True)
+class Agent:
+    """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own.
+
+    `policy` is what its gate decides by; `remind` goes behind whatever it is told.
+    """
+
+    name: str
+    agent_id: str
+    model: Model
+    conversation: Conversation
+    toolbox: Toolbox
+    meter: Meter
+    emit: Emit
+    steering: Steering = field(default_factory=NoSteering)
+    rounds_left: int | None = None
+    parent_call: str | None = None
+    attended: Attended = always
+    activity: Activity = field(default_factory=Activity)
+    remind: Remind = nothing
+    caller: str = ""
+    hooks: AgentHooks = field(default_factory=lambda: UNHOOKED)
+    policy: Policy = field(default_factory=Policy)
+    plan: PlanMode | None = None
+    compaction: Compaction = field(default_factory=Compaction)
+
+    def spent(self) -> Agent:
+        """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
+        lived = self.conversation
+        conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
+        return Agent(self.name, self.agent_id, self.model, conversation, NO_TOOLS, self.meter, self.emit)
+
+    def ended_round(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
+        """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""
+        used, model, caller = answer.usage, answer.model, self.caller
+        self.emit(
+            RoundEnded(member=self.name, usage=used, model=model, tools=calls, caller=caller, task=task, aside=aside)
+        )
+
+    def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
+        """Tell surfaces of a line that was stored."""
+        if not self.attended():
+            return
+        self.emit(
+            Spoken(
+                member=self.name,
+                agent_id=self.agent_id,
+                message={"role": role, "content": content},
+                parent_call=self.parent_call,
+                usage=usage,
+                model=self.model.card.wire,
+            )
+        )

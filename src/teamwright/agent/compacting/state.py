@@ -1,0 +1,105 @@
+"""What one agent's compaction remembers: its settings, what was asked for by hand, and when to try again.
+
+Values and two ports; what is done with them is in `compact`. Knows prefixes; does not know the agent that it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from teamwright.models.model import ModelCard, Prefix
+from teamwright.protocol.usage import Usage
+
+AUTO, MANUAL = "auto", "manual"
+"""What began a compaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactSettings:
+    """When a conversation is made smaller by itself."""
+
+    at: float | None = 0.8
+    """The share of its model's window at which an agent's conversation is compacted; None: only when the service says
+    that it is full, and by hand."""
+
+
+class Beside(Protocol):
+    """The port to what stands beside a conversation: filled in `app`."""
+
+    async def flagged(self) -> None:
+        """Return when everything that the agent was told is marked as read. Raises TeamwrightError."""
+        ...
+
+    async def restated(self) -> str:
+        """How things stand, for an agent that goes on from a summary: team, tasks, requests, mode, jobs."""
+        ...
+
+
+class NothingBeside:
+    """For agents that nobody writes to and that are part of nothing."""
+
+    async def flagged(self) -> None:
+        """Nothing is to be flagged."""
+
+    async def restated(self) -> str:
+        """Nothing is to be told."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction came to. `before` and `after` are tokens, estimated where no service told them.
+
+    Not `done`: nothing was changed, and `why` says what was in the way; `limit` names the cap where a budget was, and
+    `usage` is spent all the same.
+    """
+
+    done: bool
+    before: int = 0
+    after: int = 0
+    why: str = ""
+    summary: str = ""
+    limit: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A compaction that was asked for by hand: `keep` says what matters in particular."""
+
+    keep: str
+    done: asyncio.Future[Compacted]
+
+
+@dataclass(slots=True)
+class Compaction:
+    """The compaction of one agent. `turn` is held while a turn runs, and while a conversation at rest is compacted.
+
+    `fresh` makes the prefix that a new conversation of this agent would have. `again_at`: below so many tokens it is
+    not tried again by itself. `measured` is how many messages were counted so far, and their tokens.
+    """
+
+    settings: CompactSettings = field(default_factory=CompactSettings)
+    beside: Beside = field(default_factory=NothingBeside)
+    fresh: Callable[[], Prefix] | None = None
+    forgotten: Callable[[], None] | None = None
+    """Called when the agent forgot all but a summary: what is told once is told once more."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: Wanted | None = None
+    again_at: int = 0
+    measured: tuple[int, int] = (0, 0)
+
+    def limit(self, card: ModelCard, answer_tokens: int) -> int | None:
+        """At how many tokens a conversation is compacted: the stated share, and always with room for the answer."""
+        share = self.settings.at
+        if share is None:
+            return None
+        return min(int(card.context_tokens * share), room_of(card, answer_tokens))
+
+
+def room_of(card: ModelCard, answer_tokens: int) -> int:
+    """What a prompt may have of a window, with the answer's part kept free: a quarter of the window at most."""
+    return card.context_tokens - min(answer_tokens, card.context_tokens // 4)

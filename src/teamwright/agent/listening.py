@@ -1,0 +1,68 @@
+"""One model call of an agent: room in the budget first, then the stream, whose last part is the answer.
+
+Text goes to surfaces as it comes, usage to the meter. Knows the agent and the contract of a model; knows no tool, and
+does not know what a call is for.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias
+
+from teamwright.agent.agent import Agent
+from teamwright.models.model import Alive, Failure, Refusal, Reply, Request, Retrying, TextPart, priced
+from teamwright.protocol.blocks import with_own_ids
+from teamwright.protocol.events import Notice, TextDelta
+
+Heard: TypeAlias = Reply | Failure | Refusal
+
+
+async def listen(agent: Agent) -> tuple[Heard, str]:
+    """The next answer of the conversation; and the task that it was booked to."""
+    if agent.rounds_left == 0:
+        return Refusal("turns", ""), ""
+    return await ask(agent, Request(agent.conversation.prefix, agent.conversation.items, agent.name))
+
+
+async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
+    """The answer to a request, when the budget has room for it; and the task that it was booked to.
+
+    The text of one that is asked `aside` is shown to nobody.
+    """
+    agent.activity.pauses("room in the budget")
+    if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:
+        return refusal, ""
+    try:
+        answer = await _heard(agent, request)
+        return answer, agent.meter.settle(answer) if isinstance(answer, Reply) else ""
+    finally:
+        agent.meter.settle(None)
+
+
+async def _heard(agent: Agent, request: Request) -> Reply | Failure:
+    activity = agent.activity
+    activity.asks_model(agent.model.card.name)
+    async with aclosing(agent.model.stream(request)) as parts:
+        async for part in parts:
+            activity.hears()
+            match part:
+                case TextPart():
+                    if agent.attended() and not request.aside:
+                        agent.emit(TextDelta(member=agent.name, text=part.text))
+                case Reply():
+                    reply = priced(agent.model.card, part)
+                    if (content := with_own_ids(reply.content)) is not reply.content:
+                        reply = replace(reply, content=content)
+                    return reply
+                case Failure():
+                    return part
+                case Retrying():
+                    wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
+                    agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
+                    activity.pauses(f"another try: {part.reason}")
+                case Alive(waits_for=waits_for) if waits_for:
+                    activity.pauses(waits_for)
+                case _:
+                    pass
+    return Failure("model-failed", "the answer ended without an end")

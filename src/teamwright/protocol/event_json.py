@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from teamwright.protocol.events import (
     AgentChanged,
+    Compacted,
     FileMark,
     LimitReached,
     MemberChanged,
@@ -53,6 +54,7 @@ _LOGGED: dict[str, type[TeamEvent]] = {
         MemberChanged,
         AgentChanged,
         ModeChanged,
+        Compacted,
         Underway,
         TeamChanged,
         SessionOpened,

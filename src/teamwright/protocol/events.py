@@ -7,71 +7,16 @@ tells what changed. New kinds may come in a minor version: a `match` shows `case
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
-from teamwright.protocol.blocks import Block
+from teamwright.protocol.live_events import Event, Spoken, TextDelta, ToolStarted
 from teamwright.protocol.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
-    """`member` is the member's name (`team-lead` for the lead), or the id of a sub-agent."""
-
-    KIND: ClassVar[str] = ""
-    member: str
-    at: float = field(default_factory=time.time)
-
-
-# ── live only ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta(_Event):
-    """Some text of the answer that is being written."""
-
-    KIND = "text_delta"
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted(_Event):
-    """A tool call begins to run."""
-
-    KIND = "tool_started"
-    call: str
-    tool: str
-    summary: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken(_Event):
-    """A whole line of a conversation was stored: what the model said, or what it was told.
-
-    `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not
-    be changed by the reader.
-    """
-
-    KIND = "spoken"
-    agent_id: str
-    message: Mapping[str, Any]
-    parent_call: str | None = None
-    usage: Usage | None = None
-    model: str = ""
-
-    @property
-    def content(self) -> list[Block]:
-        """The blocks of the message."""
-        return cast("list[Block]", self.message["content"])
-
-
-# ── logged ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCalled(_Event):
+class ToolCalled(Event):
     """A tool call ended. `call` is `cN`, the N-th call of the run; `use` the model's own id of it.
 
     `outcome` is done, failed or denied. A call that a kill cut off and that was run again has a later number too.
@@ -92,7 +37,7 @@ class ToolCalled(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded(_Event):
+class RoundEnded(Event):
     """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
 
     the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
@@ -109,7 +54,7 @@ class RoundEnded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded(_Event):
+class TurnEnded(Event):
     """A member, or the lead, has answered what it was given: `text` is its final text.
 
     `stop` is done, failed or limit, with `detail`.
@@ -134,7 +79,7 @@ class FileMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSent(_Event):
+class MessageSent(Event):
     """A message is in an inbox (`member` wrote it). `message_id` is the entry's; `wire` the protocol type, if any."""
 
     KIND = "message_sent"
@@ -146,7 +91,7 @@ class MessageSent(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSeen(_Event):
+class MessageSeen(Event):
     """Messages are in the persisted transcript of `member`."""
 
     KIND = "message_seen"
@@ -166,7 +111,7 @@ class TaskInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskChanged(_Event):
+class TaskChanged(Event):
     """A task was made or changed by `member`; `status` inside is `deleted` when it is gone.
 
     `change` is created, claimed, assigned, completed, released, deleted, updated, or lost (a claim that another
@@ -181,7 +126,7 @@ class TaskChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberChanged(_Event):
+class MemberChanged(Event):
     """A member's state changed. `state` is one of the lifecycle's; `detail` says why or on what it waits.
 
     `life` counts the lives of the name, `turn` the turns of that life (0: not told): what belongs to an older life or
@@ -198,7 +143,7 @@ class MemberChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentChanged(_Event):
+class AgentChanged(Event):
     """A sub-agent of `member` is in another state: `state` is running (its caller waits), background, completed, failed
     or killed. `agent` is its id, `kind` its type, `description` what it does; `name` where it was given one.
     """
@@ -212,7 +157,22 @@ class AgentChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged(_Event):
+class Compacted(Event):
+    """A conversation is made smaller: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto.
+
+    `before` and `after` are its tokens, of which those after are estimated.
+    """
+
+    KIND = "compacted"
+    state: str
+    trigger: str
+    before: int = 0
+    after: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChanged(Event):
     """A member, or the lead, is in another permission mode from now on; `by` is who changed it (`user`, a member)."""
 
     KIND = "mode_changed"
@@ -221,7 +181,7 @@ class ModeChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Underway(_Event):
+class Underway(Event):
     """What a member has been busy with for a second: told once a call, by a timer, never again and again.
 
     `doing` is model, tool, pause (it waits for a rate limit or another try), or empty (it is at work between calls);
@@ -236,7 +196,7 @@ class Underway(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TeamChanged(_Event):
+class TeamChanged(Event):
     """The session leads a team from now on (`change` is created or resumed), or no longer (deleted)."""
 
     KIND = "team_changed"
@@ -246,7 +206,7 @@ class TeamChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened(_Event):
+class SessionOpened(Event):
     """A process drives the session from now on. Members of the process before it are gone until told otherwise."""
 
     KIND = "session_opened"
@@ -277,7 +237,7 @@ class RequestAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestOpened(_Event):
+class RequestOpened(Event):
     """Somebody waits for a person: `kind` is permission, question or plan.
 
     `always` says what "always" would store and, in brackets, where; empty when nothing could be stored. `owner` is the member that
@@ -325,7 +285,7 @@ class RequestOpened(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestClosed(_Event):
+class RequestClosed(Event):
     """A request was answered; `by` is terminal, another terminal, program, lead, deadline, or cancelled (whoever asked
     was stopped, or is gone)."""
 
@@ -337,7 +297,7 @@ class RequestClosed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitReached(_Event):
+class LimitReached(Event):
     """A cap is spent: `limit` is money, tokens, turns, time, spawns, members, depth or rate."""
 
     KIND = "limit_reached"
@@ -346,7 +306,7 @@ class LimitReached(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(_Event):
+class Notice(Event):
     """Something a person should know that is not a member's doing (`level` is info or warning)."""
 
     KIND = "notice"
@@ -355,7 +315,7 @@ class Notice(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded(_Event):
+class RunEnded(Event):
     """A run is over. `stop` is done, failed, limit, cut_off or cancelled."""
 
     KIND = "run_ended"
@@ -378,6 +338,7 @@ TeamEvent: TypeAlias = (
     | MemberChanged
     | AgentChanged
     | ModeChanged
+    | Compacted
     | Underway
     | TeamChanged
     | SessionOpened

@@ -1,0 +1,62 @@
+"""What all events have, and the kinds that are never logged: for surfaces that are attached, as they happen.
+
+Below it: blocks and usage. Refuses to know who shows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+from teamwright.protocol.blocks import Block
+from teamwright.protocol.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events have: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent."""
+
+    KIND: ClassVar[str] = ""
+    member: str
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta(Event):
+    """Some text of the answer that is being written."""
+
+    KIND = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted(Event):
+    """A tool call begins to run."""
+
+    KIND = "tool_started"
+    call: str
+    tool: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken(Event):
+    """A whole line of a conversation was stored: what the model said, or what it was told.
+
+    `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not
+    be changed by the reader.
+    """
+
+    KIND = "spoken"
+    agent_id: str
+    message: Mapping[str, Any]
+    parent_call: str | None = None
+    usage: Usage | None = None
+    model: str = ""
+
+    @property
+    def content(self) -> list[Block]:
+        """The blocks of the message."""
+        return cast("list[Block]", self.message["content"])

@@ -1,8 +1,11 @@
 """Hooks as people have them: a `.claude` folder taken as it is, the real program, a server on loopback."""
 
 import json
+import os
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,6 +125,25 @@ def test_three_hooks_of_a_claude_folder_work_unchanged(tmp_path, claude_folder):
     assert "Pushing is for people" in results[-1]["text"] and not pushed(claude_folder)
     assert (claude_folder / "notifications").read_text().count("the answer is there") == 1
     assert "counts for nothing" not in done.stderr
+
+
+@pytest.mark.promise("G7", "F60")
+def test_a_hook_that_runs_the_program_is_not_run_again_by_what_it_started(tmp_path, repo):
+    """Without that each answer would start another run, and each of those another one."""
+    runs, said = tmp_path / "runs", tmp_path / "said"
+    with LoopbackModel.in_thread(["Done."] * 9) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        given = {name: value for name, value in program.environment.items() if name not in os.environ or "KEY" in name}
+        env = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
+        inner = f"env {env} {sys.executable} -m teamwright -p 'Sum it up.'"
+        command = f"echo x >> {runs}; test $(wc -l < {runs}) -gt 3 || {inner} >> {said} 2>&1"
+        other = {"type": "command", "command": f"echo y >> {runs}.other"}
+        program.settings(hooks={"Stop": [{"hooks": [{"type": "command", "command": command}, other]}]})
+        done = program.run("-p", "Do it.")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert runs.read_text() == "x\n", said.read_text()
+    assert said.read_text().startswith("Done.")
+    assert Path(f"{runs}.other").read_text() == "y\ny\n", "other hooks are not touched by that"
 
 
 @pytest.mark.promise("G7", "K1", "P7")

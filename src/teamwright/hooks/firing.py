@@ -9,6 +9,7 @@ the book, processes and how output is read. Does not know what an event means to
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping
@@ -21,6 +22,9 @@ from teamwright.hooks.outcome import NOTHING, Outcome, merged, outcome_of, read_
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, Process, finish
 from teamwright.storage.process_records import ProcessRecords, Purpose
+
+INSIDE = "TEAMWRIGHT_INSIDE_HOOKS"
+"""Variable with the marks of the hooks that a process runs inside of: a session that a hook starts runs all others."""
 
 OUTPUT_MOST = 200_000
 """Characters of a hook's output that are read."""
@@ -148,11 +152,14 @@ class Hooks:
         return outcome
 
     async def _process(self, hook: Hook, given: bytes, cwd: Path) -> Outcome:
+        above, mark = self.place.env.get(INSIDE, ""), _mark(hook)
+        if mark in above.split():
+            return Outcome(trouble="it is what started this session, and is not run inside itself")
         output, errors = Output(OUTPUT_MOST), Output(OUTPUT_MOST)
         command = Command(
             (self.place.shell, "-c", hook.command),
             cwd,
-            {**self.place.env, "PWD": str(cwd)},
+            {**self.place.env, "PWD": str(cwd), INSIDE: f"{above} {mark}".strip()},
             self.place.records,
             Purpose(call=f"hook {hook.event}"),
             given,
@@ -182,6 +189,10 @@ async def _called(hook: Hook, function: Function, payload: Mapping[str, Any]) ->
     except Exception as problem:
         return Outcome(trouble=f"it raised {type(problem).__name__}: {problem}")
     return outcome_of(hook.event, said)
+
+
+def _mark(hook: Hook) -> str:
+    return hashlib.sha256(f"{hook.event} {hook.command}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def no_hooks() -> Hooks:

@@ -13,7 +13,28 @@ from ipaddress import ip_address
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-Auth: TypeAlias = Literal["x-api-key", "bearer"]
+Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "signed"]
+"""How a key is shown: in the header of that name, as `Authorization: Bearer`, or by signing each request with it."""
+Api: TypeAlias = Literal["messages", "openai-responses", "openai-chat", "gemini", "bedrock"]
+"""What a service speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiFacts:
+    """How an API is named in texts, where it is asked, and how its stream is typed."""
+
+    title: str
+    path: str
+    stream_type: str = "text/event-stream"
+
+
+APIS: dict[Api, ApiFacts] = {
+    "messages": ApiFacts("the Messages API", "/v1/messages"),
+    "openai-responses": ApiFacts("the Responses API", "/responses"),
+    "openai-chat": ApiFacts("Chat Completions", "/chat/completions"),
+    "gemini": ApiFacts("the Gemini API", "/v1beta/models/MODEL:streamGenerateContent"),
+    "bedrock": ApiFacts("Converse", "/model/MODEL/converse-stream", "application/vnd.amazon.eventstream"),
+}
 
 USER_AGENT = "teamwright"
 
@@ -23,10 +44,16 @@ def mask(secret: str) -> str:
     return f"…{secret[-4:]}" if len(secret) >= 12 else "…"
 
 
-def clean_base_url(url: str) -> str:
-    """The URL without a trailing slash or `/v1`; a path before that is kept."""
+def clean_base_url(url: str, api: Api = "messages") -> str:
+    """The URL to which this API's paths are added; a path before the version is kept.
+
+    Without its `/v1` (Gemini: `/v1beta`). APIs of OpenAI's shape keep the version, whatever it is, and a bare host
+    gets `/v1`.
+    """
     url = url.strip().rstrip("/")
-    return url.removesuffix("/v1").rstrip("/")
+    if api in ("openai-chat", "openai-responses"):
+        return url if "/" in url.partition("://")[2] else f"{url}/v1"
+    return url.removesuffix("/v1beta" if api == "gemini" else "/v1").rstrip("/")
 
 
 def is_loopback(host: str) -> bool:
@@ -40,11 +67,22 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Signing:
+    """What a signed request needs besides the secret. With a `profile` the keys are read from it at each use."""
+
+    region: str
+    access_key: str = ""
+    session_token: str = field(default="", repr=False)
+    profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where requests go and with which credential.
 
     `key_name` is where the key came from (a variable's name), for error texts. `version` is sent as
-    `anthropic-version`. `local` services run on a user's own machine and cost nothing.
+    `anthropic-version`. `local` services run on a user's own machine and cost nothing. `signing` goes with the
+    auth `signed`, whose credential is the secret that signs.
     """
 
     provider: str
@@ -54,6 +92,18 @@ class Endpoint:
     key_name: str = ""
     version: str = "2023-06-01"
     local: bool = False
+    api: Api = "messages"
+    signing: Signing | None = None
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is something to show to the service."""
+        return bool(self.credential or (self.signing is not None and self.signing.profile))
+
+    @property
+    def facts(self) -> ApiFacts:
+        """What is known of its API."""
+        return APIS[self.api]
 
     def url(self, path: str = "/v1/messages") -> str:
         """The full address of a path of the API."""
@@ -63,17 +113,18 @@ class Endpoint:
         """The headers of a request, the key among them: never log these."""
         headers = [
             ("content-type", "application/json"),
-            ("accept", "text/event-stream, application/json"),
+            ("accept", f"{self.facts.stream_type}, application/json"),
             ("accept-encoding", "identity"),
             ("user-agent", USER_AGENT),
-            ("anthropic-version", self.version),
         ]
+        if self.api == "messages":
+            headers.append(("anthropic-version", self.version))
         if betas:
             headers.append(("anthropic-beta", ",".join(betas)))
         if self.credential and self.auth == "bearer":
             headers.append(("authorization", f"Bearer {self.credential}"))
-        elif self.credential:
-            headers.append(("x-api-key", self.credential))
+        elif self.credential and self.auth != "signed":
+            headers.append((self.auth, self.credential))
         return headers
 
     @property
@@ -95,22 +146,31 @@ class Endpoint:
     @property
     def shown_key(self) -> str:
         """The key as it is shown: where it came from and its last four characters."""
-        if not self.credential:
+        if not self.has_key:
             return "no key"
+        if not self.credential:
+            return self.key_name
         return f"{self.key_name or 'key'} {mask(self.credential)}"
 
     @property
     def fingerprint(self) -> str:
         """A name for the credential at this address that does not reveal it."""
-        return hashlib.sha256(f"{self.base_url}\0{self.credential}".encode()).hexdigest()[:16]
+        return hashlib.sha256(self._identity).hexdigest()[:16]
 
     def keyed_fingerprint(self, key: bytes) -> str:
         """The same for a name that lies on the disk: without the secret `key` nobody can try what it stands for."""
-        return hmac.new(key, f"{self.base_url}\0{self.credential}".encode(), hashlib.sha256).hexdigest()[:32]
+        return hmac.new(key, self._identity, hashlib.sha256).hexdigest()[:32]
+
+    @property
+    def _identity(self) -> bytes:
+        profile = f"\0{self.signing.profile}" if self.signing is not None and self.signing.profile else ""
+        return f"{self.base_url}\0{self.credential}{profile}".encode()
 
     def scrub(self, text: str) -> str:
         """A text of the service without our key in it, printable, at most 600 characters."""
         secrets = {self.credential, urlsplit(self.base_url).password or ""}
+        if self.signing is not None:
+            secrets |= {self.signing.session_token, self.signing.access_key}
         for secret in secrets:
             if len(secret) >= 6:
                 text = text.replace(secret, mask(secret))

@@ -1,4 +1,4 @@
-"""One HTTP exchange: a body goes out, events come in, and two clocks run.
+"""One HTTP exchange: a request goes out, events come in, and two clocks run.
 
 The read clock asks whether any byte came, the progress clock whether anything but signs of life did. Leaving the
 iteration closes the connection. All trouble leaves as `Trouble`. The only file that knows httpx2.
@@ -14,10 +14,10 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from teamwright.models.dialects.dialect import Outgoing, Reader
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.settings import ModelSettings
-from teamwright.models.sse import SseReader
-from teamwright.models.trouble import Answered, Trouble, event_trouble, http_trouble
+from teamwright.models.trouble import Answered, Trouble, event_trouble, http_trouble, request_id_of
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -26,6 +26,8 @@ ERROR_BODY_MOST = 64 * 1024
 """Bytes that are read of an answer that is an error."""
 ENDING_S = 0.25
 """How long a stream may stay open after its answer is whole."""
+TRAILING_S = 5.0
+"""How long it may where the usage is still to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +75,43 @@ class Exchange:
         self._ending_by = float("inf")
         self.request_id = ""
 
-    async def events(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[dict[str, Any], None]:
+    async def events(self, outgoing: Outgoing, reader: Reader) -> AsyncGenerator[dict[str, Any], None]:
         """The events of the answer, decoded; ends when the stream ends. Raises `Trouble`."""
         self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
-        async with self._answered(body, betas) as response, aclosing(_payloads(self._chunks(response))) as payloads:
+        async with (
+            self._answered(outgoing) as response,
+            aclosing(_payloads(self._chunks(response), reader)) as payloads,
+        ):
             async for name, data in payloads:
                 event = self._event(name, data)
                 if event is not None:
                     yield event
 
     @asynccontextmanager
-    async def _answered(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[Response, None]:
+    async def _answered(self, outgoing: Outgoing) -> AsyncGenerator[Response, None]:
         """The answer, once it has begun and is a stream of events."""
-        response = await self._send(body, betas)
+        response = await self._send(outgoing)
         try:
-            self.request_id = response.headers.get("request-id") or response.headers.get("x-request-id") or ""
+            self.request_id = request_id_of(response.headers)
             kind = response.headers.get("content-type", "")
-            if response.status_code != 200 or (kind and not kind.startswith("text/event-stream")):
+            if response.status_code != 200 or (kind and not kind.startswith(self._endpoint.facts.stream_type)):
                 raise await self._not_a_stream(response)
             yield response
         finally:
             await response.aclose()
 
-    def end_soon(self) -> None:
-        """The answer is whole: what still belongs to the stream may come for a moment, to keep the connection."""
-        self._ending_by = asyncio.get_running_loop().time() + ENDING_S
+    def end_soon(self, *, trailing: bool = False) -> None:
+        """The answer is whole: what still belongs to the stream may come for a moment, to keep the connection.
 
-    async def _send(self, body: bytes, betas: tuple[str, ...]) -> Response:
+        `trailing`: something that counts is still to come, and is waited for a little longer.
+        """
+        self._ending_by = asyncio.get_running_loop().time() + (TRAILING_S if trailing else ENDING_S)
+
+    async def _send(self, outgoing: Outgoing) -> Response:
         import httpx2
 
         try:
-            request = self._client.build_request(
-                "POST", self._endpoint.url(), content=body, headers=self._endpoint.headers(betas)
-            )
+            request = self._client.build_request("POST", outgoing.url, content=outgoing.body, headers=outgoing.headers)
             async with asyncio.timeout_at(self._progress_by):
                 return await self._client.send(request, stream=True)
         except TimeoutError:
@@ -157,7 +163,7 @@ class Exchange:
         known = cast("dict[str, Any]", event)
         if known.get("type") == "ping":
             return None
-        if known.get("type") == "error":
+        if known.get("type") == "error" or (known.get("error") and "type" not in known):
             raise event_trouble(data, self.request_id)
         self._progress_by = asyncio.get_running_loop().time() + self._clocks.stall_s
         return known
@@ -200,8 +206,7 @@ async def get_json(endpoint: Endpoint, path: str, clocks: Clocks) -> dict[str, A
     return cast("dict[str, Any]", parsed)
 
 
-async def _payloads(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[tuple[str, bytes], None]:
-    reader = SseReader()
+async def _payloads(chunks: AsyncGenerator[bytes, None], reader: Reader) -> AsyncGenerator[tuple[str, bytes], None]:
     async with aclosing(chunks):
         async for chunk in chunks:
             for payload in reader.feed(chunk):

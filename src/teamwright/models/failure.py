@@ -77,10 +77,10 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
     if status in (401, 403):
         key = endpoint.key_name or "the key"
         return Told("wrong-key", f"{name} does not accept {key}", _new_key(endpoint), key=True)
-    if status == 404 and trouble.answer.type:
+    if (status == 404 and trouble.answer.type) or "model identifier is invalid" in trouble.message:
         return Told("unknown-model", f"{name} does not have the model {card.wire}", (f"teamwright models {name}",))
     if status == 404:
-        return Told("no-network", f"{endpoint.where} does not speak the Messages API", _check_address(endpoint))
+        return Told("no-network", f"{endpoint.where} does not speak {endpoint.facts.title}", _check_address(endpoint))
     if status == 402:
         return Told(
             "model-failed", f"{name} refuses for billing reasons", ("check the account's balance",), retriable=True
@@ -102,7 +102,9 @@ def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
         return Told("model-failed", f"{name} stopped sending", ("go on later: nothing was lost",))
     if trouble.kind == "broken":
         return Told("model-failed", f"the answer of {name} stopped short", ("go on later: nothing was lost",))
-    return Told("model-failed", f"what {name} sent is not an answer of the Messages API", _check_address(endpoint))
+    return Told(
+        "model-failed", f"what {name} sent is not an answer of {endpoint.facts.title}", _check_address(endpoint)
+    )
 
 
 def _new_key(endpoint: Endpoint) -> tuple[str, ...]:
@@ -112,4 +114,4 @@ def _new_key(endpoint: Endpoint) -> tuple[str, ...]:
 def _check_address(endpoint: Endpoint) -> tuple[str, ...]:
     if endpoint.provider == "anthropic":
         return ("check ANTHROPIC_BASE_URL",)
-    return (f"check the address of {endpoint.provider}: it must serve POST /v1/messages",)
+    return (f"check the address of {endpoint.provider}: it must serve POST {endpoint.facts.path}",)

@@ -1,8 +1,8 @@
-"""The Messages API: a request of ready bytes out, an answer in parts back, tried again while that may help.
+"""The adapter: a request of ready bytes out, an answer in parts back, tried again while that may help.
 
-Below: `wire` (the body), `exchange` (HTTP and its clocks), `assemble` (blocks from events), `trouble` and
-`failure` (what went wrong), `governor` (who may call) and `pacing.stagger` (who calls first). Knows no tools and no
-history; raises nothing but `CancelledError`.
+It speaks the Messages API, and by a dialect (`dialects`) what else services speak. Below: `exchange` (HTTP and its
+clocks), `assemble` (blocks from events), `trouble` and `failure` (what went wrong), `governor` (who may call) and
+`pacing.stagger` (who calls first). Knows no tools and no history; raises nothing but `CancelledError`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from teamwright.models.assemble import Assembly
+from teamwright.models.dialects.dialect import Dialect
+from teamwright.models.dialects.messages import MessagesDialect
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.exchange import Clocks, Exchange, new_client
 from teamwright.models.governor import Governor, Turn
@@ -37,7 +39,6 @@ from teamwright.models.pacing.stagger import Stagger
 from teamwright.models.prompt_check import PromptCheck
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
-from teamwright.models.wire import body_of
 from teamwright.protocol.blocks import Block, encode
 
 if TYPE_CHECKING:
@@ -53,10 +54,25 @@ FIRST_CONNECTS = 2
 """How often a service that never answered is called again when it cannot be reached."""
 
 
-class MessagesApi:
-    """A model behind the Messages API. Satisfies `models.model.Model`; safe to share between agents."""
+REFUSING = frozenset({"anthropic", "openai", "google", "bedrock"})
+"""Providers that refuse a prompt that does not fit; others may cut it in silence, and are watched."""
 
-    def __init__(self, card: ModelCard, endpoint: Endpoint, *, governor: Governor, settings: ModelSettings) -> None:
+
+class MessagesApi:
+    """A model behind the Messages API, or behind another one with a dialect.
+
+    Satisfies `models.model.Model`; safe to share between agents.
+    """
+
+    def __init__(
+        self,
+        card: ModelCard,
+        endpoint: Endpoint,
+        *,
+        governor: Governor,
+        settings: ModelSettings,
+        dialect: Dialect | None = None,
+    ) -> None:
         self._card = card
         self._endpoint = endpoint
         self._governor = governor
@@ -66,7 +82,8 @@ class MessagesApi:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = False
         self._stagger = Stagger(settings.stagger_s if card.caching else 0.0)
-        self._check = None if endpoint.provider == "anthropic" else PromptCheck()
+        self._check = None if endpoint.provider in REFUSING else PromptCheck()
+        self._dialect = dialect or MessagesDialect(endpoint, caching=card.caching)
 
     def __repr__(self) -> str:
         return f"MessagesApi({self._card.name} at {self._endpoint.where})"
@@ -110,14 +127,14 @@ class MessagesApi:
 
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
         """One answer, tried as often as it may help; how it ended is left in `outcome`."""
-        body = body_of(request.prefix, items, caching=self._card.caching)
         if (first := self._stagger.ahead_of(request.prefix)) is not None:
             yield Alive(FIRST_READ)
             await self._stagger.follow(first)
             yield Alive()
         for tries in count(1):
-            attempt = _Try(Exchange(self._open_client(), self._endpoint, self._clocks), request.prefix, self._stagger)
-            async with aclosing(self._one_try(attempt, body, request.prefix.betas)) as parts:
+            exchange = Exchange(self._open_client(), self._endpoint, self._clocks)
+            attempt = _Try(exchange, self._dialect, request.prefix, items, self._stagger)
+            async with aclosing(self._one_try(attempt)) as parts:
                 async for part in parts:
                     yield part
             if attempt.trouble is None:
@@ -136,15 +153,13 @@ class MessagesApi:
                 await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
                 yield Alive()
 
-    async def _one_try(
-        self, attempt: _Try, body: bytes, betas: tuple[str, ...]
-    ) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
+    async def _one_try(self, attempt: _Try) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
         """One exchange in its turn, and what the governor learns from it."""
         waits = self._governor.waits_for
         if waits:
             yield Alive(waits)
         with attempt.leading():
-            async with self._governor.turn() as turn, aclosing(attempt.parts(body, betas)) as parts:
+            async with self._governor.turn() as turn, aclosing(attempt.parts()) as parts:
                 if waits:
                     yield Alive()
                 async for part in parts:
@@ -222,11 +237,24 @@ class _Outcome:
 class _Try:
     """One exchange and what came of it: a whole answer, or the trouble that broke it."""
 
-    __slots__ = ("_prefix", "_stagger", "assembly", "exchange", "shared_pause_s", "trouble")
+    __slots__ = (
+        "_dialect",
+        "_items",
+        "_prefix",
+        "_stagger",
+        "_translator",
+        "assembly",
+        "exchange",
+        "shared_pause_s",
+        "trouble",
+    )
 
-    def __init__(self, exchange: Exchange, prefix: Prefix, stagger: Stagger) -> None:
+    def __init__(
+        self, exchange: Exchange, dialect: Dialect, prefix: Prefix, items: Sequence[bytes], stagger: Stagger
+    ) -> None:
         self.exchange = exchange
-        self._prefix, self._stagger = prefix, stagger
+        self._dialect, self._prefix, self._items, self._stagger = dialect, prefix, items, stagger
+        self._translator = dialect.translator(items)
         self.assembly = Assembly()
         self.trouble: Trouble | None = None
         self.shared_pause_s: float | None = None
@@ -235,22 +263,29 @@ class _Try:
         """While it is under way, calls with the same new prefix come after it."""
         return self._stagger.calling(self._prefix)
 
-    async def parts(self, body: bytes, betas: tuple[str, ...]) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
+    async def parts(self) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
         """What may be shown as it comes, and signs of what may not. Does not raise `Trouble`: it is kept."""
         shown_at = time.monotonic()
-        async with self._keeping_trouble(), aclosing(self.exchange.events(body, betas)) as events:
-            begun = False
+        async with self._keeping_trouble(), aclosing(self._events()) as events:
+            async for event in events:
+                for part in self._take(event) or self._alive(shown_at):
+                    shown_at = time.monotonic()
+                    yield part
+        if not self.assembly.whole and self.trouble is None:
+            self.trouble = Trouble("broken", "the stream ended too soon", Answered(request_id=self.exchange.request_id))
+
+    async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
+        outgoing = await self._dialect.outgoing(self._prefix, self._items)
+        begun = False
+        async with aclosing(self.exchange.events(outgoing, self._dialect.reader())) as events:
             async for event in events:
                 if not begun:
                     begun = True
                     self._stagger.began(self._prefix)
-                part = self._take(event)
-                if part is None and time.monotonic() - shown_at < ALIVE_EVERY_S:
-                    continue
-                shown_at = time.monotonic()
-                yield part or Alive()
-        if not self.assembly.whole and self.trouble is None:
-            self.trouble = Trouble("broken", "the stream ended too soon", Answered(request_id=self.exchange.request_id))
+                yield event
+
+    def _alive(self, shown_at: float) -> tuple[Alive, ...]:
+        return (Alive(),) if time.monotonic() - shown_at >= ALIVE_EVERY_S else ()
 
     @asynccontextmanager
     async def _keeping_trouble(self) -> AsyncGenerator[None, None]:
@@ -260,14 +295,14 @@ class _Try:
             # Whatever happens behind the end of a whole answer does not unmake it.
             self.trouble = None if self.assembly.whole else trouble
 
-    def _take(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
+    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart]:
         try:
-            part = self.assembly.take(event)
-        except (TypeError, ValueError, AttributeError):
+            parts = [self.assembly.take(meant) for meant in self._translator.take(event)]
+        except (TypeError, ValueError, AttributeError, LookupError):
             raise Trouble("strange", f"an event of an unknown shape: {event.get('type')}") from None
         if self.assembly.whole:
-            self.exchange.end_soon()
-        return part
+            self.exchange.end_soon(trailing=self._translator.trailing)
+        return [part for part in parts if part is not None]
 
     def text(self) -> list[Block]:
         """The text that had come."""

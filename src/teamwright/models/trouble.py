@@ -1,7 +1,9 @@
 """What went wrong with a request, whether it is worth another try, and how a person is told.
 
 The only place that reads a service's errors. Shapes and types:
-https://platform.claude.com/docs/en/api/errors (seen 2026-11-20).
+https://platform.claude.com/docs/en/api/errors (seen 2026-11-20),
+https://developers.openai.com/api/docs/guides/error-codes, https://ai.google.dev/gemini-api/docs/troubleshooting,
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html (seen 2026-11-21).
 """
 
 from __future__ import annotations
@@ -26,11 +28,40 @@ STATUS_OF = {
     "api_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
+    # OpenAI's shape
+    "invalid_api_key": 401,
+    "insufficient_quota": 402,
+    "model_not_found": 404,
+    "context_length_exceeded": 400,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    # Google's
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "API_KEY_INVALID": 401,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+    # Bedrock's, inside a stream
+    "validationException": 400,
+    "throttlingException": 429,
+    "internalServerException": 500,
+    "modelStreamErrorException": 500,
+    "serviceUnavailableException": 503,
 }
 """The status that belongs to an error type, for errors that come inside a stream or with status 200."""
 
+_MEANT = {"insufficient_quota": 402, "API_KEY_INVALID": 401}
+"""Types that say more than the status they come with: nothing to wait for, and a wrong key."""
+
 _CONTEXT_FULL = re.compile(
-    r"prompt is too long|exceeds? (the )?(available )?context|context[ _](length|window|size|limit)|too many tokens",
+    r"prompt is too long|exceeds? (the )?(available )?context|context[ _](length|window|size|limit)|too many tokens"
+    r"|input is too long|input token count .{0,40}exceeds",
     re.I,
 )
 _FULL_TYPES = frozenset({"request_too_large", "exceed_context_size_error", "context_length_exceeded"})
@@ -105,45 +136,91 @@ def _number(text: str | None) -> float | None:
     return number if number is not None and number == number and abs(number) < 1e9 else None
 
 
+def request_id_of(headers: Mapping[str, str]) -> str:
+    """The name that the service gave to the request, or none."""
+    return next((found for name in _ID_HEADERS if (found := headers.get(name))), "")
+
+
+_ID_HEADERS = ("request-id", "x-request-id", "x-amzn-requestid")
+
+
 def http_trouble(status: int, headers: Mapping[str, str], body: bytes) -> Trouble:
     """The trouble of an answer that is an error, by its status or, with status 200, by its body."""
-    kind, message, request_id = _read_error(body)
-    real = STATUS_OF.get(kind, 500) if status == 200 else status
-    asked = headers.get("x-should-retry")
+    said = _read_error(body)
+    kind = said.type or (headers.get("x-amzn-errortype") or "").partition(":")[0]
+    real = said.status(kind) if status == 200 else _MEANT.get(kind, status)
+    asked = retry_after_s(headers)
     return Trouble(
         "http",
-        message or f"HTTP status {status}",
+        said.message or f"HTTP status {status}",
         Answered(
             status=real,
             type=kind,
-            request_id=headers.get("request-id") or headers.get("x-request-id") or request_id,
-            retry_after_s=retry_after_s(headers),
-            should_retry={"true": True, "false": False}.get(asked or ""),
+            request_id=request_id_of(headers) or said.request_id,
+            retry_after_s=said.retry_s if asked is None else asked,
+            should_retry={"true": True, "false": False}.get(headers.get("x-should-retry") or ""),
         ),
     )
 
 
 def event_trouble(data: bytes, request_id: str) -> Trouble:
-    """The trouble of an `error` event inside a stream."""
-    kind, message, own_id = _read_error(data)
-    return Trouble("http", message or kind, Answered(STATUS_OF.get(kind, 500), kind, request_id or own_id))
+    """The trouble of an error inside a stream."""
+    said = _read_error(data)
+    known = Answered(said.status(said.type), said.type, request_id or said.request_id, said.retry_s)
+    return Trouble("http", said.message or said.type, known)
 
 
-def _read_error(body: bytes) -> tuple[str, str, str]:
-    """Type, message and request id of an error body: of the Messages API, of OpenAI's shape, or plain text."""
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What an error body says. `code` is a number that stands in it as a status, 0: none."""
+
+    message: str = ""
+    type: str = ""
+    request_id: str = ""
+    code: int = 0
+    retry_s: float | None = None
+
+    def status(self, kind: str) -> int:
+        """The status that it would have had as an answer of its own."""
+        return STATUS_OF.get(kind) or (self.code if 400 <= self.code < 600 else 500)
+
+
+def _read_error(body: bytes) -> _Said:
+    """An error body: of the Messages API, of OpenAI's shape, Google's or Bedrock's, or plain text."""
     try:
         parsed: object = json.loads(body)
     except ValueError:
-        return "", _plain(body), ""
+        return _Said(_plain(body))
+    if isinstance(parsed, list) and parsed:
+        parsed = cast("list[object]", parsed)[0]  # Google wraps some in a list
     if not isinstance(parsed, dict):
-        return "", _plain(body), ""
+        return _Said(_plain(body))
     whole = cast("dict[str, Any]", parsed)
-    inner: object = whole.get("error", whole)
+    inner: object = whole.get("error") or whole
     if isinstance(inner, str):
-        return "", inner, ""
+        return _Said(inner)
     error = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
-    message = error.get("message") or error.get("detail") or ""
-    return str(error.get("type") or ""), str(message), str(whole.get("request_id") or "")
+    message = error.get("message") or error.get("detail") or error.get("Message") or ""
+    code: object = error.get("code")
+    reason, retry_s = _details(error)
+    kind = reason or (code if isinstance(code, str) and not code.isdigit() else "") or error.get("type")
+    number = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdigit()) else 0
+    return _Said(
+        str(message), str(kind or error.get("status") or ""), str(whole.get("request_id") or ""), number, retry_s
+    )
+
+
+def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
+    """Google's details: the reason that says more than the status, and how long to wait, in seconds."""
+    reason, wait = "", None
+    details: object = error.get("details")
+    for row in cast("list[Any]", details) if isinstance(details, list) else []:
+        fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        if fields.get("reason") in _MEANT:
+            reason = str(fields["reason"])
+        if str(fields.get("@type", "")).endswith("RetryInfo"):
+            wait = _number(str(fields.get("retryDelay", "")).removesuffix("s"))
+    return reason, wait
 
 
 def _plain(body: bytes) -> str:

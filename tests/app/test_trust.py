@@ -134,7 +134,8 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     repository.write(".mcp.json", {"mcpServers": {"db": {"command": "./evil"}}})
     repository.write(".claude/skills/deploy/SKILL.md", "deploy")
     repository.write(".claude/commands/fix.md", "fix")
-    repository.write(".claude/agents/tester.md", "test")
+    repository.write(".claude/agents/tester.md", "---\nname: tester\ndescription: Tests.\n---\nTest.")
+    repository.write(".claude/agents/README.md", "No definition.")
     found = {(entry.kind, entry.name, entry.effect) for entry in repository.state().entries}
     assert found == {
         ("permissions.allow", "Bash(make:*)", "used"),
@@ -142,9 +143,9 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
         ("mcp server", "db", "not used yet"),
         ("skill", "deploy", "not used yet"),
         ("command", "fix", "not used yet"),
-        ("agent", "tester", "not used yet"),
+        ("agent", "tester", "used"),
     }
-    assert [entry.name for entry in repository.state().needs_asking] == ["Bash(make:*)"]
+    assert [entry.name for entry in repository.state().needs_asking] == ["Bash(make:*)", "tester"]
     assert {entry.kind for entry in repository.state(compat=False).entries} == set()
 
 

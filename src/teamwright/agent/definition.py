@@ -1,14 +1,19 @@
-"""Agent definitions: what kind of agent to start. Built-in kinds are data here; others come from files later.
+"""Agent definitions: what kind of agent to start, and what it is held to. Built-in kinds are data here.
 
-Knows names of tools as words only.
+Where other kinds come from is not known here, nor what a tool does: tools are words.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from teamwright.hooks.book import Hook
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
@@ -24,11 +29,46 @@ NOT_FOR_SUBAGENTS = LEAD_ONLY | {"Agent", "SendMessage", "ListAgents", "AskUserQ
 READING = ("Bash", "Read", "Glob", "Grep", "WebFetch")
 
 
+BUILT_IN = "built in"
+"""The source of the kinds that are always there."""
+
+NAMED_MOST = 12
+"""Kinds that an error lists."""
+
+
+def covers(names: Iterable[str], tool: str) -> bool:
+    """Whether one of these names means the tool: its own, one with `*`, or `mcp__server` for all of a server."""
+    return any(
+        name == tool
+        or ("*" in name and fnmatchcase(tool, name))
+        or (name.startswith("mcp__") and tool.startswith(f"{name}__"))
+        for name in names
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an agent was held to when it was born. It is kept with its life: whatever becomes of the definition, a
+    process that goes on with the agent holds it to no less.
+
+    `hooks` are the marks of the hooks that ran for it; `role`: it came from a team file, which fences off paths.
+    """
+
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    read_only: bool = False
+    hooks: tuple[str, ...] = ()
+    role: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class AgentDefinition:
-    """A kind of agent. `tools` None means all; `prompt` is the body; `model` None means the caller's.
+    """A kind of agent. `tools` None means all; `prompt` is the body; `model` and `mode` None mean the caller's.
 
-    `read_only`: calls that are not proven to change nothing are refused, the shell's included.
+    `denied` are deny rules for parts of tools (`Bash(git push:*)`). `read_only`: calls that are not proven to change
+    nothing are refused, the shell's included. `source` says in a word where it comes from, `file` which file says it.
+    `role`: it is a role of a team file.
     """
 
     name: str
@@ -39,10 +79,61 @@ class AgentDefinition:
     model: str | None = None
     max_turns: int | None = None
     read_only: bool = False
+    mode: str | None = None
+    denied: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    initial_prompt: str = ""
+    color: str | None = None
+    effort: str | int | None = None
+    background: bool = False
+    isolation: str | None = None
+    memory: str | None = None
+    skills: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    required_mcp_servers: tuple[str, ...] = ()
+    source: str = BUILT_IN
+    file: str = ""
+    role: bool = False
 
     def allows(self, tool: str) -> bool:
         """Whether an agent of this kind has the tool of that name."""
-        return (self.tools is None or tool in self.tools) and tool not in self.disallowed_tools
+        return (self.tools is None or covers(self.tools, tool)) and not covers(self.disallowed_tools, tool)
+
+    @property
+    def bounds(self) -> Bounds:
+        """What an agent of this kind is held to, to be kept with its life."""
+        marks = tuple(mark_of(hook) for hook in self.hooks)
+        return Bounds(self.tools, self.disallowed_tools, self.denied, self.read_only, marks, self.role)
+
+    def within(self, bounds: Bounds) -> AgentDefinition:
+        """This kind held to no less than an agent was that was born under these bounds."""
+        return replace(
+            self,
+            tools=_common(self.tools, bounds.tools),
+            disallowed_tools=_union(self.disallowed_tools, bounds.disallowed_tools),
+            denied=_union(self.denied, bounds.denied),
+            read_only=self.read_only or bounds.read_only,
+        )
+
+    def lacks(self, bounds: Bounds) -> bool:
+        """Whether a hook that an agent was born under is not among those of this kind any more."""
+        return not set(bounds.hooks) <= {mark_of(hook) for hook in self.hooks}
+
+
+def mark_of(hook: Hook) -> str:
+    """What a hook is known by as long as it says the same."""
+    said = "\0".join((hook.event, hook.matcher, hook.command))
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _common(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return _union((name for name in one if covers(other, name)), (name for name in other if covers(one, name)))
+
+
+def _union(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))
 
 
 @cache
@@ -71,17 +162,24 @@ def built_in() -> dict[str, AgentDefinition]:
     return {kind.name: kind for kind in kinds}
 
 
-def find_definition(name: str, known: dict[str, AgentDefinition] | None = None) -> AgentDefinition:
+def find_definition(name: str, known: Mapping[str, AgentDefinition] | None = None) -> AgentDefinition:
     """The kind of that name, without regard to case. Raises UsageError naming the nearest."""
     kinds = built_in() if known is None else known
-    found = next((kind for key, kind in kinds.items() if key.lower() == name.lower()), None)
+    found = kinds.get(name) or next((kind for key, kind in kinds.items() if key.lower() == name.lower()), None)
     if found is None:
         close = nearest(name, kinds)
         raise UsageError(
             "usage",
-            f"there is no agent type {name!r}",
-            looked_at=[("types", ", ".join(kinds))],
+            f"there is no agent type {name[:80]!r}",
+            looked_at=[("types", in_short(kinds))],
             do=[f"use {close}"] if close else ["leave subagent_type out for a general-purpose agent"],
             note="nothing was started",
         )
     return found
+
+
+def in_short(names: Iterable[str], most: int = NAMED_MOST) -> str:
+    """The first names in one line, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more

@@ -13,18 +13,12 @@ from typing import TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
+from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Conversation, read_header
-from teamwright.agent.definition import (
-    LEAD_ONLY,
-    NOT_FOR_SUBAGENTS,
-    TEAMMATE_TOOLS,
-    AgentDefinition,
-    find_definition,
-)
+from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, covers
 from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
-from teamwright.agent.loop import Agent
 from teamwright.agent.plan_mode import Leaving
 from teamwright.agent.prefix import load_conversation, store_prefix
 from teamwright.agent.reminders import ModeReminder, Role
@@ -32,7 +26,8 @@ from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_p
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
 from teamwright.agent.workplace import Edits, Workplace
-from teamwright.app.definition.applying import fence_of, kinds_of, roles_text, with_role
+from teamwright.app.agents.resolving import Resolver, asked_for_by
+from teamwright.app.definition.applying import fence_of, roles_text
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
@@ -48,6 +43,7 @@ from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Access, Asker, Mode, Verdict
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import Attended, Emit, always
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, run_id
 from teamwright.storage.paths import Home
@@ -63,12 +59,15 @@ Waiting: TypeAlias = Callable[[str | None], None]
 class Born:
     """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
 
-    Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent.
+    Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
+    are the tools that it was denied.
     """
 
     policy: Callable[[], Policy]
     model: str | None
     kind: str = ""
+    disallowed: tuple[str, ...] = ()
+    read_only: bool = False
 
     def now(self) -> Policy:
         """The policy as it is now."""
@@ -115,6 +114,7 @@ class Maker:
     may_bypass: bool = False
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
     definition: TeamDefinition | None = None
+    resolver: Resolver = field(default_factory=Resolver)
     meters: Meters = field(init=False)
     plans: Plans = field(init=False)
 
@@ -147,12 +147,13 @@ class Maker:
 
     async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
         """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
-        kind = self._kind(spec)
+        kind = self.resolver.kind(spec)
         budget = spec.budget.within(self.purse.each)
-        model = await self._open(spec.model or kind.model, spec.name, budget)
+        model = await self._open(spec.model, spec.name, budget)
         caller = Caller(spec.name, team)
-        policy = self._policy_of(spec, lambda: self.policy, kind.name)
-        born = self.born[spec.name] = Born(policy, spec.model or kind.model, kind.name)
+        policy = self._policy_of(spec, lambda: self.policy, kind.name, kind.denied)
+        born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
+        self.born[spec.name] = born
         tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
         path = Path(life.transcript)
@@ -167,60 +168,65 @@ class Maker:
         else:
             system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
             conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
-        rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
+        rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
         made.plan = self.plans.born(spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.plans)
         made.meter = self.meters.member(spec.name, budget, lambda: made.activity.worked_s, goes_on=goes_on)
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)
-        return self._watched(self._reminded(self._hooked(made, who, spec.name), born.now(), Role.MEMBER))
+        made = self._hooked(made, who, spec.name, kind)
+        return self._watched(self._reminded(made, born.now(), Role.MEMBER))
 
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
         spec = self.resolved(spec)
-        kind = self._kind(spec)
+        kind = self.resolver.kind(spec)
         parent = self.born.get(caller, Born(lambda: self.policy, None))
         budget = spec.budget.within(self.purse.each)
-        model = await self._open(spec.model or kind.model or parent.model, caller, budget)
+        model = await self._open(spec.model or parent.model, caller, budget, spec)
         self.limits.admit(depth=1)
         agent_id = run_id()
-        is_role = self.definition is not None and self.definition.role(kind.name) is not None
-        policy = self._policy_of(spec, parent.policy, kind.name if is_role else parent.kind)
+        policy = self._policy_of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         plan = self.plans.mode_of(policy(), self.home.plans, None)
-        tools = [t for t in self.kit.plain_tools(agent_id, self) if t.name not in NOT_FOR_SUBAGENTS]
+        denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
+        tools = [t for t in self.kit.plain_tools(agent_id, self) if not covers(denied, t.name)]
         tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         waiting = blocking(self.team, caller) if self.team is not None else None
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
-        gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only)
+        gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
         path = self.home.agent_transcript(self.cwd, self.session, agent_id)
         conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
-        rounds = budget.within(Budget(turns=spec.max_turns or kind.max_turns)).turns
+        rounds = budget.within(Budget(turns=spec.max_turns)).turns
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
         made.meter = self.meters.subagent(agent_id, caller, budget, lambda: made.activity.worked_s)
         made.parent_call, made.caller, made.policy, made.plan = parent_call, caller, policy(), plan
         if spec.plans:
             plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
-        return self._hooked(made, replace(who, parent=LEAD_ALIAS if caller == LEAD else caller), shown)
+        return self._hooked(made, replace(who, parent=LEAD_ALIAS if caller == LEAD else caller), shown, kind)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """The model that a teammate will really use (port of `teams`)."""
-        return (await self._open(spec.model or self._kind(spec).model, spec.name, spec.budget)).card.name
+        return (await self._open(spec.model, spec.name, spec.budget, spec)).card.name
 
     def resolved(self, spec: SpawnSpec) -> SpawnSpec:
-        """The spec with what its role says (port of `teams`). Raises UsageError for a kind that nobody knows."""
-        self._kind(spec)
-        return with_role(spec, self.definition)
+        """The spec with what its role and its kind say (port of `teams` and of `tools`); a resolved one as it is.
 
-    def _kind(self, spec: SpawnSpec) -> AgentDefinition:
-        return find_definition(spec.agent_type, kinds_of(self.definition))
+        Raises UsageError for a kind that nobody knows, or that cannot be honoured.
+        """
+        return self.resolver.resolved(spec)
 
-    async def _open(self, name: str | None, agent: str, budget: Budget = NO_CAPS) -> Model:
+    async def _open(
+        self, name: str | None, agent: str, budget: Budget = NO_CAPS, spec: SpawnSpec | None = None
+    ) -> Model:
         """The model for an agent. Raises CannotStart, also when money is capped and its price is not known."""
-        model = await self.models.open(name, agent)
+        try:
+            model = await self.models.open(name, agent)
+        except CannotStart as problem:
+            raise asked_for_by(problem, spec) if spec is not None else problem from None
         require_price(self.purse.budget.within(budget).usd, model.card)
         return model
 
@@ -241,11 +247,11 @@ class Maker:
             agent.remind = ModeReminder(lambda: policy.mode, role, None, news=False)
         return agent
 
-    def _hooked(self, agent: Agent, who: Who, shown: str) -> Agent:
-        """The agent with its hooks, if there are any. `shown` is who asks, as people read it."""
+    def _hooked(self, agent: Agent, who: Who, shown: str, kind: AgentDefinition | None = None) -> Agent:
+        """The agent with its hooks and its kind's, if there are any. `shown` is who asks, as people read it."""
         if self.kit.hooking is None:
             return agent
-        return self.kit.hooking.dress(agent, who, shown, self.denials)
+        return self.kit.hooking.dress(agent, who, shown, self.denials, kind.hooks if kind is not None else ())
 
     @property
     def _transcript(self) -> Path:
@@ -260,13 +266,16 @@ class Maker:
             conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
         return conversation
 
-    def _policy_of(self, spec: SpawnSpec, above: Callable[[], Policy], kind: str) -> Callable[[], Policy]:
+    def _policy_of(
+        self, spec: SpawnSpec, above: Callable[[], Policy], kind: str, denied: Sequence[str] = ()
+    ) -> Callable[[], Policy]:
         """The agent's own: never more than the caller's as it is then; without a mode just that.
 
-        `kind` is whose paths it may change: a role's, or nobody's.
+        `kind` is whose paths it may change: a role's, or nobody's; `denied` are the deny rules of its definition.
         """
         mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
         rules = () if mode is Mode.BUBBLE else self.policy.rules
+        rules += parse_rules(denied, Verdict.DENY, f"agent type {spec.agent_type}", self.policy.scope.base)
         own = self._fenced(Policy(mode, rules, self.policy.scope).narrow(above()), kind)
         self.derived.add(own)
         return lambda: own
@@ -288,6 +297,11 @@ class Maker:
         for policy in (self.policy, *self.derived):
             if policy.mode is not Mode.BUBBLE:
                 policy.add(*rules)
+
+    def may_start(self, agent_type: str) -> bool:
+        """Whether no rule forbids agents of that type."""
+        access = Access(subject=agent_type, harmless=True)
+        return self.policy.decide("Agent", access).verdict is not Verdict.DENY
 
     def lead_may(self, tool: str, access: Access) -> bool:
         """Whether the lead may allow its members this call: it would be allowed it itself, or the user said so."""

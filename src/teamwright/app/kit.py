@@ -106,6 +106,8 @@ class Kit:
     extra: Sequence[AnyTool] = ()
     permits: Permits | None = None
     hooking: Hooking | None = None
+    agent_types: Callable[[], str] = str
+    """What the Agent tool says of kinds that are not built in."""
 
     def plain_tools(self, member: str, builder: SubagentBuilder) -> list[AnyTool]:
         """What every agent may have: files, shell, web, and the program's own tools."""
@@ -129,10 +131,11 @@ class Kit:
         """What a member may have: the plain ones, the task list, agents, and with teams on the team's."""
         port = CallerTasks(caller)
         watch = CallerWatch(caller, self.hooking) if self.hooking is not None else None
+        types = self.agent_types()
         tools: list[AnyTool] = [
             *self.plain_tools(caller.name, builder),
             AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
-            AgentTool(caller, builder) if self.teams else SubagentTool(caller.name, builder),
+            AgentTool(caller, builder, types) if self.teams else SubagentTool(caller.name, builder, types),
             TaskCreate(port, watch),
             TaskGet(port),
             TaskListTool(port),

@@ -23,6 +23,7 @@ from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.loop import Agent
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
+from teamwright.app.agents.opening import resolver_of
 from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
@@ -118,7 +119,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     jobs = _jobs(ground, stack)
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
-    make_hooks(ground, log, maker.kit, requests)
+    make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
     maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
     stack.callback(maker.watchdog.close)
     grants = grants_of(ground, log, maker)
@@ -133,7 +134,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
     lead = _lead(ground, agent, team, jobs)
-    warnings = (*trust_warnings(ground), *ground.settings.warnings)
+    warnings = (*trust_warnings(ground), *ground.settings.warnings, *maker.resolver.kinds.warnings())
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, warnings)
     grants.modes = lambda: session.modes
@@ -305,7 +306,9 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         numbers=numbers,
         attended=log.attended,
         definition=ground.definition,
+        resolver=resolver_of(ground, log.emit),
     )
+    kit.agent_types = partial(made.resolver.kinds.for_tool, made.may_start)
     made.plans.approved_by(settings, requests.timeout_s)
     return _in_mode(ground, made)
 

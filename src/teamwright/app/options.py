@@ -21,11 +21,12 @@ class Options:
     `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
     a person is at a terminal. `task_list` names a list that several sessions share;
     `plan_approval` says who approves plans of members: lead, human or auto.
+    `agents` are definitions of agents by name, `plugin_dirs` directories of plugins.
     `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal;
     `ask_timeout_s` how long one waits at most, in seconds.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
-    runs none of the settings; `own_hooks` are functions of the program.
+    runs none of the settings nor of definitions; `own_hooks` are functions of the program.
     """
 
     cwd: Path = field(default_factory=Path.cwd)
@@ -56,5 +57,7 @@ class Options:
     env: Mapping[str, str] | None = None
     team_name: str | None = None
     task_list: str | None = None
+    agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    plugin_dirs: tuple[Path, ...] = ()
     plan_approval: str | None = None
     pace_s: float | None = None

@@ -85,6 +85,7 @@ class Settings:
     directories: tuple[Path, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     hooks: tuple[Hook, ...] = ()
+    hooks_off: bool = False
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: SpawnSettings = field(default_factory=SpawnSettings)
     each: Budget = NO_CAPS
@@ -307,6 +308,7 @@ class _Merge:
             directories=_once(self.directories),
             env=self.env,
             hooks=() if get("disableAllHooks") else tuple(self.hooks),
+            hooks_off=bool(get("disableAllHooks")),
             models={name: value for name, value in self.values.items() if name in _FOR_MODELS},
             limits=SpawnSettings(
                 members=get("limits.members", limits.members),

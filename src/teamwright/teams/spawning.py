@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.agent.agent import Agent
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, UsageError
@@ -108,7 +109,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
             await _drop_stale(inbox)
             undo.push_async_callback(inbox.mark_read, {life.first})
             await send_first(team, member, life, spec.description)
-            mate = await start(team, member, life, undo)
+            mate = await start(team, member, life, undo, replace(spec, name=member.name))
             undo.pop_all()
     return mate
 
@@ -124,7 +125,8 @@ async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
             if not path.exists():
                 break
             number += 1  # an earlier team of this session had a member of the name
-        return Life(incarnation, str(path), message_id(), spec.call, spec.model, spec.max_turns, spec.budget)
+        first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
+        return Life(incarnation, str(path), first, *asked, spec.budget, spec.bounds)
 
     return await begin_life(team.home, team.directory, member.name, make)
 
@@ -175,37 +177,33 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
         cwd=str(spec.cwd or team.cwd),
         backend_type="in-process",
         mode=spec.mode,
+        color=spec.definition.color if spec.definition is not None else None,
     )
 
 
-async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *, resumed: bool = False) -> Teammate:
+async def start(
+    team: Team,
+    member: Member,
+    life: Life,
+    undo: AsyncExitStack,
+    spec: SpawnSpec | None = None,
+    *,
+    resumed: bool = False,
+) -> Teammate:
     """Make the member's agent and let it live; returns when it runs. `undo` takes it back when that fails later.
 
+    `spec` is what was asked for, resolved; None for a member that goes on: it is made of what is on disk.
     `resumed`: a process before this one began the life; who is ended already while it comes back is seen out by whoever
     ended it. Raises TeamwrightError.
     """
-    agent = await team.builder.teammate(_spec_of(member, life), team, life)
+    agent = await team.builder.teammate(spec or _spec_of(member, life), team, life)
     undo.callback(agent.conversation.close)
     _refuse_late(team)
     name = member.name
     desk = Desk(name, team.inbox(name), agent.conversation, team.emit)
     desk.held = lambda sender: held(team, name, sender)
     desk.words = lambda entry: words_of(team, name, entry)
-    mate = Teammate(
-        agent,
-        desk,
-        TeamOffice(team),
-        team.emit,
-        life.incarnation,
-        color=member.color,
-        model=agent.model.card.name,
-        agent_type=member.agent_type,
-        changed=team.changed,
-        resumed=resumed,
-        call=life.call,
-        stop_request=stop_read(team, name, life.incarnation, agent.conversation) if resumed else None,
-        plan=plan_awaited(team.requests, name, life.incarnation) if resumed else NOTHING_AWAITED,
-    )
+    mate = _mate(team, member, life, agent, desk, resumed)
 
     def seen(entries: Sequence[Entry]) -> None:
         mate.note_seen(entries)
@@ -226,6 +224,26 @@ async def start(team: Team, member: Member, life: Life, undo: AsyncExitStack, *,
     return mate
 
 
+def _mate(team: Team, member: Member, life: Life, agent: Agent, desk: Desk, resumed: bool) -> Teammate:
+    """The member itself, which does not run yet."""
+    name = member.name
+    return Teammate(
+        agent,
+        desk,
+        TeamOffice(team),
+        team.emit,
+        life.incarnation,
+        color=member.color,
+        model=agent.model.card.name,
+        agent_type=member.agent_type,
+        changed=team.changed,
+        resumed=resumed,
+        call=life.call,
+        stop_request=stop_read(team, name, life.incarnation, agent.conversation) if resumed else None,
+        plan=plan_awaited(team.requests, name, life.incarnation) if resumed else NOTHING_AWAITED,
+    )
+
+
 def _forget_old(team: Team) -> None:
     """Of those that are over only the last are remembered: results count from events, files have the rest."""
     over = [mate.name for mate in team.members.values() if mate.state in GONE and mate.parted]
@@ -235,7 +253,7 @@ def _forget_old(team: Team) -> None:
 
 
 def _spec_of(member: Member, life: Life) -> SpawnSpec:
-    """What the member is made of, from what is on disk: the same at its start and when it is resumed."""
+    """What a member that goes on is made of, from what is on disk."""
     return SpawnSpec(
         prompt=member.prompt or "",
         name=member.name,
@@ -245,6 +263,7 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
         max_turns=life.max_turns,
         budget=life.budget,
         cwd=Path(member.cwd),
+        bounds=life.bounds,
         plan_mode_required=bool(member.plan_mode_required),
         call=life.call,
     )

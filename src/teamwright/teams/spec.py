@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from teamwright.agent.definition import AgentDefinition, Bounds
 from teamwright.protocol.budget import NO_CAPS, Budget
 
 
@@ -27,6 +28,10 @@ class SpawnSpec:
     budget: Budget = NO_CAPS
     call: str = ""
     """The name of the call that asks for it: run again after a kill, it starts nobody twice."""
+    definition: AgentDefinition | None = None
+    """Its kind, once the spec is resolved: what that says stands in the other fields then."""
+    bounds: Bounds | None = None
+    """What an agent that goes on was held to when it was born; None for a new one."""
 
     @property
     def plans(self) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.agent.definition import Bounds
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
 from teamwright.storage.atomic import storage_error, write_atomic
@@ -44,7 +45,8 @@ class Life:
     """One life of a member: what a process that goes on with it cannot read elsewhere.
 
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
-    it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use.
+    it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
+    kind held it to when it was born.
     """
 
     incarnation: int
@@ -54,12 +56,15 @@ class Life:
     model: str | None = None
     max_turns: int | None = None
     budget: Budget = NO_CAPS
+    bounds: Bounds | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Its object in the file; caps only where there are some."""
+        """Its object in the file; caps and bounds only where there are some."""
         out = asdict(self)
         del out["budget"]
-        return out | ({"budget": self.budget.as_json()} if self.budget else {})
+        kept = out.pop("bounds")
+        bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
+        return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +259,17 @@ def _life(data: Mapping[str, Any]) -> Life:
         None if model is None else str(model),
         None if rounds is None else int(rounds),
         Budget.from_json(data.get("budget", {})),
+        _bounds(data.get("bounds")),
     )
+
+
+def _bounds(data: Mapping[str, Any] | None) -> Bounds | None:
+    if data is None:
+        return None
+    tools = data.get("tools")
+    names = {key: tuple(map(str, data.get(key, ()))) for key in ("disallowed_tools", "denied", "hooks")}
+    only = None if tools is None else tuple(map(str, tools))
+    return Bounds(only, read_only=bool(data.get("read_only")), role=bool(data.get("role")), **names)
 
 
 def _parting(data: Mapping[str, Any]) -> Parting:

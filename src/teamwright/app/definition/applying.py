@@ -68,15 +68,12 @@ def _narrowed(role: Role) -> Role:
     )
 
 
-def kinds_of(definition: TeamDefinition | None) -> dict[str, AgentDefinition]:
-    """All kinds of agents by name: those that are built in, and the roles."""
-    kinds = dict(built_in())
-    for role in definition.roles.values() if definition is not None else ():
-        kinds[role.name] = _kind(role)
-    return kinds
+def role_kinds(definition: TeamDefinition | None) -> list[AgentDefinition]:
+    """The roles as kinds of agents."""
+    return [_kind(role, definition.file) for role in definition.roles.values()] if definition is not None else []
 
 
-def _kind(role: Role) -> AgentDefinition:
+def _kind(role: Role, file: str) -> AgentDefinition:
     base = built_in()[role.type]
     tools = base.tools if role.tools is None else role.tools
     if base.tools is not None and role.tools is not None:
@@ -90,6 +87,9 @@ def _kind(role: Role) -> AgentDefinition:
         disallowed_tools=(*base.disallowed_tools, *role.disallowed_tools),
         model=role.model or base.model,
         max_turns=role.max_turns or base.max_turns,
+        source="team file",
+        file=f"{file}:{role.line}",
+        role=True,
     )
 
 

@@ -5,28 +5,42 @@ Knows settings, the queue of requests and the log; does not know when a hook fir
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from teamwright.app.asking import Requests
 from teamwright.app.ground import Ground
 from teamwright.app.hooking.of_session import hooking_of
 from teamwright.app.kit import Kit
-from teamwright.hooks.book import NOTIFICATION, PERMISSION, HookBook
+from teamwright.hooks.book import NOTIFICATION, PERMISSION, Hook, HookBook
 from teamwright.hooks.firing import Place
 from teamwright.hooks.payload import Who
 from teamwright.storage.log import EventLog
 from teamwright.tools.shell.bash import MANNERS, environment_without, shell
 
 
-def make_hooks(ground: Ground, log: EventLog, kit: Kit, requests: Requests) -> None:
-    """Give the kit its hooks: asked before anybody else, and told what a person should look at."""
+def make_hooks(
+    ground: Ground, log: EventLog, kit: Kit, requests: Requests, own_of: Callable[[str], Sequence[Hook]]
+) -> None:
+    """Give the kit its hooks: asked before anybody else, and told what a person should look at.
+
+    `own_of` knows the hooks of an agent type's definition.
+    """
     settings, root = ground.settings, ground.trust.root
     named = settings.hooks if ground.options.hooks else ()
     book = HookBook((*named, *ground.options.own_hooks))
-    kept = environment_without(kit.bash.hidden) if book.hooks else {}
+    kept = environment_without(kit.bash.hidden)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     place = Place(root, {**kept, **settings.env, **MANNERS, **own}, shell(), kit.jobs.records)
     who = Who(ground.id, ground.home.transcript(ground.cwd, ground.id))
     made = kit.hooking = hooking_of(book, place, who, ground.directory, log.emit)
+    made.own_of, made.runs_own = own_of, ground.options.hooks and not settings.hooks_off
+
+    def ask_hooks() -> None:
+        if made.answer not in requests.answerers:
+            requests.answerers.append(made.answer)
+
+    made.ask_hooks = ask_hooks
     if book.has(PERMISSION):
-        requests.answerers.append(made.answer)
+        ask_hooks()
     if book.has(NOTIFICATION):
         log.subscribe(lambda _number, event: made.noted(event), live=False)

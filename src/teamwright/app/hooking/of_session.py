@@ -6,15 +6,15 @@ Fills the ports of `tools` and of the queue of requests. Knows the rooms below a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from teamwright.agent.agent import Agent
 from teamwright.agent.gate import Denial
 from teamwright.agent.hooked import AgentHooks
-from teamwright.agent.loop import Agent
 from teamwright.agent.toolbox import Prepared
 from teamwright.hooks import payload
 from teamwright.hooks.book import (
@@ -27,6 +27,7 @@ from teamwright.hooks.book import (
     SUBAGENT_STOP,
     TASK_COMPLETED,
     TASK_CREATED,
+    Hook,
     HookBook,
 )
 from teamwright.hooks.firing import Hooks, Place
@@ -45,6 +46,15 @@ from teamwright.tools.tasks.port import Completing
 CRASHED = "crashed"
 """How an agent ended whose process was killed: told when its session goes on."""
 
+
+def _nothing() -> None:
+    """Nobody asks hooks."""
+
+
+def _no_hooks_of(_agent_type: str) -> Sequence[Hook]:
+    return ()
+
+
 _ASKED = {"question": "question_prompt"}
 
 
@@ -57,21 +67,34 @@ class Hooking:
     directory: Path
     emit: Emit
     agents: WeakValueDictionary[str, AgentHooks] = field(default_factory=WeakValueDictionary[str, AgentHooks])
+    runs_own: bool = True
+    """Whether hooks of agent definitions run."""
+    ask_hooks: Callable[[], None] = _nothing
+    """Has hooks asked about requests from now on."""
+    own_of: Callable[[str], Sequence[Hook]] = _no_hooks_of
+    """The hooks of an agent type's definition."""
     _starts: Starts | None = None
     _open: bool = False
 
     @property
     def starts(self) -> Starts | None:
         """Where starts are noted until their stop; None where no hook is for an end."""
-        if self._starts is None and self.hooks.wants(SUBAGENT_STOP, SESSION_END):
+        return self._starts_for(self.hooks)
+
+    def _starts_for(self, hooks: Hooks) -> Starts | None:
+        if self._starts is None and hooks.wants(SUBAGENT_STOP, SESSION_END):
             self._starts = Starts(self.directory / NAME)
         return self._starts
 
     # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def dress(self, agent: Agent, who: Who, shown: str, denials: list[Denial]) -> Agent:
-        """Give the agent its hooks. `shown` is who asks, as people read it; `denials` takes what hooks refuse."""
-        if not self.hooks.book.hooks:
+    def dress(self, agent: Agent, who: Who, shown: str, denials: list[Denial], own: Sequence[Hook] = ()) -> Agent:
+        """Give the agent its hooks: the session's, and `own`, which run for it alone.
+
+        `shown` is who asks, as people read it; `denials` takes what hooks refuse.
+        """
+        hooks = self.with_own(own)
+        if not hooks.book.hooks:
             return agent
         toolbox = agent.toolbox
 
@@ -82,11 +105,20 @@ class Hooking:
         def mode() -> str:
             return str(agent.policy.shown_mode)
 
-        own = AgentHooks(self.hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self.starts)
-        self.agents[shown] = agent.hooks = own
-        if own.wrap is not None:
-            toolbox.put_around(own.wrap)
+        made = AgentHooks(hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self._starts_for(hooks))
+        self.agents[shown] = agent.hooks = made
+        if made.wrap is not None:
+            toolbox.put_around(made.wrap)
         return agent
+
+    def with_own(self, own: Sequence[Hook]) -> Hooks:
+        """The session's hooks, with those that one agent has besides, unless all hooks are switched off."""
+        if not own or not self.runs_own:
+            return self.hooks
+        made = replace(self.hooks, book=HookBook((*self.hooks.book.hooks, *own)))
+        if made.wants(PERMISSION):
+            self.ask_hooks()
+        return made
 
     async def answer(self, question: Question) -> Answer | None:
         """What hooks say to a request, before anybody is asked; None leaves it to the others."""
@@ -173,7 +205,7 @@ class Hooking:
         else:
             detail = "its process was killed"
             told |= payload.subagent_stop(who, "", CRASHED, detail)
-            await self.hooks.fire(SUBAGENT_STOP, told, (who.agent_type,))
+            await self.with_own(self.own_of(who.agent_type)).fire(SUBAGENT_STOP, told, (who.agent_type,))
 
     async def ended(self, reason: str, mode: str) -> None:
         """The session is over: its end hooks, then those that nobody waits for. May be called twice."""

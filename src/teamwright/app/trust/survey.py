@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from teamwright.app.agents.places import repository_shelves
+from teamwright.app.agents.reading import Found
 from teamwright.app.definition.applying import widening_of_role, widening_of_team
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.settings_files import KEYS, MAX_BYTES, Layer, Origin, read_layer
@@ -82,6 +84,7 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
             found += layer_entries(layer, root)
     found += _team_file(root)
     found += _servers(root, compat)
+    found += _agents(root, compat)
     found += [
         entry
         for place in ((".claude", ".teamwright") if compat else (".teamwright",))
@@ -182,7 +185,27 @@ def _servers(root: Path, compat: bool) -> list[TrustEntry]:
     return [_entry("mcp server", name, ".mcp.json", "not used yet", value) for name, value in sorted(found.items())]
 
 
-_KINDS = {"skills": "skill", "commands": "command", "agents": "agent"}
+def _agents(root: Path, compat: bool) -> list[TrustEntry]:
+    """The definitions of agents. One that cannot be read takes no effect, and nobody need trust it."""
+    every = [found for shelf in repository_shelves(root, compat) for found in shelf.found()]
+    return [agent_entry(root, found) for found in every if found.definition is not None]
+
+
+def agent_entry(root: Path, found: Found) -> TrustEntry:
+    """The entry of a definition. Its digest has what it says and what its hooks run of the repository; the commands
+    of its hooks are shown whole: whoever trusts it has read them."""
+    made = found.definition
+    hooks = made.hooks if made is not None else ()
+    servers = list(made.mcp_servers) if made is not None else []
+    parts = ["agent", found.digest]
+    parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command)]
+    summary = f"agent: {found.name}"
+    summary += f"; MCP servers: {_shortened(', '.join(servers))}" if servers else ""
+    summary += "".join(f"; hook: {' '.join(f'{hook.event} {hook.matcher}: {hook.command}'.split())}" for hook in hooks)
+    return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
+
+
+_KINDS = {"skills": "skill", "commands": "command"}
 
 
 def _assets(root: Path, place: str) -> Iterator[TrustEntry]:

@@ -17,7 +17,7 @@ from teamwright.teams.forming import ensure_team
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.caller import Caller
-from teamwright.tools.team.subagent import SubagentBuilder, SubagentInput, answer_of
+from teamwright.tools.team.subagent import SubagentBuilder, SubagentInput, answer_of, described
 
 
 class AgentInput(SubagentInput):
@@ -38,9 +38,15 @@ class AgentTool(Tool[AgentInput]):
     aliases = ("Task",)
     input_type = AgentInput
 
-    def __init__(self, caller: Caller, builder: SubagentBuilder) -> None:
+    def __init__(self, caller: Caller, builder: SubagentBuilder, types: str = "") -> None:
         self._caller = caller
         self._builder = builder
+        self._types = types
+
+    @property
+    def description(self) -> str:
+        """What the model is told, with the kinds of agents that there are besides the built-in ones."""
+        return described(type(self), self._types)
 
     def summary(self, call: AgentInput) -> str:
         """What is started."""

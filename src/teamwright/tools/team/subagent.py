@@ -11,7 +11,7 @@ from pydantic import Field
 
 from teamwright.agent.loop import Agent
 from teamwright.agent.subagent import SubagentResult, run_subagent
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_beside
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.budget import Budget
@@ -52,6 +52,10 @@ class SubagentInput(ToolInput):
 class SubagentBuilder(Protocol):
     """The port that makes a sub-agent ready to run: filled in `app`."""
 
+    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
+        """The spec with what its kind says. Raises UsageError for a kind that nobody knows."""
+        ...
+
     async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
         """Raises TeamwrightError when it cannot be made or a limit forbids it."""
         ...
@@ -64,9 +68,15 @@ class SubagentTool(Tool[SubagentInput]):
     aliases = ("Task",)
     input_type = SubagentInput
 
-    def __init__(self, caller: str, builder: SubagentBuilder) -> None:
+    def __init__(self, caller: str, builder: SubagentBuilder, types: str = "") -> None:
         self._caller = caller
         self._builder = builder
+        self._types = types
+
+    @property
+    def description(self) -> str:
+        """What the model is told, with the kinds of agents that there are besides the built-in ones."""
+        return described(type(self), self._types)
 
     def repeats(self, call: SubagentInput) -> bool:
         """A sub-agent would begin all over."""
@@ -89,8 +99,14 @@ class SubagentTool(Tool[SubagentInput]):
         return await answer_of(self._builder, call.spec(), self._caller, ctx.tool_use_id)
 
 
+def described(tool: type[AnyTool], types: str) -> str:
+    """The text beside the tool, and what there is to say of kinds of agents."""
+    return f"{read_beside(tool)}\n{types}" if types else read_beside(tool)
+
+
 async def answer_of(builder: SubagentBuilder, spec: SpawnSpec, caller: str, parent_call: str) -> ToolResult:
     """Run a sub-agent to its end; what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
+    spec = builder.resolved(spec)
     agent = await builder.subagent(spec, caller, parent_call)
     return _answer(await run_subagent(agent, spec.prompt), spec)
 

@@ -1,0 +1,291 @@
+"""The fields of a definition: what each must be, and how values become a kind of agent.
+
+One table for Markdown, JSON and plugins. What would let an agent do more than was meant is an error; what only says
+less than was meant is a warning. Knows the words of other products; starts nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from teamwright.agent.definition import AgentDefinition
+from teamwright.app.agents.frontmatter import Unreadable
+from teamwright.app.agents.hooks import hooks_of
+from teamwright.app.agents.tools import Tools, tools_of
+from teamwright.permissions.rule import split_rules
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.ids import COLORS, nearest
+
+NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200
+INHERIT = "inherit"
+"""The model that says: as whoever starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field: what it must be, one sentence, and whether a wrong value is only left out (`soft`)."""
+
+    kind: str
+    meaning: str
+    soft: bool = False
+    words: tuple[str, ...] = ()
+
+
+FIELDS: dict[str, Field] = {
+    "name": Field("name", "The type, as `subagent_type` names it."),
+    "description": Field("text", "What it is for: the lead chooses by it."),
+    "prompt": Field("text", "What it is told; in Markdown the text below the fields."),
+    "tools": Field("list", "The only tools it has; left out or `*`: all."),
+    "disallowedTools": Field("list", "Tools that it does not have; `Bash(git push:*)` denies part of one."),
+    "model": Field("text", "Its model; `inherit`, or left out: its caller's."),
+    "effort": Field("effort", "How hard it thinks.", soft=True),
+    "permissionMode": Field("mode", "Its permission mode; never more than its caller's."),
+    "background": Field("flag", "Whether it always runs in the background."),
+    "isolation": Field("word", "Where it works: `worktree`.", words=("worktree", "remote")),
+    "maxTurns": Field("count", "At most so many model calls."),
+    "color": Field("word", "Its colour, as a teammate.", soft=True, words=COLORS),
+    "memory": Field("word", "Whose memory it keeps.", soft=True, words=("user", "project", "local")),
+    "requiredMcpServers": Field("list", "MCP servers without which it does not start."),
+    "mcpServers": Field("servers", "MCP servers of its own."),
+    "hooks": Field("map", "Hooks that run for it alone."),
+    "skills": Field("list", "Skills that it begins with."),
+    "initialPrompt": Field("text", "Put before its first prompt."),
+}
+"""Every field, as files spell it; `max_turns` and `max-turns` are read too."""
+
+EXPECTED = {
+    "name": f"1 to {NAME_MOST} letters, digits, _, -, . or blanks",
+    "text": "a text",
+    "list": "a list of texts, or texts apart by commas",
+    "effort": "a word or a number",
+    "mode": "one of default, acceptEdits, plan, delegate, dontAsk, bypassPermissions",
+    "flag": "true or false",
+    "count": "a whole number from 1 on",
+    "servers": "a list of servers, or an object with servers by name",
+    "map": "an object",
+}
+
+_MODES = {str(mode): str(mode) for mode in Mode} | {"bubble": ""}
+_PLAIN = {name.lower(): name for name in FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where values come from: a word for people, the file, the lines of fields, and whether unknown ones are errors."""
+
+    source: str
+    file: str
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A kind of agent, with what of it is left out or not understood, a line each: `line 4: …`."""
+
+    definition: AgentDefinition
+    warnings: tuple[str, ...] = ()
+
+
+Values: TypeAlias = Mapping[str, Any]
+
+
+def definition_of(raw: Values, body: str, fallback: str, origin: Origin) -> Made:
+    """The kind of agent that these values describe. Raises Unreadable with the line.
+
+    `body` is the prompt where no field says one; `fallback` the name of a file that says none.
+    """
+    reader = _Reader(origin)
+    values = reader.values(raw)
+    name = values.get("name")
+    if name is None:
+        if not fallback:
+            raise Unreadable("it has no name")
+        name = reader.name(fallback)
+        reader.warn("name", f"it has no name, and is called like its file: {name}")
+    if not values.get("description"):
+        reader.warn("description", "it has no description: nobody is told what it is for")
+    tools = reader.tools(values)
+    hooks = hooks_of(values.get("hooks"), origin.file or origin.source, lambda text: reader.warn("hooks", text))
+    model = values.get("model")
+    if values.get("permissionMode") == Mode.BYPASS:
+        reader.warn("permissionMode", f"{Mode.BYPASS} lifts nobody above its caller")
+    made = AgentDefinition(
+        name,
+        " ".join(values.get("description", "").split())[:DESCRIPTION_MOST],
+        values.get("prompt", body).strip(),
+        tools.only,
+        tools.without,
+        None if model is None or model.lower() == INHERIT else model,
+        values.get("maxTurns"),
+        mode=values.get("permissionMode") or None,
+        denied=tools.denied,
+        hooks=hooks,
+        initial_prompt=values.get("initialPrompt", "").strip(),
+        color=values.get("color"),
+        effort=values.get("effort"),
+        background=values.get("background", False),
+        isolation=values.get("isolation"),
+        memory=values.get("memory"),
+        skills=values.get("skills", ()),
+        mcp_servers=values.get("mcpServers", {}),
+        required_mcp_servers=values.get("requiredMcpServers", ()),
+        source=origin.source,
+        file=origin.file,
+    )
+    return Made(made, tuple(reader.warnings))
+
+
+class _Reader:
+    """Reads the values of one definition."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.warnings: list[str] = []
+        self.at: dict[str, int] = {}
+
+    def values(self, raw: Values) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for written, value in raw.items():
+            name = _PLAIN.get(written.replace("-", "").replace("_", "").lower())
+            if name is None:
+                self.unknown(written)
+                continue
+            if name in found or name in self.at:
+                raise Unreadable(f"{name} stands there twice", self.line(written))
+            self.at[name] = self.line(written)
+            if value is not None:
+                self.take(found, name, value)
+        return found
+
+    def line(self, written: str) -> int:
+        return self.origin.lines.get(written, 0)
+
+    def take(self, found: dict[str, Any], name: str, value: Any) -> None:
+        row = FIELDS[name]
+        try:
+            found[name] = self.read(row, value)
+        except ValueError as problem:
+            if isinstance(problem, Unreadable):
+                raise
+            what = f"{name} must be {str(problem) or EXPECTED[row.kind]}"
+            if not row.soft or self.origin.strict:
+                raise Unreadable(what, self.at[name]) from None
+            self.warn(name, f"{what}; it is left out")
+
+    def read(self, row: Field, value: Any) -> Any:
+        match row.kind:
+            case "name":
+                return self.name(value)
+            case "list":
+                return texts(value)
+            case "word":
+                if value not in row.words:
+                    raise ValueError(f"one of {', '.join(row.words)}")
+                return value
+            case "mode":
+                if not isinstance(value, str) or value not in _MODES:
+                    raise ValueError
+                return _MODES[value]
+            case "servers":
+                return _servers(value)
+            case "effort":
+                return _effort(value)
+            case _:
+                return _plain(row.kind, value)
+
+    def name(self, value: Any) -> str:
+        name = " ".join(value.split()) if isinstance(value, str) else ""
+        fits = 0 < len(name) <= NAME_MOST and name[0].isalnum() and all(c.isalnum() or c in "_-. " for c in name)
+        if not fits:
+            raise Unreadable(f"name must be {EXPECTED['name']}", self.at.get("name", 0))
+        return name
+
+    def tools(self, values: Values) -> Tools:
+        try:
+            return tools_of(values.get("tools"), values.get("disallowedTools", ()), self.warn)
+        except ValueError as problem:
+            raise Unreadable(str(problem), self.at.get("disallowedTools", 0)) from None
+
+    def unknown(self, written: str) -> None:
+        near = nearest(written, FIELDS)
+        what = f"{written[:60]!r} is no field of a definition" + (f"; did you mean {near}?" if near else "")
+        if self.origin.strict:
+            raise Unreadable(what, self.line(written))
+        self.at[written] = self.line(written)
+        self.warn(written, what)
+
+    def warn(self, name: str, text: str) -> None:
+        line = self.at.get(name, 0)
+        self.warnings.append(f"line {line}: {text}" if line else text)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, also as one text with commas; those inside parentheses part nothing. Raises ValueError."""
+    if isinstance(value, str):
+        found: list[str] = split_rules(value) if "(" in value else [part.strip() for part in value.split(",")]
+    elif isinstance(value, list) and all(isinstance(part, str) for part in cast("list[Any]", value)):
+        found = [part.strip() for part in cast("list[str]", value)]
+    else:
+        raise ValueError
+    kept = tuple(dict.fromkeys(part for part in found if part))
+    if len(kept) > LIST_MOST or any(len(part) > 1_000 or not part.isprintable() for part in kept):
+        raise ValueError
+    return kept
+
+
+def _plain(kind: str, value: Any) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    fits = {
+        "text": isinstance(value, str),
+        "flag": isinstance(value, bool),
+        "count": whole and value >= 1,
+        "map": isinstance(value, dict),
+    }
+    if not fits[kind]:
+        raise ValueError
+    return value
+
+
+def _effort(value: Any) -> str | int:
+    if isinstance(value, str) and value.isalpha() and len(value) < 20:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
+        return value
+    raise ValueError
+
+
+def _servers(value: Any) -> dict[str, Any]:
+    """Servers by name; a name alone means one that is configured elsewhere."""
+    found: dict[str, Any] = {}
+    parts: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    for part in parts:
+        if isinstance(part, str) and isinstance(value, list):
+            found[part] = None
+        elif isinstance(part, dict) and all(isinstance(key, str) for key in cast("dict[Any, Any]", part)):
+            found |= cast("dict[str, Any]", part)
+        else:
+            raise ValueError
+    if not _is_data(found, 0):
+        raise ValueError
+    return found
+
+
+def _is_data(value: Any, depth: int) -> bool:
+    """Whether it is what JSON can hold, and not deep."""
+    if depth > 8:
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_data(v, depth + 1) for k, v in cast("dict[Any, Any]", value).items())
+    if isinstance(value, list):
+        return all(_is_data(part, depth + 1) for part in cast("list[Any]", value))
+    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def stem_of(path: Path) -> str:
+    """What a file is called that says no name."""
+    return path.name.removesuffix(".md")

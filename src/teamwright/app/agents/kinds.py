@@ -1,0 +1,141 @@
+"""All kinds of agents of a run, in the order that counts: roles, what was given, repository, user, plugins, built in.
+
+Of several with one name the first holds and the others are shadowed. Files are looked at whenever somebody asks, and
+read again when they changed. Does not know how an agent is made of a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from teamwright.agent.definition import BUILT_IN, AgentDefinition, built_in, find_definition
+from teamwright.app.agents.places import Places
+from teamwright.app.agents.reading import Found
+from teamwright.app.definition.applying import role_kinds
+from teamwright.app.definition.schema import TeamDefinition
+from teamwright.protocol.errors import UsageError
+
+State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]
+
+ROLE = "team file"
+
+LISTED_MOST = 20
+"""Kinds that the Agent tool describes."""
+
+NAMED_MOST = 40
+"""Further ones that it only names."""
+
+_LINE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One definition with what becomes of it. `by` is what shadows it."""
+
+    found: Found
+    state: State
+    by: str = ""
+
+
+def _nobody(_found: Found) -> bool:
+    return False
+
+
+def _whoever(_name: str) -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class Kinds:
+    """The kinds of a run. `allows`: whether a definition of the repository was trusted as it stands."""
+
+    places: Places = field(default_factory=Places)
+    team: TeamDefinition | None = None
+    allows: Callable[[Found], bool] = _nobody
+
+    def entries(self) -> list[Entry]:
+        """Every definition there is, in the order that counts."""
+        first: dict[str, str] = {}
+        entries: list[Entry] = []
+        for found, usable in self._each():
+            key = found.name.lower()
+            if found.definition is None:
+                entries.append(Entry(found, "broken"))
+            elif not usable:
+                entries.append(Entry(found, "needs trust"))
+            elif key in first:
+                entries.append(Entry(found, "shadowed", first[key]))
+            else:
+                first[key] = found.file or found.source
+                entries.append(Entry(found, "used"))
+        return entries
+
+    def _each(self) -> Iterator[tuple[Found, bool]]:
+        for role in role_kinds(self.team):
+            yield Found(role.name, ROLE, role.file, role), True
+        yield from ((found, True) for found in self.places.given)
+        for shelf in self.places.shelves:
+            for found in shelf.found():
+                usable = not shelf.of_repository or (found.definition is not None and self.allows(found))
+                yield found, usable
+        yield from ((Found(kind.name, BUILT_IN, "", kind), True) for kind in built_in().values())
+
+    def known(self) -> dict[str, AgentDefinition]:
+        """The kinds that hold, by name."""
+        return {
+            entry.found.definition.name: entry.found.definition
+            for entry in self.entries()
+            if entry.state == "used" and entry.found.definition is not None
+        }
+
+    def find(self, name: str) -> AgentDefinition:
+        """The kind of that name, without regard to case.
+
+        Raises UsageError naming the nearest, or saying why the one of that name cannot be used.
+        """
+        kinds = self.known()
+        if not any(name.lower() == known.lower() for known in kinds):
+            self._explain(name)
+        return find_definition(name, kinds)
+
+    def _explain(self, name: str) -> None:
+        for entry in self.entries():
+            if entry.found.name.lower() != name.lower():
+                continue
+            if entry.state == "needs trust":
+                what = f"the agent type {entry.found.name} is defined by this repository, which is not trusted with it"
+                do = ["teamwright trust shows and trusts it", "--trust takes it for one run"]
+            else:
+                what, do = f"the agent type {entry.found.name} cannot be used: {entry.found.problem}", ["correct it"]
+            raise UsageError("usage", what, looked_at=[("file", entry.found.file)], do=do, note="nothing was started")
+
+    def warnings(self) -> tuple[str, ...]:
+        """One line when definitions are broken."""
+        broken = [entry.found for entry in self.entries() if entry.state == "broken"]
+        if not broken:
+            return ()
+        first = f"{broken[0].file}: {broken[0].problem}"
+        count = "1 agent definition" if len(broken) == 1 else f"{len(broken)} agent definitions"
+        return (f"{count} cannot be used: {first}; teamwright agents list shows all",)
+
+    def for_tool(self, may: Callable[[str], bool] = _whoever) -> str:
+        """What the Agent tool says of kinds that are not built in, a line each; empty when there are none.
+
+        Roles are told to the lead by themselves. `may`: whether an agent of that name may be started at all.
+        """
+        own = [kind for kind in self.known().values() if kind.source != BUILT_IN and not kind.role and may(kind.name)]
+        if not own:
+            return ""
+        lines = [f"- {_cut(f'{kind.name}: {kind.description}' if kind.description else kind.name)}" for kind in own]
+        text = "\n".join(["More types for `subagent_type`:", *lines[:LISTED_MOST]])
+        rest = [kind.name for kind in own[LISTED_MOST:]]
+        if not rest:
+            return text
+        more = f" and {len(rest) - NAMED_MOST} more" if len(rest) > NAMED_MOST else ""
+        return f"{text}\nAlso: {', '.join(rest[:NAMED_MOST])}{more}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LINE else text[: _LINE - 1] + "…"

@@ -1,0 +1,65 @@
+"""The kinds of agents of a session: where they come from here, and whom they were trusted by.
+
+Assembly only. A person may trust a definition while the session runs; an agent that changes one gains nothing by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from teamwright.app.agents.kinds import Kinds
+from teamwright.app.agents.places import places_of
+from teamwright.app.agents.reading import Found
+from teamwright.app.agents.resolving import Resolver
+from teamwright.app.ground import Ground
+from teamwright.app.trust.store import Trust, TrustState
+from teamwright.app.trust.survey import agent_entry
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.paths import Home
+
+
+@dataclass(slots=True)
+class Trusted:
+    """Which definitions of a repository a person trusted: when the session began, or since.
+
+    What was trusted for one run is trusted as it stood at its start.
+    """
+
+    home: Home
+    state: TrustState
+    compat: bool = True
+    _later: TrustState | None = None
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
+        self._seen = self._written()
+
+    def __call__(self, found: Found) -> bool:
+        """Whether this definition was trusted as it stands now."""
+        entry = agent_entry(self.state.root, found)
+        if self.state.allows(entry):
+            return True
+        if (written := self._written()) != self._seen:
+            self._seen = written
+            self._later = Trust.load(self.home).verdict(self.state.root, compat=self.compat)
+        return self._later is not None and self._later.allows(entry)
+
+    def _written(self) -> int:
+        try:
+            return self.home.trust.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def resolver_of(ground: Ground, emit: Emit) -> Resolver:
+    """What settles specs in this session. Raises UsageError for agents or plugins that were given."""
+    compat = ground.settings.compat
+    options, root = ground.options, ground.trust.root
+    places = places_of(ground.home, root, compat=compat, agents=options.agents, plugins=options.plugin_dirs)
+    kinds = Kinds(places, ground.definition, Trusted(ground.home, ground.trust, compat))
+
+    def tell(text: str) -> None:
+        emit(Notice(member=LEAD, text=text, level="warning"))
+
+    return Resolver(kinds, tell)

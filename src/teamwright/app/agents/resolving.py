@@ -1,0 +1,151 @@
+"""What a kind of agent makes of a spawn: the one place where model, mode, caps and words are settled, for every route.
+
+A field whose machinery is not there is refused where leaving it out would do harm, and told of otherwise. Makes no
+agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from teamwright.agent.definition import AgentDefinition, Bounds
+from teamwright.app.agents.fields import INHERIT
+from teamwright.app.agents.kinds import Kinds
+from teamwright.app.definition.applying import with_role
+from teamwright.hooks.book import Hook
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.teams.spec import SpawnSpec
+
+
+def _nobody(_text: str) -> None:
+    """Nobody is told."""
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Settles what a spec means, for every route. What has no effect yet is told once a kind."""
+
+    kinds: Kinds = field(default_factory=Kinds)
+    tell: Callable[[str], None] = _nobody
+    told: set[str] = field(default_factory=set[str])
+
+    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
+        """The spec with what its role and its kind say; a resolved one as it is. One of an agent that goes on has
+        all of that already: only its kind is looked up.
+
+        Raises UsageError for a kind that nobody knows, or that cannot be honoured.
+        """
+        if spec.definition is not None:
+            return spec
+        if spec.bounds is not None:
+            return replace(spec, definition=self.kind(spec))
+        spec = with_role(spec, self.kinds.team)
+        kind = self.kinds.find(spec.agent_type)
+        spec = with_definition(spec, kind)
+        for text in not_used(kind):
+            whole = f"the agent type {kind.name}: {text}"
+            if whole not in self.told:
+                self.told.add(whole)
+                self.tell(whole)
+        return spec
+
+    def kind(self, spec: SpawnSpec) -> AgentDefinition:
+        """The kind of a spec that is resolved, or of an agent that goes on, which is never less bound than before.
+
+        Raises UsageError for a kind that nobody knows, and for an agent that would be free of what guarded it.
+        """
+        if spec.definition is not None:
+            return spec.definition
+        try:
+            found = self.kinds.find(spec.agent_type)
+        except UsageError:
+            if spec.bounds is None:
+                raise
+            found = None
+        return born_under(spec, found)
+
+    def hooks_of(self, agent_type: str) -> tuple[Hook, ...]:
+        """The hooks of the kind of that name; none where there is no such kind."""
+        try:
+            return self.kinds.find(agent_type).hooks
+        except UsageError:
+            return ()
+
+
+def with_definition(spec: SpawnSpec, kind: AgentDefinition) -> SpawnSpec:
+    """The spec with what its kind says. The model: the call's, else the kind's, else None, which is the caller's.
+
+    Raises UsageError for a kind that cannot be honoured.
+    """
+    require_possible(kind)
+    asked = spec.model if spec.model is not None else kind.model
+    planned = kind.mode == "plan" and spec.mode is None
+    prompt = f"{kind.initial_prompt}\n\n{spec.prompt}" if kind.initial_prompt else spec.prompt
+    return replace(
+        spec,
+        prompt=prompt,
+        agent_type=kind.name,
+        model=None if asked is None or asked.lower() == INHERIT else asked,
+        mode=spec.mode or kind.mode,
+        plan_mode_required=spec.plan_mode_required or planned,
+        max_turns=min((cap for cap in (spec.max_turns, kind.max_turns) if cap is not None), default=None),
+        definition=kind,
+        bounds=kind.bounds,
+    )
+
+
+def require_possible(kind: AgentDefinition) -> None:
+    """Raises UsageError for a field that cannot be honoured yet and must not be left out."""
+    if kind.isolation is not None:
+        what = f"the agent type {kind.name} works in isolation ({kind.isolation}), which is not there yet"
+        raise _refused(kind, what, "it would change your files; without `isolation` it starts")
+    if kind.required_mcp_servers:
+        what = f"the agent type {kind.name} needs MCP servers, which are not there yet"
+        raise _refused(kind, what, "without `requiredMcpServers` it starts, and has none of their tools")
+
+
+def not_used(kind: AgentDefinition) -> list[str]:
+    """Fields of the kind that are read and have no effect yet, each with what happens in their place."""
+    rows = (
+        ("memory", kind.memory is not None, "it remembers nothing"),
+        ("skills", bool(kind.skills), "it begins without them"),
+        ("mcpServers", bool(kind.mcp_servers), "it has none of their tools"),
+        ("effort", kind.effort is not None, "its model decides by itself"),
+    )
+    return [f"{name} is not used yet: {instead}" for name, said, instead in rows if said]
+
+
+def born_under(spec: SpawnSpec, kind: AgentDefinition | None) -> AgentDefinition:
+    """The kind that an agent goes on with: never less bound than it was when it was born.
+
+    `kind` is the kind of its name as it is now, None when there is none any more. Raises UsageError when something
+    that guarded it is gone: it would be free of it.
+    """
+    bounds = spec.bounds or Bounds()
+    if kind is None and bounds.role:
+        raise _gone(spec, "the role of that name, and what it may not change with it, is not in the team file any more")
+    known = kind or AgentDefinition(spec.agent_type, "", source="gone")
+    if known.lacks(bounds):
+        raise _gone(spec, "hooks that guarded it are not there any more, or not trusted")
+    return known.within(bounds)
+
+
+def asked_for_by(problem: TeamwrightError, spec: SpawnSpec) -> TeamwrightError:
+    """The error of a model that cannot be had, with whose model it is."""
+    kind = spec.definition
+    if kind is None or kind.model is None or kind.model != spec.model:
+        return problem
+    where = ("asked by", f"the agent type {kind.name}" + (f", {kind.file}" if kind.file else ""))
+    do = [*problem.do, f"pass model {INHERIT!r}: it has its caller's then"]
+    return type(problem)(problem.slug, problem.what, looked_at=[*problem.looked_at, where], do=do, note=problem.note)
+
+
+def _refused(kind: AgentDefinition, what: str, do: str) -> UsageError:
+    looked_at = [("file", kind.file or kind.source)]
+    return UsageError("usage", what, looked_at=looked_at, do=[do], note="nothing was started")
+
+
+def _gone(spec: SpawnSpec, why: str) -> UsageError:
+    what = f"it was born as {spec.agent_type}, and {why}"
+    return UsageError("usage", what, do=["bring that back, or start a new member"], note="it was not started")

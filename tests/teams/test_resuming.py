@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Team, TeamwrightError
-from teamwright.agent.conversation import read_header
+from teamwright.agent.transcript import read_header
 from teamwright.mail.requests import RequestBox
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry

@@ -7,29 +7,32 @@ the prefix as a value, and blocks; knows no model, no tool and no inbox. Format:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.agent.transcript import (
+    MESSAGE,
+    SCHEMA,
+    USER,
+    Boundary,
+    History,
+    ids_held,
+    messages_backward,
+    read_header,
+    read_history,
+    told_before,
+)
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import Block, ToolCall, encode, text_of, tool_calls, tool_result_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
-from teamwright.storage.jsonl import Journal, read_backward, read_lines
+from teamwright.storage.jsonl import Journal
 
-SCHEMA = 1
-"""Version of the transcript's lines."""
-
-_MESSAGE = b',"message":'
-_USER = b'{"role":"user"'
-_INTERRUPT = b'{"type":"interrupt"'
-_QUEUED = b'{"type":"queued"'
 PAUSED = "pause_turn"
 """The `stop_reason` of an answer that the model goes on with when it is asked again."""
-_PAUSED = b'"stop_reason":"pause_turn"'
 INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
 
 
@@ -47,8 +50,9 @@ class Conversation:
 
     `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
     the last thing told, or asked of a tool, has no complete answer behind it, unless a person `interrupted` it: then it
-    goes along with what is told next. `lines` counts those of the file but for
-    `queued` ones. `queued` are messages by id that the transcript has and the agent was not told yet.
+    goes along with what is told next. `lines` counts those of the file that are a step of it: all but those that queue
+    a message and those of compactions. `queued` are messages by id that the transcript has and the agent was not told
+    yet. `reported`: so many messages came to so many tokens, by the service's own count; 0 when it told none.
     """
 
     path: Path
@@ -59,6 +63,9 @@ class Conversation:
     interrupted: bool = False
     lines: int = 0
     queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
+    reported: tuple[int, int] = (0, 0)
+    _covered: int = 0
+    _answered: int = 0
     _journal: Journal | None = None
     _unanswered: bool = False
     _closed: bool = False
@@ -82,34 +89,17 @@ class Conversation:
 
         Raises StorageError (`damaged-file`) when the first line is not a header that we can read.
         """
-        journal = Journal.open(path)
-        header: Mapping[str, Any] = {}
-        items: list[bytes] = []
-        queued: dict[str, list[Block]] = {}
-        number, beside, interrupted, paused = -1, 0, False, False
-        for number, line in enumerate(read_lines(path)):
-            if number == 0:
-                header = parse_header(line, path)
-                continue
-            if line.startswith(_QUEUED):
-                _wait(line, queued)
-                beside += 1
-                continue
-            at = line.find(_MESSAGE)
-            interrupted = at < 0 and line.startswith(_INTERRUPT)
-            if at > 0:
-                items.append(line[at + len(_MESSAGE) : -1])
-                paused = _PAUSED in line[:at]
-                if queued:
-                    _told(line, at, queued)
-        made = cls(path, prefix, header, items, lines=number + 1 - beside, queued=queued, _journal=journal)
-        try:
-            made._unanswered = bool(items) and not items[-1].startswith(_USER) and bool(tool_calls(made.last_content()))
-        except (ValueError, KeyError, TypeError) as problem:
-            raise StorageError("damaged-file", f"{path} ends with a line that cannot be read") from problem
-        owes = bool(items) and (items[-1].startswith(_USER) or made._unanswered or paused)
-        made.owes_round = owes and not interrupted
-        made.interrupted = interrupted
+        history = read_history(path)
+        return cls.of(path, prefix, Journal.open(path), history)
+
+    @classmethod
+    def of(cls, path: Path, prefix: Prefix, journal: Journal, history: History) -> Conversation:
+        """A conversation from what was read of its file."""
+        made = cls(path, prefix, history.header, history.items, history.owes, history.interrupted, history.lines)
+        made.queued, made.reported, made._journal = history.queued, history.reported, journal
+        made._unanswered = history.unanswered
+        if history.boundary is not None:
+            made._covered, made._answered = history.boundary.covered, history.boundary.answers
         return made
 
     def interrupt(self) -> None:
@@ -130,7 +120,17 @@ class Conversation:
     @property
     def answers(self) -> int:
         """How many answers the agent gave: model calls that went well."""
-        return sum(not item.startswith(_USER) for item in self.items)
+        return self._answered + sum(not item.startswith(USER) for item in self.items)
+
+    @property
+    def length(self) -> int:
+        """How many messages it has, with those that a summary stands for: what `said_since` takes."""
+        return self._before + len(self.items)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether it goes on from a summary, which is the first of its messages."""
+        return self._covered > 0
 
     def unanswered(self) -> list[ToolCall]:
         """The calls of the newest answer, when none of them has a result yet."""
@@ -152,7 +152,7 @@ class Conversation:
             self._repair()
         item = encode({"role": "user", "content": told.blocks})
         ids = b',"injected":' + encode(told.ids) if told.ids else b""
-        self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + _MESSAGE + item + b"}")
+        self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + MESSAGE + item + b"}")
         self.items.append(item)
         for id in told.ids if self.queued else ():
             self.queued.pop(id, None)
@@ -172,10 +172,50 @@ class Conversation:
                 "usage": {**reply.usage.as_json(), "usd": reply.usage.usd},
             }
         )
-        self._append(about[:-1] + _MESSAGE + item + b"}")
+        self._append(about[:-1] + MESSAGE + item + b"}")
         self.items.append(item)
+        self.reported = len(self.items), reply.usage.tokens
         self.owes_round = reply.stop_reason == PAUSED
         self._unanswered = any(block["type"] == "tool_use" for block in reply.content)
+
+    def fold(
+        self, messages: Sequence[bytes], upto: int, about: Mapping[str, Any], prefix: Prefix | None = None
+    ) -> None:
+        """Go on with these encoded messages: the first stands for all before that place, the others for the rest.
+
+        The file keeps what it has and gets a line that says so; memory follows. `about` goes into the line, with another
+        `prefix` that one is sent from now on. Raises StorageError, and ValueError while calls have no result.
+        """
+        if self._unanswered or len(messages) != 1 + len(self.items) - upto:
+            raise ValueError("a conversation is folded only whole rounds at a time")
+        told, older = told_before(self.path)
+        sent = self.prefix if prefix is None else prefix
+        left = sum(not message.startswith(USER) for message in messages)
+        boundary = Boundary(
+            place=self.lines,
+            messages=tuple(messages),
+            covered=upto + self._before,
+            answers=self.answers - left,
+            owes=self.owes_round,
+            interrupted=self.interrupted,
+            told=told,
+            older=older,
+            queued=self.queued,
+            prefix=sent.digest,
+        )
+        self._append(boundary.line(about))
+        self.lines -= 1  # it is no step of the conversation either
+        self.items, self.prefix, self.reported = list(messages), sent, (0, 0)
+        self._covered, self._answered = boundary.covered, boundary.answers
+
+    @property
+    def _before(self) -> int:
+        """What is added to a place among the items to have its number among all messages."""
+        return max(0, self._covered - 1)
+
+    def backward(self) -> Iterator[bytes]:
+        """All messages as they were told and said, the newest first, whatever was compacted."""
+        return messages_backward(self.path) if self.compacted else reversed(self.items)
 
     def holds(self, ids: Collection[str]) -> set[str]:
         """Which of these ids the transcript has; looked up backward, and only as far as needed."""
@@ -187,7 +227,7 @@ class Conversation:
 
     def said_since(self, number: int) -> str:
         """The newest text that the agent said among the messages from this number on; empty when it said none."""
-        for item in reversed(self.items[number:]):
+        for item in reversed(self.items[max(0, number - self._before) :]):
             if item.startswith(b'{"role":"assistant"'):
                 text = text_of(cast("list[Block]", json.loads(item)["content"]))
                 if text:
@@ -215,61 +255,3 @@ class Conversation:
         calls = self.unanswered()
         if calls:
             self.tell(Told(tuple(tool_result_block(call.id, INTERRUPTED, is_error=True) for call in calls)))
-
-
-def _wait(line: bytes, queued: dict[str, list[Block]]) -> None:
-    """Note a message that waits, from its line; one that cannot be read was never whole."""
-    with suppress(ValueError, KeyError, TypeError):
-        body = cast("dict[str, Any]", json.loads(line))
-        queued[str(body["id"])] = list(body["content"])
-
-
-def _told(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
-    """What this line told does not wait any longer."""
-    if b'"injected":' in line[:at]:
-        for id in cast("list[str]", json.loads(line).get("injected", ())):
-            queued.pop(id, None)
-
-
-def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
-    """Which of these ids were told, by that transcript; looked up backward, and only as far as needed."""
-    wanted = set(ids)
-    found: set[str] = set()
-    if not wanted:
-        return found
-    for line in read_backward(transcript):
-        if b'"injected":' not in line[: line.find(_MESSAGE)]:
-            continue
-        found |= wanted.intersection(cast("list[str]", json.loads(line).get("injected", ())))
-        if found == wanted:
-            break
-    return found
-
-
-def calls_without_result(transcript: Path) -> int:
-    """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
-    lines = (line for line in read_backward(transcript) if not line.startswith(_QUEUED))
-    last = next(lines, b"")
-    at = last.find(_MESSAGE)
-    item = last[at + len(_MESSAGE) : -1] if at > 0 else _USER
-    return 0 if item.startswith(_USER) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))
-
-
-def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
-    """The first line of a transcript. Raises StorageError for a file that is none, or from a newer version."""
-    try:
-        header = cast("dict[str, Any]", json.loads(line))
-        version = int(header["v"])
-        if header["type"] != "header":
-            raise KeyError("type")
-    except (ValueError, KeyError, TypeError) as problem:
-        raise StorageError("damaged-file", f"{path} does not begin like a transcript") from problem
-    if version > SCHEMA:
-        raise StorageError("damaged-file", f"{path} was written by a newer version (format {version})")
-    return header
-
-
-def read_header(path: Path) -> Mapping[str, Any] | None:
-    """The header of a transcript file, or None when there is none to read."""
-    first = next(iter(read_lines(path)), None)
-    return None if first is None else parse_header(first, path)

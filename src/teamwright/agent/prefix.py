@@ -10,11 +10,13 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.agent.conversation import Conversation, read_header
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.transcript import read_history
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import write_new
+from teamwright.storage.jsonl import Journal
 
 SCHEMA = 1
 
@@ -28,9 +30,13 @@ def store_prefix(directory: Path, prefix: Prefix) -> None:
 
 
 def load_conversation(path: Path, prefixes: Path) -> Conversation:
-    """The conversation in this transcript, with the prefix that its first line names. Raises StorageError."""
-    header = read_header(path) or {}
-    return Conversation.load(path, load_prefix(prefixes, str(header.get("prefix", ""))))
+    """The conversation in this transcript, with the prefix that its first line names, or its last compaction.
+
+    Raises StorageError.
+    """
+    history = read_history(path)
+    prefix = load_prefix(prefixes, history.prefix)
+    return Conversation.of(path, prefix, Journal.open(path), history)
 
 
 def load_prefix(directory: Path, digest: str) -> Prefix:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from teamwright.agent.conversation import read_header
 from teamwright.agent.system_prompt import Surroundings
+from teamwright.agent.transcript import read_header
 from teamwright.app.definition.applying import held, narrowed_limits
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.definition.schema import TeamDefinition

@@ -32,6 +32,7 @@ from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.usage import Usage
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
+from teamwright.teams.agents.book import Agents
 from teamwright.teams.desk import wakes
 from teamwright.teams.ending import leave_all, suspend_all
 from teamwright.teams.forming import attach_team
@@ -90,7 +91,7 @@ class Session:
         """
         # What an earlier prompt was answered is no answer to this one; without a prompt it is what there is to say.
         self.lead.last = TurnEnd("done", "" if prompt else self.lead.agent.conversation.said_since(0))
-        begun = len(self.lead.agent.conversation.items)
+        begun = self.lead.agent.conversation.length
         self.lead.refused = ""
         if prompt:
             self.lead.prompt(prompt)
@@ -203,7 +204,12 @@ class Session:
     async def has_work(self) -> bool:
         """Whether there is something to go on with though nobody says a word: an owed answer, members, mail."""
         desk = self.team.lead_desk
-        return self.lead.owing or bool(self.team.live) or (desk is not None and bool(await desk.work()))
+        return (
+            self.lead.owing
+            or bool(self.team.live)
+            or bool(self.lead.queue)
+            or (desk is not None and bool(await desk.work()))
+        )
 
     async def task_lines(self) -> tuple[TaskLine, ...]:
         """The tasks of the list that is shared now."""
@@ -228,10 +234,15 @@ class Session:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(self.team.settings.goodbye_s):
-                while self.team.busy():
+                while self.team.busy() or self.agents.pending():
                     self.team.changed.clear()
                     await self.team.changed.wait()
         return await self.wind_down(keep=keep)
+
+    @property
+    def agents(self) -> Agents:
+        """The sub-agents of the session."""
+        return self.maker.kit.agents
 
     @property
     def permission_mode(self) -> str:
@@ -250,6 +261,7 @@ class Session:
         May be called twice.
         """
         await self.maker.plans.close()
+        await self.agents.end_background()
         self.requests.close("the session is over")
         await self.wind_down("the session is over", keep=True)
         if self.maker.kit.hooking is not None:
@@ -258,6 +270,7 @@ class Session:
         await self.outside.close()
         if self.requests.strangers is not None:
             await self.requests.strangers.close()
+        await self.agents.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from teamwright.agent.conversation import ids_held
+from teamwright.agent.transcript import ids_held
 from teamwright.mail.inbox import peek
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError

@@ -254,7 +254,7 @@ class Lead:
     async def _run(self, told: Told | None, mail: Sequence[Entry], prompts: Sequence[Command] = ()) -> TurnEnd:
         self.turns += 1
         self._set_busy(True)
-        begun = len(self.agent.conversation.items)
+        begun = self.agent.conversation.length
         try:
             if told is not None:
                 tell(self.agent, told)

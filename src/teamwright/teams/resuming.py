@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from teamwright.agent.conversation import calls_without_result, read_header
+from teamwright.agent.transcript import calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.roster import Member
+from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
@@ -132,6 +132,9 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
         return problem.what
     except TimeoutError:
         return "it was not ready in time"
+    if life.mode is not None and (member.mode or "") != life.mode:
+        said = life.mode or None  # somebody else wrote another one, which does not hold
+        await team.roster.change(lambda config: _with_mode(config, member.name, said))
     if mate.state not in GONE:
         await take_up_plan(team, mate)
     for request in team.requests.open_requests() if mate.state not in GONE else ():
@@ -140,6 +143,11 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
             await send_request(team, mate, request, again=True)
             arm(team, mate, mate.asked, deadlines)
     return None
+
+
+def _with_mode(config: TeamConfig, name: str, mode: str | None) -> TeamConfig:
+    member = config.find(name)
+    return config if member is None else config.with_member(replace(member, mode=mode))
 
 
 async def _found(team: Team, member: Member, life: Life) -> Life:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from teamwright.agent.conversation import ids_held
+from teamwright.agent.transcript import ids_held
 from teamwright.protocol.clock import iso
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, keyed_id

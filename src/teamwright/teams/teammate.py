@@ -279,7 +279,7 @@ class Teammate:
     async def _run_through(self, told: Told | None, entries: Sequence[Entry]) -> TurnEnd:
         """The turn to its end, or until it is interrupted; whoever ends the member meanwhile goes first."""
         self.turning = True
-        begun = len(self.agent.conversation.items)
+        begun = self.agent.conversation.length
         try:
             return await self._run(told, entries)
         except asyncio.CancelledError:

@@ -67,7 +67,7 @@ class ToldIds:
 def wrote_lead(conversation: Conversation) -> bool:
     """Whether the newest turn of the conversation sent the lead a message; one that was refused does not count."""
     refused: set[str] = set()
-    for item in reversed(conversation.items):
+    for item in conversation.backward():
         message: dict[str, Any] = json.loads(item)
         content: list[Block] = message["content"]
         if message["role"] == "user":
@@ -82,7 +82,7 @@ def wrote_lead(conversation: Conversation) -> bool:
 def worked_on(conversation: Conversation) -> set[str]:
     """The tasks that the agent took or changed itself, or that were assigned to it by mail: it knows of them."""
     known: set[str] = set()
-    for item in conversation.items:
+    for item in conversation.backward():
         if b'"TaskUpdate"' in item:
             calls = tool_calls(json.loads(item)["content"])
             known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}

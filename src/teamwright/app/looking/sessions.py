@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.agent.conversation import parse_header
+from teamwright.agent.transcript import parse_header
 from teamwright.protocol.blocks import text_of
 from teamwright.protocol.envelope import PEER_NOTE
 from teamwright.protocol.errors import TeamwrightError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from teamwright.agent.conversation import parse_header
+from teamwright.agent.transcript import parse_header
 from teamwright.app.inspect import ARCHIVED, find_team
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_agent_id

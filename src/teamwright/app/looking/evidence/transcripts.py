@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from teamwright.agent.prefix import load_prefix
+from teamwright.agent.transcript import read_history
 from teamwright.app.looking.evidence.place import Transcript
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.errors import TeamwrightError
@@ -158,19 +159,19 @@ def read_ledger(transcript: Transcript) -> Ledger:
             if number > 1:
                 ledger.line(number, raw)
             elif not transcript.header:
-                _check_prefix(ledger, raw)
+                _check_prefix(ledger)
         ledger.torn = _is_torn(transcript.path)
     except OSError as problem:
         ledger.problems.append(f"it cannot be read: {problem.strerror}")
     return ledger
 
 
-def _check_prefix(ledger: Ledger, header: bytes) -> None:
-    """The first line names what stands before the conversation: without it nothing can go on."""
+def _check_prefix(ledger: Ledger) -> None:
+    """The first line or the last compaction names what stands before the messages: without it nothing can go on."""
     path = ledger.transcript.path
     session = path.with_suffix("") if ledger.transcript.reader == LEAD else path.parent.parent
     try:
-        load_prefix(session / "prefixes", str(json.loads(header).get("prefix", "")))
+        load_prefix(session / "prefixes", read_history(path).prefix)
     except TeamwrightError as problem:
         ledger.problems.append(problem.what)
 

@@ -1,0 +1,290 @@
+"""A transcript as it lies on disk: its lines, and what is read of them backward, as far as the last compaction.
+
+The lines of a conversation are never changed; where it was compacted a line says with what it goes on, and what that
+stands for. Knows files of lines and encoded messages; keeps no conversation. Format: docs/formats/transcript.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.protocol.blocks import Block, encode, tool_calls
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.jsonl import read_backward, read_lines
+
+SCHEMA = 1
+"""Version of the transcript's lines."""
+
+MESSAGE = b',"message":'
+"""What stands before the message of a line, which is its last part."""
+USER = b'{"role":"user"'
+"""How a message begins that the agent was told."""
+INJECTED = b'"injected":'
+_SAID = (b'{"type":"user"', b'{"type":"assistant"')
+_ANSWER = b'{"type":"assistant"'
+_INTERRUPT = b'{"type":"interrupt"'
+_QUEUED = b'{"type":"queued"'
+_COMPACT = b'{"type":"compact"'
+_SIZES = re.compile(rb'\{"type":"compact","sizes":\[([0-9]+(?:,[0-9]+)*)\]')
+_MESSAGES = b',"messages":['
+_PAUSED = b'"stop_reason":"pause_turn"'
+
+TOLD_MOST = 4_096
+"""Ids that a boundary lists; older ones are looked for in the lines before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What a compaction left. The conversation goes on with `messages`, encoded: a summary, and what it does not cover.
+
+    `place` is the number of lines before it that count, `covered` the number of messages that the summary stands for,
+    `answers` those of them that the agent gave. `told` are the newest ids that were told before, `older` whether there are
+    others; `queued` what waits still; `prefix` the digest of the one that is sent from now on.
+    """
+
+    place: int
+    messages: tuple[bytes, ...]
+    covered: int = 0
+    answers: int = 0
+    owes: bool = False
+    interrupted: bool = False
+    told: tuple[str, ...] = ()
+    older: bool = False
+    queued: Mapping[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
+    prefix: str = ""
+
+    def line(self, about: Mapping[str, Any]) -> bytes:
+        """The line; `about` goes along with it for readers."""
+        sizes = ",".join(str(len(message)) for message in self.messages).encode()
+        known = {
+            "at": iso(),
+            **about,
+            "place": self.place,
+            "covered": self.covered,
+            "answers": self.answers,
+            "owes": self.owes,
+            "interrupted": self.interrupted,
+            "prefix": self.prefix,
+            "told": self.told,
+            "older": self.older,
+            "queued": self.queued,
+        }
+        head = _COMPACT + b',"sizes":[' + sizes + b"]," + encode(known)[1:-1]
+        return b"".join((head, _MESSAGES, b",".join(self.messages), b"]}"))
+
+    @classmethod
+    def parse(cls, line: bytes) -> Boundary:
+        """The boundary in a line. Raises StorageError (`damaged-file`)."""
+        try:
+            head, messages = _parts(line)
+            return cls(
+                place=int(head["place"]),
+                messages=messages,
+                covered=int(head["covered"]),
+                answers=int(head["answers"]),
+                owes=head["owes"] is True,
+                interrupted=head["interrupted"] is True,
+                told=tuple(head["told"]),
+                older=head["older"] is True,
+                queued={str(id): list(content) for id, content in head["queued"].items()},
+                prefix=str(head["prefix"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise StorageError("damaged-file", "a line of a compaction cannot be read") from problem
+
+
+def _parts(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+    """What a boundary says of itself, and its messages as they were encoded, byte for byte."""
+    found = _SIZES.match(line)
+    if found is None:
+        raise ValueError("sizes")
+    sizes = [int(size) for size in found[1].split(b",")]
+    at = start = len(line) - sum(sizes) - len(sizes) + 1 - 2
+    messages: list[bytes] = []
+    for size in sizes:
+        messages.append(line[at : at + size])
+        at += size + 1
+    before = line[: start - len(_MESSAGES)]
+    if line[start - len(_MESSAGES) : start] != _MESSAGES:
+        raise ValueError("messages")
+    return cast("dict[str, Any]", json.loads(before + b"}")), tuple(messages)
+
+
+@dataclass(slots=True)
+class History:
+    """What a transcript comes to: the messages from its last compaction on, and what is still to be done.
+
+    `reported` are the tokens that the service counted with the newest answer, and the number of messages by then.
+    """
+
+    header: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    items: list[bytes] = field(default_factory=list[bytes])
+    lines: int = 0
+    queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
+    boundary: Boundary | None = None
+    owes: bool = False
+    unanswered: bool = False
+    interrupted: bool = False
+    reported: tuple[int, int] = (0, 0)
+
+    @property
+    def prefix(self) -> str:
+        """The digest of the prefix that is sent."""
+        return (self.boundary.prefix if self.boundary is not None else "") or str(self.header.get("prefix", ""))
+
+
+def read_history(path: Path) -> History:
+    """The transcript from its last compaction on, else all of it. Raises StorageError (`damaged-file`)."""
+    later: list[bytes] = []
+    made = History()
+    for line in read_backward(path):
+        if line.startswith(_COMPACT):
+            made.boundary = Boundary.parse(line)
+            break
+        later.append(line)
+    if made.boundary is not None:
+        made.header = read_header(path) or {}
+        _go_on_from(made, made.boundary)
+    elif later:
+        made.header, made.lines = parse_header(later.pop(), path), 1
+    paused = False
+    while later:  # the newest is first: memory is given back line by line
+        line = later.pop()
+        if line.startswith(_QUEUED):
+            _wait(line, made.queued)
+            continue
+        made.lines += 1
+        made.interrupted = line.startswith(_INTERRUPT)
+        at = line.find(MESSAGE)
+        if at > 0:
+            made.items.append(line[at + len(MESSAGE) : -1])
+            made.owes = paused = _PAUSED in line[:at]
+            _forget_told(line, at, made.queued)
+            if line.startswith(_ANSWER):
+                made.reported = len(made.items), _reported(line[:at])
+    _owed(made, path, paused=paused)
+    return made
+
+
+def _go_on_from(made: History, boundary: Boundary) -> None:
+    made.items, made.lines = list(boundary.messages), boundary.place
+    made.queued = dict(boundary.queued)
+    made.owes, made.interrupted = boundary.owes, boundary.interrupted
+
+
+def _owed(made: History, path: Path, *, paused: bool) -> None:
+    """Whether an answer is owed, by the messages behind the last compaction; without any that one knows."""
+    boundary, items = made.boundary, made.items
+    if boundary is None or len(items) > len(boundary.messages):
+        try:
+            last = bool(items) and not items[-1].startswith(USER)
+            made.unanswered = last and bool(tool_calls(cast("list[Block]", json.loads(items[-1])["content"])))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise StorageError("damaged-file", f"{path} ends with a line that cannot be read") from problem
+        made.owes = bool(items) and (not last or made.unanswered or paused)
+    made.owes = made.owes and not made.interrupted
+
+
+def _reported(head: bytes) -> int:
+    """The tokens that an answer came to, by the beginning of its line; 0 when it does not say."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        usage: Mapping[str, Any] = json.loads(head + b"}")["usage"]
+        return sum(count for name, count in usage.items() if name.endswith("_tokens"))
+    return 0
+
+
+def _wait(line: bytes, queued: dict[str, list[Block]]) -> None:
+    """Note a message that waits, from its line; one that cannot be read was never whole."""
+    with suppress(ValueError, KeyError, TypeError):
+        body = cast("dict[str, Any]", json.loads(line))
+        queued[str(body["id"])] = list(body["content"])
+
+
+def _forget_told(line: bytes, at: int, queued: dict[str, list[Block]]) -> None:
+    """What this line told does not wait any longer."""
+    if queued and INJECTED in line[:at]:
+        for id in _ids(line):
+            queued.pop(id, None)
+
+
+# ── looked up ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ids_held(transcript: Path, ids: Collection[str]) -> set[str]:
+    """Which of these ids were told, by that transcript; looked up backward, and only as far as needed."""
+    wanted = set(ids)
+    found: set[str] = set()
+    for line in read_backward(transcript) if wanted else ():
+        if line.startswith(_COMPACT):
+            boundary = Boundary.parse(line)
+            found |= wanted.intersection(boundary.told)
+            if not boundary.older:
+                break
+        elif INJECTED in line[: line.find(MESSAGE)]:
+            found |= wanted.intersection(_ids(line))
+        if found == wanted:
+            break
+    return found
+
+
+def told_before(transcript: Path) -> tuple[tuple[str, ...], bool]:
+    """The newest ids that were told by now, oldest first, for a boundary; and whether there are older ones."""
+    newest: dict[str, None] = {}
+    older = False
+    for line in read_backward(transcript):
+        if line.startswith(_COMPACT):
+            boundary = Boundary.parse(line)
+            newest |= dict.fromkeys(reversed(boundary.told))
+            older = boundary.older
+            break
+        if INJECTED in line[: line.find(MESSAGE)]:
+            newest |= dict.fromkeys(reversed(_ids(line)))
+    kept = list(newest)[:TOLD_MOST]
+    return tuple(reversed(kept)), older or len(newest) > len(kept)
+
+
+def messages_backward(transcript: Path) -> Iterator[bytes]:
+    """All encoded messages as they were told and said, the newest first, whatever was compacted."""
+    for line in read_backward(transcript):
+        if line.startswith(_SAID) and (at := line.find(MESSAGE)) > 0:
+            yield line[at + len(MESSAGE) : -1]
+
+
+def calls_without_result(transcript: Path) -> int:
+    """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
+    steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT)))
+    last = next(steps, b"")
+    at = last.find(MESSAGE)
+    item = last[at + len(MESSAGE) : -1] if at > 0 else USER
+    return 0 if item.startswith(USER) else len(tool_calls(cast("list[Block]", json.loads(item)["content"])))
+
+
+def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
+    """The first line of a transcript. Raises StorageError for a file that is none, or from a newer version."""
+    try:
+        header = cast("dict[str, Any]", json.loads(line))
+        version = int(header["v"])
+        if header["type"] != "header":
+            raise KeyError("type")
+    except (ValueError, KeyError, TypeError) as problem:
+        raise StorageError("damaged-file", f"{path} does not begin like a transcript") from problem
+    if version > SCHEMA:
+        raise StorageError("damaged-file", f"{path} was written by a newer version (format {version})")
+    return header
+
+
+def read_header(path: Path) -> Mapping[str, Any] | None:
+    """The header of a transcript file, or None when there is none to read."""
+    first = next(iter(read_lines(path)), None)
+    return None if first is None else parse_header(first, path)
+
+
+def _ids(line: bytes) -> list[str]:
+    return cast("list[str]", json.loads(line).get("injected", ()))

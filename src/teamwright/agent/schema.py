@@ -24,7 +24,15 @@ _NAMED = frozenset({"properties", "$defs"})
 
 def tool_schema(tool: AnyTool) -> Schema:
     """The entry of a tool in the prefix: `name`, `description`, `input_schema` (shared: not to be changed)."""
-    return {"name": tool.name, "description": tool.description, "input_schema": input_schema(tool.input_type)}
+    return {"name": tool.name, "description": tool.description, "input_schema": _offered(tool)}
+
+
+def _offered(tool: AnyTool) -> Schema:
+    """The schema of the input without what cannot be honoured."""
+    whole = input_schema(tool.input_type) if tool.schema is None else dict(tool.schema)
+    if not tool.hidden:
+        return whole
+    return whole | {"properties": {name: part for name, part in whole["properties"].items() if name not in tool.hidden}}
 
 
 @cache
@@ -44,16 +52,29 @@ def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
     Taken as they are if they fit; else once more after repair: JSON text for an object or a list, one value for a
     list, a number for text, `null` for a parameter that may be left out.
     """
+    if tool.hidden and (refused := _refused(tool, raw)) is not None:
+        return refused
+    if tool.schema is not None:
+        raw = _repair(raw, dict(tool.schema))
     try:
         return tool.input_type.model_validate(raw)
     except ValidationError:
         pass
-    schema = input_schema(tool.input_type)
+    schema = _offered(tool)
     repaired = _repair(raw, schema)
     try:
         return tool.input_type.model_validate(repaired)
     except ValidationError as problem:
         return ToolResult.error(_what(tool.name, repaired, schema, problem), f"{tool.name} takes {in_short(schema)}")
+
+
+def _refused(tool: AnyTool, raw: Any) -> ToolResult | None:
+    """Why a parameter that was given cannot be honoured; None when all can."""
+    given = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else Schema()
+    name = next((name for name in tool.hidden if given.get(name) is not None), None)
+    if name is None:
+        return None
+    return ToolResult.error(f"{tool.name} does not take {name} now: {tool.hidden[name]}.", f"Leave {name} out.")
 
 
 def in_short(schema: Schema) -> str:
@@ -100,7 +121,12 @@ def _without_null(node: Schema) -> Schema:
 
 
 # reading arguments
-def _repair(value: Any, schema: Schema) -> Any:
+def _repair(value: Any, schema: Any) -> Any:
+    # A schema of somebody else may be true, false, or a list.
+    return _repaired(value, cast("Schema", schema)) if isinstance(schema, dict) else value
+
+
+def _repaired(value: Any, schema: Schema) -> Any:
     kind = schema.get("type")
     if kind == "object":
         return _repaired_object(value, schema)
@@ -108,9 +134,15 @@ def _repair(value: Any, schema: Schema) -> Any:
         return _repaired_list(value, schema)
     if kind == "string" and isinstance(value, int | float):
         return json.dumps(value)
-    if "anyOf" in schema and isinstance(value, str) and not any(b.get("type") == "string" for b in schema["anyOf"]):
+    if "anyOf" in schema and isinstance(value, str) and not _may_be_text(schema["anyOf"]):
         return _parsed(value, dict | list)
     return value
+
+
+def _may_be_text(branches: Any) -> bool:
+    others = {"object", "array", "integer", "number", "boolean", "null"}
+    kinds = [cast("Schema", branch).get("type") if isinstance(branch, dict) else None for branch in branches]
+    return not all(isinstance(kind, str) and kind in others for kind in kinds)
 
 
 def _repaired_object(value: Any, schema: Schema) -> Any:

@@ -81,11 +81,19 @@ class Tool(Generic[Input]):
     name: str
     input_type: type[ToolInput] = NoInput
     aliases: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    """What the model is told of the input, where somebody else says it: `input_type` then takes any object."""
+    hidden: Mapping[str, str] = {}
+    """Parameters that cannot be honoured now, and why: they are not in the schema, and passing one is refused."""
 
     @property
     def description(self) -> str:
         """What the model is told of the tool: the `.md` beside the module, read once a process."""
         return read_beside(type(self))
+
+    def stands_for(self, call: Input) -> tuple[AnyTool, Mapping[str, Any]] | None:
+        """The tool that is really called, with its arguments: rules, hooks and people see that one. Default: this."""
+        return None
 
     def read_only(self, call: Input) -> bool:
         """Whether the call changes nothing: such calls of a round run together."""

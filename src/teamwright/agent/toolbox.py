@@ -163,6 +163,8 @@ class Toolbox:
         self._emit = emit
         self.attended: Attended = always
         """Whether events of calls that begin are wanted by anybody."""
+        self.find_more: Callable[[str], AnyTool | None] = lambda _name: None
+        """Finds tools that the prefix does not name; filled where there are any."""
         self.activity = Activity()
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
@@ -243,7 +245,7 @@ class Toolbox:
         return result
 
     def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> Prepared | ToolResult:
-        tool = self._by_name.get(call.name)
+        tool = self._by_name.get(call.name) or self.find_more(call.name)
         if tool is None:
             close = nearest(call.name, self._by_name)
             hint = f"Did you mean {close}? " if close else ""
@@ -251,6 +253,9 @@ class Toolbox:
                 f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
             )
         checked = validate(tool, call.input)
+        if not isinstance(checked, ToolResult) and (meant := tool.stands_for(checked)) is not None:
+            tool, given = meant
+            checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
             return checked
         ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of)

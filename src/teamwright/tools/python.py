@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, get_type_hints
@@ -21,16 +20,12 @@ from teamwright.agent.schema import input_schema
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import UsageError
-from teamwright.storage.output import Output
-from teamwright.storage.paths import make_private
+from teamwright.tools.fitting import fitting
 
 Function: TypeAlias = Callable[..., Any]
 
 PREFIX = "python__"
 """What the name of such a tool begins with, for models and for permission rules."""
-
-MOST_TEXT = 30_000
-"""Characters of a result that the model reads; the rest is in a file that the result names."""
 
 
 class PythonTool(Tool[ToolInput]):
@@ -67,10 +62,10 @@ class PythonTool(Tool[ToolInput]):
         except (Exception, SystemExit) as problem:
             # SystemExit too: a function that calls a command line's entry must not end the program.
             said = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
-            return ToolResult.error(f"{self.name} raised {_fitting(said, ctx)}")
+            return ToolResult.error(f"{self.name} raised {fitting(said, ctx)}")
         if not isinstance(value, ToolResult):
-            return ToolResult(_fitting(_as_text(value), ctx))
-        content = _fitting(value.content, ctx) if isinstance(value.content, str) else value.content
+            return ToolResult(fitting(_as_text(value), ctx))
+        content = fitting(value.content, ctx) if isinstance(value.content, str) else value.content
         return ToolResult(content, value.is_error, value.brief, value.ends_turn, value.facts)
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
@@ -165,14 +160,3 @@ def _as_text(value: Any) -> str:
         return to_json(value, fallback=str, inf_nan_mode="strings").decode()
     except ValueError:
         return str(value)
-
-
-def _fitting(text: str, ctx: ToolContext) -> str:
-    """The text, or its head and tail with the file that holds all of it."""
-    if len(text) <= MOST_TEXT:
-        return text
-    make_private(ctx.workplace.scratch)
-    output = Output(MOST_TEXT, ctx.workplace.scratch / f"{ctx.call or 'python'}-{secrets.token_hex(4)}.output")
-    output.feed(text.encode("utf-8", "replace"))
-    output.close()
-    return output.text()

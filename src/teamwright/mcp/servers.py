@@ -1,0 +1,126 @@
+"""All servers of a session: by name, each one process, waited for in bounds, closed together.
+
+Knows which are offered to an agent, and how much of them fits into a prefix. Does not know who the agent is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from teamwright.mcp.config import ServerConfig
+from teamwright.mcp.listing import ServedTool
+from teamwright.mcp.names import key_of
+from teamwright.mcp.server import Around, Server
+
+WAIT_S = 3.0
+"""How long the first agent waits for servers that were never seen before."""
+
+REQUIRED_S = 30.0
+"""How long an agent waits for servers that it cannot do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of servers' tools stands in a prefix: how many, and how many bytes. The rest is called by name."""
+
+    tools: int = 60
+    size: int = 24_000
+
+
+class Servers:
+    """The servers of one session. `add` refuses a second one of the same name in tools."""
+
+    def __init__(self, around: Around) -> None:
+        self.around = around
+        self._by_key: dict[str, Server] = {}
+        self._own: dict[str, Server] = {}
+        self._closed = False
+
+    @property
+    def shared(self) -> tuple[Server, ...]:
+        """Those that every agent may use."""
+        return tuple(self._by_key.values())
+
+    @property
+    def all(self) -> tuple[Server, ...]:
+        """Also those of single kinds of agents."""
+        return (*self._by_key.values(), *self._own.values())
+
+    def add(self, configs: Iterable[ServerConfig]) -> list[str]:
+        """Servers for every agent; lines about those whose names cannot be told apart."""
+        refused: list[str] = []
+        for config in configs:
+            taken = self._by_key.get(config.key)
+            if taken is None:
+                self._by_key[config.key] = Server(config, self.around)
+            else:
+                text = f"{config.source}: the MCP server {config.name!r} is left out: its tools would be called as"
+                refused.append(f"{text} those of {taken.name!r} of {taken.config.source}")
+        return refused
+
+    def own(self, config: ServerConfig) -> Server:
+        """The server of a kind of agent: one process for all that say the same."""
+        same = self._by_key.get(config.key)
+        if same is not None and same.config.digest == config.digest:
+            return same
+        found = self._own.get(config.key + config.digest)
+        if found is None:
+            found = self._own[config.key + config.digest] = Server(config, self.around)
+        return found
+
+    def named(self, name: str) -> Server | None:
+        """The shared server of that name."""
+        return next((server for server in self._by_key.values() if name in {server.name, server.config.key}), None)
+
+    async def seen(self, servers: Iterable[Server], wait_s: float = WAIT_S) -> None:
+        """Wait until the tools of these are known, but no longer than so many seconds from each one's start."""
+        now = asyncio.get_running_loop().time
+        waited: set[asyncio.Task[object]] = set()
+        until = now()
+        for server in servers:
+            if server.tools is None and not self._closed and (starting := server.begin()) is not None:
+                waited.add(starting)
+                until = max(until, server.begun + wait_s)
+        if waited and until > now():
+            await asyncio.wait(waited, timeout=until - now())
+
+    async def close(self) -> None:
+        """End all of them together. May be called twice."""
+        self._closed = True
+        closing = [server.close() for server in self.all if server.state != "closed"]
+        for problem in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(problem, BaseException):
+                raise problem
+
+
+def server_of(servers: Sequence[Server], full_name: str) -> Server | None:
+    """Which of the servers a full name of a tool belongs to."""
+    key = key_of(full_name)
+    return next((server for server in servers if server.config.key == key), None) if key else None
+
+
+def fitting(servers: Sequence[Server], allowed: Callable[[str], bool], room: Room) -> list[tuple[Server, ServedTool]]:
+    """What stands in a prefix: each server gets an equal share first, then what is left goes in their order."""
+    wanted = [(s, [tool for tool in s.tools or () if allowed(tool.name)]) for s in servers]
+    wanted = [(server, tools) for server, tools in wanted if tools]
+    if not wanted:
+        return []
+    share = Room(room.tools // len(wanted), room.size // len(wanted))
+    taken = {tool.name for _, tools in wanted for tool in _first(tools, share)}
+    every = [(server, tool) for server, tools in wanted for tool in tools]
+    inside = [tool for _, tool in every if tool.name in taken]
+    left = Room(room.tools - len(inside), room.size - sum(tool.size for tool in inside))
+    taken |= {tool.name for tool in _first([tool for _, tool in every if tool.name not in taken], left)}
+    return [(server, tool) for server, tool in every if tool.name in taken]
+
+
+def _first(tools: Iterable[ServedTool], room: Room) -> list[ServedTool]:
+    found: list[ServedTool] = []
+    size = 0
+    for tool in tools:
+        if len(found) < room.tools and size + tool.size <= room.size:
+            found.append(tool)
+            size += tool.size
+    return found

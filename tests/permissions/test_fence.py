@@ -92,7 +92,7 @@ def test_an_edit_of_somebody_elses_file_is_denied_by_name_and_by_real_path(base,
     for tool in ("Edit", "Write", "NotebookEdit"):
         decision = policy(base, mode, others(base), "Edit").decide(tool, Access(writes=(base / path,)))
         assert decision.verdict is Verdict.DENY
-        assert "send api a message" in decision.reason
+        assert "belongs to the role api" in decision.reason
 
 
 @pytest.mark.parametrize(

@@ -425,7 +425,11 @@ async def test_everybody_sees_for_whom_a_member_waits(tmp_path):
         await team.run("Look.")
     texts = [newest(r) for r in model.requests if r.asker == LEAD]
     listed = next(text for text in texts if '"members"' in text)
-    assert '"state": "awaiting"' in listed and "the lead to answer its plan" in listed and '"request": "plan_approval-' in listed
+    assert (
+        '"state": "awaiting"' in listed
+        and "the lead to answer its plan" in listed
+        and '"request": "plan_approval-' in listed
+    )
     assert any(
         "- ada: awaiting, waits for the lead to answer its plan" in text for text in texts
     )  # it is reminded once

@@ -48,6 +48,16 @@ def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_lon
     (line,) = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
     assert line.endswith("— failed: exit code 1")
     assert cells(line) <= 80
+    (line, why) = Narrator().lines(
+        called(
+            outcome="denied",
+            output="This call was not allowed: Nothing allows it, by no rule at all (mode default).\nx",
+        )
+    )
+    assert line == "lead       Bash git status — refused"
+    assert why == "           Nothing allows it, by no rule at all (mode default)."
+    long = Narrator().lines(called(outcome="denied", output="word " * 200))
+    assert len(long) == 4 and long[-1].endswith("…") and max(map(cells, long)) <= 80
     (line,) = Narrator().lines(called(outcome="denied", output="The user refused this call: no"))
     assert line == "lead       Bash git status — refused: The user refused this call: no"
 

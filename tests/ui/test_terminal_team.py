@@ -57,7 +57,7 @@ def test_members_work_on_while_the_person_writes_to_them_by_name(gates):
     with at_terminal(a_team, gates) as (person, server):
         start_team(person)
         person.says("/members")
-        person.sees("  lead ", "idle", "  tester ", "working")
+        person.sees("  lead ", "idle", "default", "  tester ", "working", "default")
         person.says("@tester hurry up")
         person.sees("you → tester: hurry up")
         let_through(gates)

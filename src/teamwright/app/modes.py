@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.agent.loop import Agent
+from teamwright.agent.agent import Agent
 from teamwright.agent.reminders import MEANING
 from teamwright.app.builder import Maker
 from teamwright.app.settings import lead_mode
@@ -94,7 +94,7 @@ class Modes:
             enter(self.lead, lasting, by)
         if mode is Mode.DELEGATE or not changes:
             self.maker.plans.lead_changed(before)
-        self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
+            self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
         return ModeSet(LEAD_ALIAS, mode, before)
 
     def _require(self, mode: Mode) -> None:

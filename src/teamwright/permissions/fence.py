@@ -62,7 +62,8 @@ class Fence:
         named, real = os.path.normpath(path), os.path.realpath(path)
         for one in self.owned:
             if one.holds(named, real, deep):
-                reason = f"{os.path.basename(named)} belongs to {one.owner}: send {one.owner} a message, or a task."
+                file = os.path.basename(named)
+                reason = f"{file} belongs to the role {one.owner}: a member of it makes the change; send it a message."
                 return Decision(Verdict.DENY, f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
         if self.only is None or any(one.named(named) and one.real(real) for one in self.only):
             return None

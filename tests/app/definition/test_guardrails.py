@@ -116,7 +116,7 @@ def place(tmp_path):
 async def test_a_role_changes_what_it_owns_and_nobody_else_does(place):
     ran = await place.run("web", edit("src/api/a.py"))
     assert place.read("src/api/a.py") == "as it was\n"
-    assert "a.py belongs to api: send api a message" in ran.told
+    assert "a.py belongs to the role api: a member of it makes the change" in ran.told
     assert "team.toml:2" in ran.told
     await place.run("api", edit("src/api/new.py"))
     assert place.read("src/api/new.py") == "changed\n"
@@ -128,7 +128,7 @@ async def test_a_role_changes_what_it_owns_and_nobody_else_does(place):
 async def test_the_shell_is_no_way_round_ownership(place, command):
     ran = await place.run("web", ("Bash", {"command": command}))
     assert place.read("src/api/a.py") == "as it was\n"
-    assert "belongs to api" in ran.told
+    assert "belongs to the role api" in ran.told
 
 
 async def test_the_lead_owns_nothing_either(place):

@@ -6,6 +6,7 @@ it holds before somebody trusts it is decided elsewhere.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ FILE = Path(".teamwright") / "team.toml"
 
 MAX_BYTES = 1_000_000
 _ROLES_MOST = 64
+_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 def read_definition(path: Path) -> TeamDefinition | None:
@@ -47,7 +49,8 @@ def parse_definition(text: str, path: Path) -> TeamDefinition:
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise _bad(path, str(problem)) from None
+        line = _LINE.search(str(problem))
+        raise _bad(path, _LINE.sub("", str(problem)), int(line[1]) if line else 0) from None
     except RecursionError:
         raise _bad(path, "it is nested too deeply") from None
     reader = _Reader(path, text)
@@ -74,7 +77,8 @@ class _Reader:
             kind = values.get("type", "general-purpose")
             if kind not in built_in():
                 near = nearest(kind, built_in())
-                raise self.wrong((*where, "type"), f"there is no agent type {kind!r}", near)
+                known = f"there is no agent type {kind!r} (types: {', '.join(built_in())})"
+                raise self.wrong((*where, "type"), known, near)
             found[name] = Role(name=name, line=line_of(self.text, where), **values)
         return found
 
@@ -99,8 +103,8 @@ class _Reader:
     def known(self, raw: Mapping[str, Any], keys: Sequence[str], where: Sequence[str]) -> None:
         for name in raw:
             if name not in keys:
-                near = nearest(name, keys)
-                raise self.wrong((*where, name), f"{name[:60]!r} is not known here", near or ", ".join(keys))
+                near, known = nearest(name, keys), f"{name[:60]!r} is not known here"
+                raise self.wrong((*where, name), known if near else f"{known} (keys: {', '.join(keys)})", near)
 
     def values(self, raw: Mapping[str, Any], kinds: Mapping[str, Kind], where: Sequence[str]) -> dict[str, Any]:
         self.known(raw, tuple(kinds), where)

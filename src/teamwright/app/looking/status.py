@@ -23,6 +23,7 @@ from teamwright.storage.log_reader import Tail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.teams.health.standing import MemberStanding, Standing
 from teamwright.teams.health.table import Health, OpenTask, health, seen_of
+from teamwright.teams.plans.rows import KIND as PLAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +257,9 @@ def _of_file(path: Path) -> RequestStatus | None:
     try:
         body = cast("dict[str, Any]", json.loads(path.read_bytes()))
         at, until = (float(body.get(key) or 0) / 1000 for key in ("opened_at", "deadline"))
-        kind, owner = str(body["kind"]), str(body["requester" if body["kind"] in KINDS else "target"] or "")
-        what = str(body.get("what" if kind in KINDS else "reason") or "")
+        kind = str(body["kind"])
+        owner = str(body["requester" if kind in {*KINDS, PLAN} else "target"] or "")
+        what = str(body.get("plan" if kind == PLAN else "what" if kind in KINDS else "reason") or "")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

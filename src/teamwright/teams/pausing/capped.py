@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from teamwright.agent.agent import TurnEnd
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.loop import TurnEnd
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
 
@@ -17,6 +17,9 @@ NEXT = (
     "or have somebody else do the rest."
 )
 """What the lead may do about it."""
+
+LATER = "It reads this when it gets a larger budget. Do without it until then."
+"""What another member is told that writes to it."""
 
 
 class Capped:

@@ -34,7 +34,7 @@ class Awaited:
     @property
     def words(self) -> str:
         """What is waited for, as status shows it."""
-        return f"{'the lead' if self.whom == LEAD else 'the user'} to answer its plan ({self.request})"
+        return f"{'the lead' if self.whom == LEAD else 'the user'} to answer its plan"
 
     def ended(self, conversation: Conversation) -> bool:
         """Whether handing it in was the last thing in the conversation: nothing is owed before the answer is there."""

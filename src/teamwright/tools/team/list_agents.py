@@ -48,12 +48,13 @@ class ListAgents(Tool[NoInput]):
 def _line(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
     seen = health_of(team, mate, tasks)
     waits = seen.state in WAITS
+    asked = next((id for id, one in team.standing.requests.items() if one.holds_up(mate.name)), None)
     return {
         "name": mate.name,
         "type": mate.agent_type,
         "state": seen.state,
         "waiting_for": seen.on if waits else None,
-        "request": next((id for id, one in team.standing.requests.items() if one.holds_up(mate.name)), None),
+        "request": mate.plan.request or asked,
         "doing": seen.on if seen.state == "working" else None,
         "reason": None if waits or seen.state == "working" else seen.on,
         "last_step_s_ago": int(_last_step_s(team, mate)),

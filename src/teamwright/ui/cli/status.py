@@ -95,7 +95,8 @@ def _asked(one: RequestStatus, now: float, width: int) -> list[str]:
     until = f", until {clock(one.deadline)}" if one.deadline else ""
     by = f"{one.member}: " if one.owner not in {"", one.member} else ""
     what = by + asked_for(one.kind, one.tool, one.what)
-    lines = [f"{one.id}  {one.kind} of {one.owner or one.member}, {_age(one.at, now)}{until}", what]
+    kind, whom = ("plan", ", for the lead") if one.kind == "plan_approval" else (one.kind, "")
+    lines = [f"{one.id}  {kind} of {one.owner or one.member}{whom}, {_age(one.at, now)}{until}", what]
     if one.for_a_person:
         lines.append(answer_command(one.id, one.kind))
     labels = ["request", *[""] * 2]

@@ -74,8 +74,10 @@ def _show(state: TrustState) -> None:
 
 def _word(state: TrustState) -> str:
     if not state.trusted:
-        return "not trusted: its instructions and its narrowing rules apply, and nothing else of it"
-    return f"trusted, but {len(state.pending)} entries are new or changed" if state.pending else "trusted"
+        return "not trusted: only its instructions and narrowing rules apply"
+    count = len(state.pending)
+    waits = f"trusted, but {count} {'entry is' if count == 1 else 'entries are'} new or changed, marked ?"
+    return waits if count else "trusted"
 
 
 def _as_json(state: TrustState) -> dict[str, object]:

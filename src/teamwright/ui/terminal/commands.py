@@ -35,7 +35,7 @@ async def _members(session: Session, _rest: str) -> list[str]:
     lines: list[str] = []
     for member in live_members(session):
         waits = f", waits for {one_line(member.waiting_on)}" if member.waiting_on else ""
-        about = f"{clean(member.model)}, {member.turns} turn{'' if member.turns == 1 else 's'}"
+        about = f"{member.mode}, {clean(member.model)}, {member.turns} turn{'' if member.turns == 1 else 's'}"
         if member.context:
             about += f", context {member.context:,} tokens"
         lines.append(f"  {shown(member.name):<14} {member.state + waits:<12} {about}")

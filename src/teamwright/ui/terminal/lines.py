@@ -7,6 +7,7 @@ cleaned before it is shown. Knows events and colours; writes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from textwrap import wrap
 
 from teamwright.protocol.events import (
     LimitReached,
@@ -27,6 +28,9 @@ from teamwright.ui.terminal.text import cells, clean, cut, one_line, padded
 
 DIFF_LINES = 20
 """Lines of a diff that are shown; the rest is counted."""
+
+WHY_LINES = 3
+"""Lines of a reason that are shown below the call that was refused."""
 
 NAME_WIDTH = 10
 NARROWEST = 20
@@ -63,7 +67,7 @@ class Narrator:
         """The lines for an event; none for what would only be noise."""
         match event:
             case ToolCalled():
-                return [self._line(event.member, self._call(event)), *self._diff(event)]
+                return [self._line(event.member, self._call(event)), *self._why(event), *self._diff(event)]
             case MessageSent():
                 return self._message(event)
             case TaskChanged():
@@ -104,11 +108,22 @@ class Narrator:
         if event.outcome == "done":
             return f"{head}{_counted(event)}"
         word = "refused" if event.outcome == "denied" else event.outcome
-        why = one_line(event.output.split("\n", 1)[0])
-        end = f" — {word}: {why}" if why else f" — {word}"
-        room = max(self.width, NARROWEST) - NAME_WIDTH - 1
+        why, room = _reason(event), max(self.width, NARROWEST) - NAME_WIDTH - 1
+        end = f" — {word}: {why}"
+        if not why or cells(head + end) > room < 2 * cells(end):
+            end = f" — {word}"
         # What went wrong matters more than the end of a long command.
-        return cut(head, max(room - cells(end), room // 2)) + end
+        return cut(head, room - cells(end)) + end
+
+    def _why(self, event: ToolCalled) -> list[str]:
+        """What went wrong, below the call, where the two do not fit on one line."""
+        why, room = _reason(event), max(self.width, NARROWEST) - NAME_WIDTH - 1
+        if event.outcome == "done" or not why or self._call(event).endswith(why):
+            return []
+        lines = wrap(why, room)
+        if len(lines) > WHY_LINES:
+            lines = [*lines[: WHY_LINES - 1], cut(f"{lines[WHY_LINES - 1]}…", room)]
+        return [f"{'':<{NAME_WIDTH}} {line}" for line in lines]
 
     def _diff(self, event: ToolCalled) -> list[str]:
         diff = event.facts.get("diff")
@@ -174,6 +189,11 @@ def diff_line(paint: Paint, line: str) -> str:
     """A line of a unified diff in its colour."""
     style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
     return paint(style, line)
+
+
+def _reason(event: ToolCalled) -> str:
+    """What went wrong with a call, without what the line says anyway."""
+    return one_line(event.output.split("\n", 1)[0]).removeprefix("This call was not allowed: ")
 
 
 def _counted(event: ToolCalled) -> str:

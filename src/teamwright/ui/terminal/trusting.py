@@ -47,9 +47,7 @@ def _listed(state: TrustState) -> list[str]:
     lines = [clean(str(state.root)), "brings entries of its own, which can run or widen something:", ""]
     for entry in waiting[:LISTED]:
         later = "" if entry.effect == "used" else f" [{entry.effect}]"
-        lines.append(f"  {entry.kind:<10} {one_line(entry.name)}  ({one_line(entry.file)}){later}")
-        if entry.summary:
-            lines.append(f"  {'':<10} {one_line(entry.summary)}")
+        lines += [f"  {one_line(entry.summary)}", f"    in {one_line(entry.file)}{later}"]
     if len(waiting) > LISTED:
         lines.append(f"  … and {len(waiting) - LISTED} more: `teamwright trust` shows them")
     return [*lines, "", "Without trust only its instructions and its own prohibitions apply."]

@@ -395,6 +395,37 @@ async def test_what_members_have_and_may_do_is_the_same_whether_their_lead_deleg
     assert seen[0] == seen[1]
 
 
+@pytest.mark.promise("G1", "F46", "P7")
+@pytest.mark.parametrize("written", ["bypassPermissions", "acceptEdits", None, "auto", 7, ["plan"]])
+@pytest.mark.parametrize("mode", ["dontAsk", None])
+async def test_what_another_program_writes_on_the_roster_gives_no_member_another_mode(tmp_path, written, mode):
+    async with a_team(tmp_path, ScriptedModel("ready"), permission_mode="acceptEdits") as team:
+        ada = await team.spawn("ada", "work", mode=mode)
+        await idle(team, ada)
+    (config,) = (tmp_path / "home").glob("teams/*/config.json")
+    roster = json.loads(config.read_text())
+    roster["members"][1]["mode"] = written
+    config.write_text(json.dumps(roster))
+    async with goes_on(tmp_path, ScriptedModel("ok")) as team:
+        assert {m.name: m.mode for m in team.members} == {"ada": mode or "acceptEdits"}
+    assert json.loads(config.read_text())["members"][1].get("mode") == mode
+
+
+@pytest.mark.promise("D8")
+@pytest.mark.parametrize(("written", "goes_on_in"), [("dontAsk", "dontAsk"), ("auto", "default"), ("", "default")])
+async def test_a_team_of_before_goes_on_in_the_modes_of_its_roster(tmp_path, written, goes_on_in):
+    async with a_team(tmp_path, ScriptedModel("ready"), permission_mode="acceptEdits") as team:
+        await idle(team, await team.spawn("ada", "work"))
+    (config,) = (tmp_path / "home").glob("teams/*/config.json")
+    roster, file = json.loads(config.read_text()), json.loads((config.parent / "team.json").read_text())
+    roster["members"][1]["mode"] = written
+    del file["lives"]["ada"]["mode"]
+    config.write_text(json.dumps(roster))
+    (config.parent / "team.json").write_text(json.dumps(file))
+    async with goes_on(tmp_path, ScriptedModel("ok")) as team:
+        assert {m.name: m.mode for m in team.members} == {"ada": goes_on_in}
+
+
 @pytest.mark.promise("G6", "D8")
 async def test_a_team_goes_on_in_the_modes_that_it_was_left_in(tmp_path):
     model = Asked({"ada": ["ready"], "ben": ["ready"]})

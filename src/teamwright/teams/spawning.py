@@ -15,6 +15,7 @@ from pathlib import Path
 
 from teamwright.agent.agent import Agent
 from teamwright.mail.inbox import Inbox
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import Notice
@@ -126,7 +127,7 @@ async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
                 break
             number += 1  # an earlier team of this session had a member of the name
         first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
-        return Life(incarnation, str(path), first, *asked, spec.budget, spec.bounds)
+        return Life(incarnation, str(path), first, *asked, spec.budget, spec.bounds, spec.mode or "")
 
     return await begin_life(team.home, team.directory, member.name, make)
 
@@ -259,7 +260,7 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
         name=member.name,
         agent_type=member.agent_type,
         model=life.model,
-        mode=member.mode,
+        mode=_mode_of(member, life),
         max_turns=life.max_turns,
         budget=life.budget,
         cwd=Path(member.cwd),
@@ -267,6 +268,13 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
         plan_mode_required=bool(member.plan_mode_required),
         call=life.call,
     )
+
+
+def _mode_of(member: Member, life: Life) -> str | None:
+    """The mode that its life has; not what others wrote on the roster since, which everybody may change."""
+    if life.mode is not None:
+        return life.mode or None
+    return member.mode if member.mode is None or member.mode in list(Mode) else str(Mode.DEFAULT)
 
 
 def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: asyncio.Task[None]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.definition import Bounds
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
 from teamwright.storage.atomic import storage_error, write_atomic
@@ -46,7 +47,8 @@ class Life:
 
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
     it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
-    kind held it to when it was born.
+    kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
+    noted it, in files of before.
     """
 
     incarnation: int
@@ -57,10 +59,13 @@ class Life:
     max_turns: int | None = None
     budget: Budget = NO_CAPS
     bounds: Bounds | None = None
+    mode: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Its object in the file; caps and bounds only where there are some."""
         out = asdict(self)
+        if self.mode is None:
+            del out["mode"]
         del out["budget"]
         kept = out.pop("bounds")
         bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
@@ -249,8 +254,19 @@ async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> 
     await change_team_file(home, directory, kept)
 
 
+async def keep_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
+    """The member's life has this permission mode from now on, also when it is resumed."""
+
+    def kept(file: TeamFile) -> TeamFile:
+        life = file.lives.get(name.lower())
+        lives = {} if life is None else {name.lower(): replace(life, mode=str(mode))}
+        return replace(file, lives={**file.lives, **lives})
+
+    await change_team_file(home, directory, kept)
+
+
 def _life(data: Mapping[str, Any]) -> Life:
-    model, rounds = data.get("model"), data.get("max_turns")
+    model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
     return Life(
         int(data["incarnation"]),
         str(data["transcript"]),
@@ -260,6 +276,7 @@ def _life(data: Mapping[str, Any]) -> Life:
         None if rounds is None else int(rounds),
         Budget.from_json(data.get("budget", {})),
         _bounds(data.get("bounds")),
+        mode if mode is None else str(Mode(mode)) if mode else "",
     )
 
 

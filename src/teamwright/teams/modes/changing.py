@@ -1,7 +1,7 @@
 """Modes in life: a member's permission mode is changed while it runs, and holds from its very next call on.
 
 In this order: the policy (so that whoever it started follows at once), the roster, a message to the member that wakes
-nobody, the event. The roster's entry is what a resume goes by. Knows the team; refuses to know surfaces.
+nobody, the event. The life in the team's file is what a resume goes by. Knows the team; refuses to know surfaces.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from teamwright.teams.modes.reach import REACH, ModeSet, held_by
 from teamwright.teams.plans.approval import mode_was_set
 from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
+from teamwright.teams.team_file import keep_mode
 from teamwright.teams.teammate import Teammate
 
 
@@ -99,7 +100,11 @@ def _require_stricter(mate: Teammate, mode: Mode, policy: Policy) -> None:
 
 
 async def note_mode(team: Team, mate: Teammate) -> None:
-    """The roster says the mode that the member is in when it is written, whoever changed it. Raises StorageError."""
+    """Its life and the roster say the mode that the member is in when they are written, whoever changed it.
+
+    The life is what a resume goes by, the roster what others read. Raises StorageError, LockTimeout.
+    """
+    await keep_mode(team.home, team.directory, mate.name, mate.agent.policy.mode)
 
     def noted(config: TeamConfig) -> TeamConfig:
         member = config.find(mate.name)

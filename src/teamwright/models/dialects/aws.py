@@ -1,0 +1,120 @@
+"""Keys of AWS and what is made with them: requests signed with Signature Version 4.
+
+Keys come from the environment; those of a profile (single sign-on, roles, processes) are read with `botocore`, which
+the extra `providers` installs. No request goes to a machine's metadata service. Format:
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html (seen 2026-11-21)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from teamwright.models.dialects.dialect import Outgoing
+from teamwright.models.endpoint import Signing
+from teamwright.models.trouble import Answered, Trouble
+from teamwright.protocol.errors import CannotStart
+
+SERVICE = "bedrock"
+PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+"""Variables that say where keys are that are not in the environment itself."""
+EXTRA = "pip install 'teamwright[providers]'"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """Keys as they are now."""
+
+    access_key: str
+    secret: str = field(repr=False)
+    session_token: str = field(default="", repr=False)
+
+
+def region_of(env: Mapping[str, str]) -> str:
+    """The region of the environment, or nothing."""
+    return env.get("AWS_REGION", "").strip() or env.get("AWS_DEFAULT_REGION", "").strip()
+
+
+def signing_of(env: Mapping[str, str]) -> Signing | None:
+    """How requests are signed by this environment; None where it says nothing.
+
+    Raises CannotStart (`no-model`) where keys lie in a profile and what reads profiles is not installed, or where no
+    region is named.
+    """
+    access, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
+    elsewhere = next((name for name in PROFILES if env.get(name, "").strip()), "")
+    if not (access and secret) and not elsewhere:
+        return None
+    token = env.get("AWS_SESSION_TOKEN", "").strip()
+    if access and secret:
+        return Signing(region_of(env), access, token)
+    if find_spec("botocore") is None:
+        raise CannotStart(
+            "no-model",
+            f"bedrock is to use {elsewhere}, and what reads it is not installed",
+            looked_at=[("looked at", f"AWS_BEARER_TOKEN_BEDROCK, AWS_SECRET_ACCESS_KEY: none set; {elsewhere} is")],
+            do=[EXTRA, "export AWS_BEARER_TOKEN_BEDROCK=…   (an API key of Bedrock needs nothing installed)"],
+        )
+    return Signing(region_of(env), profile=env.get("AWS_PROFILE", "").strip() or "default")
+
+
+@cache
+def _session(profile: str) -> Any:
+    """The session of a profile. Never asks a machine's metadata service: nobody named it."""
+    made: Any = import_module("botocore.session")
+    session = made.Session(profile=None if profile == "default" else profile)
+    session.get_component("credential_provider").remove("iam-role")
+    return session
+
+
+def keys_of(profile: str) -> AwsKeys:
+    """The keys of a profile, renewed where they are about to end. Blocking. Raises `Trouble`."""
+    try:
+        found = _session(profile).get_credentials()
+        frozen = found.get_frozen_credentials() if found is not None else None
+    except Exception as problem:  # botocore's own kinds are many, and all mean the same
+        raise Trouble("http", str(problem), Answered(401)) from None
+    if frozen is None or not frozen.secret_key:
+        raise Trouble("http", f"no keys in the profile {profile}", Answered(401))
+    return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+
+def signed(
+    outgoing: Outgoing, keys: AwsKeys, region: str, *, method: str = "POST", at: datetime | None = None
+) -> list[tuple[str, str]]:
+    """The headers of a request with a signature. `at` is now, unless it is given."""
+    moment = at or datetime.now(UTC)
+    stamp, day = moment.strftime("%Y%m%dT%H%M%SZ"), moment.strftime("%Y%m%d")
+    parts = urlsplit(outgoing.url)
+    own = {"host": parts.netloc.rpartition("@")[2], "x-amz-date": stamp}
+    if keys.session_token:
+        own["x-amz-security-token"] = keys.session_token
+    names = ";".join(sorted(own))
+    canonical = "\n".join(
+        [
+            method,
+            quote(parts.path or "/", safe="/-_.~"),
+            "&".join(sorted(parts.query.split("&"))),
+            *(f"{name}:{own[name]}" for name in sorted(own)),
+            "",
+            names,
+            hashlib.sha256(outgoing.body).hexdigest(),
+        ]
+    )
+    scope = f"{day}/{region}/{SERVICE}/aws4_request"
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = f"AWS4{keys.secret}".encode()
+    for step in (day, region, SERVICE, "aws4_request"):
+        key = hmac.digest(key, step.encode(), "sha256")
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    proof = f"AWS4-HMAC-SHA256 Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    sent = [(name, value) for name, value in own.items() if name != "host"]
+    return [*outgoing.headers, *sent, ("authorization", proof)]

@@ -6,6 +6,7 @@ rooms below; knows no screen.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
-from teamwright.agent.conversation import Conversation, read_header
+from teamwright.agent.conversation import Conversation
 from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, covers
 from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
@@ -25,6 +26,7 @@ from teamwright.agent.reminders import ModeReminder, Role
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
+from teamwright.agent.transcript import read_header
 from teamwright.agent.workplace import Edits, Workplace
 from teamwright.app.agents.resolving import Resolver, asked_for_by
 from teamwright.app.definition.applying import fence_of, roles_text
@@ -45,8 +47,9 @@ from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import Attended, Emit, always
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, run_id
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId
 from teamwright.storage.paths import Home
+from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team, blocking
 from teamwright.teams.team_file import Life
@@ -132,7 +135,7 @@ class Maker:
         policy = self._fenced(self.policy, "")
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
         plan = self.plans.mode_of(self.policy, self.home.plans, record, lead=True, gate=policy)
-        tools = [*self.kit.tools(Caller(LEAD, team), self), *self.kit.plan_tools(LEAD, plan, self.plans)]
+        tools = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
         if conversation is None:
             appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
@@ -154,7 +157,7 @@ class Maker:
         policy = self._policy_of(spec, lambda: self.policy, kind.name, kind.denied)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
         self.born[spec.name] = born
-        tools = [t for t in self.kit.tools(caller, self) if t.name not in LEAD_ONLY]
+        tools = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
         tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
         path = Path(life.transcript)
         plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
@@ -170,43 +173,55 @@ class Maker:
             conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
-        made = self._agent(spec.name, agent_id, model, conversation, toolbox, left)
+        made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
+        activity = made.activity  # what counts its time outlives the member, and must not keep it
         made.plan = self.plans.born(spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.plans)
-        made.meter = self.meters.member(spec.name, budget, lambda: made.activity.worked_s, goes_on=goes_on)
+        made.meter = self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on)
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)
         made = self._hooked(made, who, spec.name, kind)
-        return self._watched(self._reminded(made, born.now(), Role.MEMBER))
+        return self._reminded(made, born.now(), Role.MEMBER)
 
-    async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
-        """A sub-agent of a caller (port of `tools`). Raises LimitExceeded, UsageError, CannotStart."""
-        spec = self.resolved(spec)
+    async def subagent(self, spec: SpawnSpec, caller: str, run: Run, *, goes_on: bool = False) -> Agent:
+        """A sub-agent of a caller (port of `teams`): new, or with the transcript of its run.
+
+        Raises LimitExceeded, UsageError, CannotStart, StorageError.
+        """
+        spec, agent_id = self.resolved(spec), run.id
         kind = self.resolver.kind(spec)
         parent = self.born.get(caller, Born(lambda: self.policy, None))
         budget = spec.budget.within(self.purse.each)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         self.limits.admit(depth=1)
-        agent_id = run_id()
         policy = self._policy_of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         plan = self.plans.mode_of(policy(), self.home.plans, None)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
-        tools = [t for t in self.kit.plain_tools(agent_id, self) if not covers(denied, t.name)]
+        tools = [t for t in self.kit.plain_tools(agent_id) if not covers(denied, t.name)]
         tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        waiting = blocking(self.team, caller) if self.team is not None else None
+        waiting = run.held_up(blocking(self.team, caller)) if self.team is not None else None
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
-        system = subagent_prompt(kind, self.place, self.instructions)
-        path = self.home.agent_transcript(self.cwd, self.session, agent_id)
-        conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
+        path = self.transcript_of(agent_id)
+        if goes_on:
+            conversation = self._go_on(await asyncio.to_thread(load_conversation, path, self.prefixes), model)
+        else:
+            system = subagent_prompt(kind, self.place, self.instructions)
+            conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
-        made.meter = self.meters.subagent(agent_id, caller, budget, lambda: made.activity.worked_s)
-        made.parent_call, made.caller, made.policy, made.plan = parent_call, caller, policy(), plan
+        activity = made.activity
+        made.meter = self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s)
+        made.parent_call, made.caller, made.policy, made.plan = run.call, caller, policy(), plan
         if spec.plans:
             plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
-        return self._hooked(made, replace(who, parent=LEAD_ALIAS if caller == LEAD else caller), shown, kind)
+        who = replace(who, parent=LEAD_ALIAS if caller == LEAD else caller, generation=run.generation)
+        return self._hooked(made, who, shown, kind)
+
+    def transcript_of(self, id: str) -> Path:
+        """Where the transcript of a sub-agent lies (port of `teams`)."""
+        return self.home.agent_transcript(self.cwd, self.session, id)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
         """The model that a teammate will really use (port of `teams`)."""

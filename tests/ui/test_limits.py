@@ -41,8 +41,11 @@ def test_a_cap_ends_the_run_with_its_name_and_the_way_on(tmp_path, repo, flags, 
     assert (result["subtype"], result["is_error"], result["num_turns"]) == (subtype, True, rounds)
     assert (result["team"]["stop"], result["team"]["limit"]) == ("limit", limit)
     assert result["result"] == ("Still at it." if rounds else "")
-    assert f"the cap on {limit} is spent" in done.stderr
-    assert result["team"]["resume_command"] in done.stderr
+    assert f"teamwright: the cap on {limit} is spent" in done.stderr
+    larger = {"turns": "--max-turns N", "tokens": "--max-tokens N", "money": "--max-budget-usd USD"}
+    assert f"{result['team']['resume_command']} {larger.get(limit, '--timeout TIME')}" in done.stderr
+    if limit in ("tokens", "money"):
+        assert re.search(r"is spent: [\d,.]+ of [\d,.]+ (tokens|USD) are used, the next call needs more\n", done.stderr)
     with LoopbackModel.in_thread(["Done."]) as server:
         program.url = server.url
         again = program.run("resume", result["session_id"][:8], *flags[:1], "100000")

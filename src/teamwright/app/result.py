@@ -11,6 +11,14 @@ from teamwright.protocol.usage import Usage
 EXIT_CODES = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
 """Exit code of each ending."""
 
+_LARGER = {
+    "money": " --max-budget-usd USD",
+    "tokens": " --max-tokens N",
+    "turns": " --max-turns N",
+    "time": " --timeout TIME",
+}
+"""The flag that gives a run more of what ran out."""
+
 _UNDONE = {
     "failed": ("failed", "the run failed"),
     "cut_off": ("cut-off", "the run ended with members cut off"),
@@ -51,7 +59,8 @@ class MemberLine:
 class Result:
     """How a run ended. `stop` is done, failed, limit, cut_off or cancelled; nothing but *cannot start* raises.
 
-    `limit` names the cap (`money tokens turns time`); `error` is what a person should read when it is not done.
+    `limit` names the cap (`money tokens turns time`), `limit_detail` says how much of it is used; `error` is what a
+    person should read when it is not done.
     """
 
     text: str
@@ -68,11 +77,17 @@ class Result:
     duration_ms: int = 0
     api_ms: int = 0
     limit: str = ""
+    limit_detail: str = ""
     cut_off: tuple[str, ...] = ()
     messages_sent: int = 0
     messages_seen: int = 0
     messages_undelivered: int = 0
     error: TeamwrightError | None = None
+
+    @property
+    def larger_command(self) -> str:
+        """How to go on in a shell with more of what ran out; the letters stand for a number that the reader gives."""
+        return f"{self.resume_command}{_LARGER.get(self.limit, '')}"
 
     @property
     def ok(self) -> bool:

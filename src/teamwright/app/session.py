@@ -120,10 +120,9 @@ class Session:
     async def end_of(self, end: TurnEnd) -> Result:
         """The result of how the lead's last turn ended."""
         if end.stop == "limit":
-            self.log.emit(
-                LimitReached(member=LEAD, limit=end.limit, detail=end.reason or f"the cap on {end.limit} is spent")
-            )
-            return await self.result("limit", end.text, limit=end.limit)
+            detail = end.reason.removeprefix("budget_exceeded: ") or f"the cap on {end.limit} is spent"
+            self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=detail))
+            return replace(await self.result("limit", end.text, limit=end.limit), limit_detail=detail)
         if end.failure is not None:
             failure = end.failure
             slug = failure.slug if failure.before_first_reply or failure.slug not in _START_SLUGS else "model-failed"
@@ -204,12 +203,8 @@ class Session:
     async def has_work(self) -> bool:
         """Whether there is something to go on with though nobody says a word: an owed answer, members, mail."""
         desk = self.team.lead_desk
-        return (
-            self.lead.owing
-            or bool(self.team.live)
-            or bool(self.lead.queue)
-            or (desk is not None and bool(await desk.work()))
-        )
+        waits = self.lead.owing or bool(self.team.live) or bool(self.lead.queue)
+        return waits or (desk is not None and bool(await desk.work()))
 
     async def task_lines(self) -> tuple[TaskLine, ...]:
         """The tasks of the list that is shared now."""

@@ -114,9 +114,7 @@ def _notes(result: Result, *, reader_left: bool) -> list[str]:
     if result.error is not None:
         lines.append(result.error.render())
     elif result.stop == "limit":
-        lines.append(
-            f"teamwright: the cap on {result.limit} is spent; the rest is where it was: {result.resume_command}"
-        )
+        lines.append(f"teamwright: {result.limit_detail}\n  go on with: {result.larger_command}")
     elif result.stop == "cancelled":
         why = "nobody reads stdout any more" if reader_left else "interrupted"
         lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")

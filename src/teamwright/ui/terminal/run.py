@@ -120,11 +120,11 @@ async def _finish(session: Session, host: Host, ending: Ending) -> Result:
 
 def _farewell(result: Result) -> None:
     with contextlib.suppress(OSError):
-        if result.stop == "limit":
-            sys.stderr.write(f"teamwright: the cap on {result.limit} is spent\n")
+        if result.limit_detail:
+            sys.stderr.write(f"teamwright: {result.limit_detail}\n")
         if result.cut_off:
             sys.stderr.write(f"teamwright: cut off at work: {', '.join(result.cut_off)}\n")
-        sys.stderr.write(f"{cost_line(result)}\ngo on with: {result.resume_command}\n")
+        sys.stderr.write(f"{cost_line(result)}\ngo on with: {result.larger_command}\n")
         sys.stderr.flush()
 
 

@@ -141,11 +141,11 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
         ("permissions.allow", "Bash(make:*)", "used"),
         ("mcpServers", "", "not used yet"),
         ("mcp server", "db", "not used yet"),
-        ("skill", "deploy", "not used yet"),
-        ("command", "fix", "not used yet"),
+        ("skill", "deploy", "used"),
+        ("command", "fix", "used"),
         ("agent", "tester", "used"),
     }
-    assert [entry.name for entry in repository.state().needs_asking] == ["Bash(make:*)", "tester"]
+    assert [entry.name for entry in repository.state().needs_asking] == ["Bash(make:*)", "tester", "deploy", "fix"]
     assert {entry.kind for entry in repository.state(compat=False).entries} == set()
 
 

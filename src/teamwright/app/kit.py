@@ -6,7 +6,7 @@ The only place that lists tools. What an agent may have of them is decided by it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
@@ -18,6 +18,7 @@ from teamwright.models.settings import ModelSettings
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
+from teamwright.skills.shelf import Shelf
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.post import Call, assign
 from teamwright.teams.team import blocking
@@ -30,6 +31,7 @@ from teamwright.tools.files.write import Write
 from teamwright.tools.plan.enter import EnterPlanMode
 from teamwright.tools.plan.exit import ExitPlanMode
 from teamwright.tools.shell.bash import Bash, BashSettings
+from teamwright.tools.skill.skill import Fork, SkillTool
 from teamwright.tools.tasks.create import TaskCreate
 from teamwright.tools.tasks.get import TaskGet
 from teamwright.tools.tasks.list import TaskListTool
@@ -108,9 +110,18 @@ class Kit:
     hooking: Hooking | None = None
     agent_types: Callable[[], str] = str
     """What the Agent tool says of kinds that are not built in."""
+    shelf: Shelf = field(default_factory=Shelf)
+    """Skills and commands."""
 
     def plain_tools(self, member: str, builder: SubagentBuilder) -> list[AnyTool]:
-        """What every agent may have: files, shell, web, and the program's own tools."""
+        """What every agent may have: files, shell, web, skills, and the program's own tools."""
+        return [*self._plain(), *self._skills()]
+
+    def _skills(self, fork: Fork | None = None) -> list[AnyTool]:
+        """The tool for skills, where there are any. Only who may start sub-agents hands over what runs them."""
+        return [SkillTool(self.shelf, fork)] if self.shelf.for_models else []
+
+    def _plain(self) -> list[AnyTool]:
         return [
             Bash(self.jobs, self.bash, self.proves_read_only),
             Read(),
@@ -133,7 +144,8 @@ class Kit:
         watch = CallerWatch(caller, self.hooking) if self.hooking is not None else None
         types = self.agent_types()
         tools: list[AnyTool] = [
-            *self.plain_tools(caller.name, builder),
+            *self._plain(),
+            *self._skills(),
             AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
             AgentTool(caller, builder, types) if self.teams else SubagentTool(caller.name, builder, types),
             TaskCreate(port, watch),

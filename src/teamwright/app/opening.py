@@ -49,6 +49,7 @@ from teamwright.app.outside.hearing import Outside
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.requests.making import grants_of, requests_of
 from teamwright.app.session import Deadlines, Session
+from teamwright.app.skills.places import shelf_of, shelf_warnings
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire
 from teamwright.models.resolve import key_variables
@@ -136,7 +137,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     lead = _lead(ground, agent, team, jobs)
     warnings = (*trust_warnings(ground), *ground.settings.warnings, *maker.resolver.kinds.warnings())
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    session = Session(ground.id, options, *parts, warnings)
+    session = Session(ground.id, options, *parts, (*warnings, *shelf_warnings(maker.kit.shelf)))
     grants.modes = lambda: session.modes
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     wire(maker.purse, team, log)
@@ -264,6 +265,7 @@ def _kit(ground: Ground, jobs: BackgroundJobs, requests: Requests, deadlines: De
         teams=teams_on(ground),
         extra=python_tools(options.tools),
         permits=requests,
+        shelf=shelf_of(settings, ground.home, ground.trust),
     )
 
 

@@ -76,7 +76,8 @@ class Settings:
     `delegates`: the lead only coordinates; `mode` is then the one that its members follow.
 
     `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` holds the
-    keys of the models' room as they were written; `warnings` are lines for people about what was left out.
+    keys of the models' room as they were written; `skills_off` are names of skills and commands, in small letters;
+    `warnings` are lines for people about what was left out.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -101,6 +102,8 @@ class Settings:
     retention_days: int = 30
     stalled_after_s: float = STALLED_AFTER_S
     compat: bool = True
+    skills: bool = True
+    skills_off: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -174,6 +177,7 @@ class _Merge:
         self.values: dict[str, Any] = {}
         self.mode = Mode.DEFAULT
         self.delegates = False
+        self.skills_off: frozenset[str] = frozenset()
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
 
@@ -202,6 +206,8 @@ class _Merge:
                 self.add_env(layer, value)
             elif name == HOOKS:
                 self.add_hooks(layer, value, heeded=heeded)
+            elif name == "skills.disabled":
+                self.skills_off |= {one for one in value if self.may(layer, name, one, one)}
             elif self.may(layer, name, "", value):
                 self.values[name] = value
                 self.origins[name] = str(layer.path)
@@ -338,6 +344,8 @@ class _Merge:
             retention_days=get("retention_days", 30),
             stalled_after_s=get("stalled_after_s", STALLED_AFTER_S),
             compat=compat,
+            skills=get("skills.enabled", True),
+            skills_off=frozenset(name.lower().removeprefix("/") for name in self.skills_off),
             warnings=tuple(self.warnings),
             origins=self.origins,
         )

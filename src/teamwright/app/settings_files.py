@@ -63,6 +63,8 @@ KEYS: dict[str, Key] = {
     "env": Key("env", "Variables for commands that agents run."),
     "hooks": Key("map", "Commands that run when something happens."),
     "disableAllHooks": Key("bool", "Whether no hook runs at all."),
+    "skills.enabled": Key("bool", "Whether skills and slash commands of files are used.", user_only=True),
+    "skills.disabled": Key("texts", "Names of skills and slash commands that are left out."),
     "permissions.allow": Key("texts", "Rules for calls that run without a question."),
     "permissions.ask": Key("texts", "Rules for calls that are asked about."),
     "permissions.deny": Key("texts", "Rules for calls that never run."),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.book import PLAN_MODE, Book, Ground, Scope, by_mode, by_plan, by_rule, strictest
-from teamwright.permissions.files import judge_path, judge_plan_file
+from teamwright.permissions.files import judge_own_file, judge_path
 from teamwright.permissions.rule import READERS, Rule
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Mode, Update, Verdict, stricter
@@ -29,7 +29,10 @@ COORDINATING = table(
 """The tools of a lead that only coordinates, beside an `Agent` that starts a member."""
 
 _PLANNERS_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "Read"})
-"""Tools for the file with one's own plan: it may be read at any time and changed while one plans."""
+"""Tools for the file with one's own plan, which may be read at any time and changed while one plans; and for one's
+memory."""
+
+_PLAN, _MEMORY = "It is the plan that this agent writes.", "It is what agents of this kind remember."
 
 
 def parse_mode(text: str, source: str = "--permission-mode") -> Mode:
@@ -67,7 +70,8 @@ class Policy:
         """The agent of this policy only coordinates: other tools are denied to it, and to nobody below it."""
         self.granted: tuple[Rule, ...] = ()
         """Allow rules of this agent alone, as with an approved plan: they lift what it would be asked, and hold for
-        nobody below it."""
+        nobody below it that was not granted them too."""
+        self._memory = ""
 
     @property
     def mode(self) -> Mode:
@@ -107,6 +111,15 @@ class Policy:
     def plan_file(self, path: Path | None) -> None:
         real = "" if path is None else os.path.join(os.path.realpath(path.parent), path.name)
         self._change(replace(self._ground, plan_file=real))
+
+    @property
+    def memory(self) -> Path | None:
+        """The directory of what this agent's kind remembers: its own to read and to change, but for rules about it."""
+        return Path(self._memory) if self._memory else None
+
+    @memory.setter
+    def memory(self, directory: Path | None) -> None:
+        self._memory = "" if directory is None else str(directory)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -176,7 +189,8 @@ class Policy:
         if self.delegating and not (tool in COORDINATING or (tool == "Agent" and access.named)):
             reason = f"{tool} is not for you while you coordinate: {_GIVE}"
             return Decision(Verdict.DENY, f"mode {Mode.DELEGATE}", reason)
-        decision = self._with_above(tool, access, self._is_own_plan(tool, access))
+        own = _PLAN if self._is_own_plan(tool, access) else _MEMORY if self._is_memory(tool, access) else ""
+        decision = self._with_above(tool, access, own)
         if decision.rule == PLAN_MODE and decision.verdict is Verdict.DENY:
             plans = self.mode is Mode.PLAN or bool(self._plan)
             return by_plan(self._ground) if plans else replace(decision, reason=_WAITS)
@@ -185,9 +199,11 @@ class Policy:
         return decision
 
     def _by_grant(self, tool: str, access: Access) -> Decision | None:
-        """What was granted to this agent alone, where all those above would be allowed the call; never a denied one."""
-        if any(policy._with_above(tool, access, False).verdict is not Verdict.ALLOW for policy in self._above):
-            return None
+        """What was granted to this agent, where all those above would be allowed the call; never a denied one."""
+        for policy in self._above:
+            plain = policy._with_above(tool, access, "").verdict is Verdict.ALLOW
+            if not plain and (not policy.granted or policy._by_grant(tool, access) is None):
+                return None
         ground = self._seen()
         decision = self._judge(replace(ground, book=Book((*ground.book.rules, *self.granted))), tool, access)
         return decision if decision.verdict is Verdict.ALLOW else None
@@ -198,22 +214,22 @@ class Policy:
 
         return [(words, self._finished("Bash", access, decision)) for words, decision in explain(self._seen(), access)]
 
-    def _with_above(self, tool: str, access: Access, plan: bool) -> Decision:
-        """The stricter of this policy's own verdict and of those above. `plan`: it is the plan of whoever asks."""
+    def _with_above(self, tool: str, access: Access, own: str) -> Decision:
+        """The stricter of this policy's own verdict and of those above. `own`: why it is a file of whoever asks."""
         if self.mode is Mode.BUBBLE and self._above and not self.rules:
-            return strictest((policy._with_above(tool, access, plan) for policy in self._above), _NOTHING)
-        decision = self._own(tool, access, plan)
+            return strictest((policy._with_above(tool, access, own) for policy in self._above), _NOTHING)
+        decision = self._own(tool, access, own)
         for policy in self._above:
-            theirs = policy._with_above(tool, access, plan)
+            theirs = policy._with_above(tool, access, own)
             if stricter(decision.verdict, theirs.verdict) is not decision.verdict:
                 decision = theirs
         return decision
 
-    def _own(self, tool: str, access: Access, plan: bool) -> Decision:
+    def _own(self, tool: str, access: Access, own: str) -> Decision:
         ground = self._seen()
-        if plan:
+        if own:
             paths = access.writes or access.reads
-            decision = strictest((judge_plan_file(ground, tool, path) for path in paths), _NOTHING)
+            decision = strictest((judge_own_file(ground, tool, path, own) for path in paths), _NOTHING)
             return self._finished(tool, access, decision)
         if access.reads or access.writes or access.command is not None or access.url is not None:
             return self._finished(tool, access, self._judge(ground, tool, access))
@@ -228,6 +244,15 @@ class Policy:
             return False
         paths = (*access.writes, *access.reads)
         return bool(paths) and all(os.path.realpath(path) == mine for path in paths)
+
+    def _is_memory(self, tool: str, access: Access) -> bool:
+        """Whether the call only touches what this agent's kind remembers; nobody changes that while planning."""
+        if not self._memory or tool not in _PLANNERS_TOOLS or access.command is not None:
+            return False
+        if access.writes and (self.lasting_mode is Mode.PLAN or self.held_to_plan):
+            return False
+        paths = (*access.writes, *access.reads)
+        return bool(paths) and all(os.path.realpath(path).startswith(f"{self._memory}/") for path in paths)
 
     def _seen(self) -> Ground:
         """The ground that is decided on. Without a mode of its own it is the caller's, with this policy's rules."""

@@ -47,15 +47,15 @@ def place_of(path: Path) -> Path:
     return real if real.is_dir() else real.parent
 
 
-def judge_plan_file(ground: Ground, tool: str, path: Path) -> Decision:
-    """The verdict on the plan of whoever asks: only a rule keeps an agent from it."""
+def judge_own_file(ground: Ground, tool: str, path: Path, why: str) -> Decision:
+    """The verdict on a file of whoever asks, its plan or its memory: only a rule keeps an agent from it."""
     named, real = os.path.normpath(path), os.path.realpath(path)
     rules = ground.book.of(tool)
     for group in (rules.deny, () if ground.bypass else rules.ask):
         found = _matching(group, named, real)
         if found is not None:
             return by_rule(found)
-    return by_mode(ground.mode, Verdict.ALLOW, "It is the plan that this agent writes.")
+    return by_mode(ground.mode, Verdict.ALLOW, why)
 
 
 def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:

@@ -38,13 +38,15 @@ class Place:
     """A directory of skills or of commands. `label` is what people call it.
 
     `within`: real paths must lie in it (a repository); None is for a person's own directories, whose entries may be
-    links. `may` says of an entry of the directory, by its name, whether it may be looked at.
+    links. `prefix` stands before the names. `may` says of an entry of the directory, by its name, whether it may be
+    looked at.
     """
 
     kind: Kind
     directory: Path
     label: str
     within: Path | None = None
+    prefix: str = ""
     may: Callable[[str], bool] = anything
 
 
@@ -115,7 +117,7 @@ def _read(place: Place, name: str, file: Path, base: Path) -> Recipe | str:
         return f"{file}: left out: {problem.strerror or problem}"
     if "\0" in text:
         return f"{file}: left out: it is not text"
-    made = recipe_of(Source(place.kind, name, file, base, place.label, place.within is not None), text)
+    made = recipe_of(Source(place.kind, name, file, base, place.label, place.within is not None, place.prefix), text)
     return made if isinstance(made, Recipe) else f"{made}; left out"
 
 

@@ -68,7 +68,8 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a recipe comes from. `name` is what its place calls it; the rest as in Recipe."""
+    """Where a recipe comes from. `name` is what its place calls it, `prefix` stands before the name; the rest as in
+    Recipe."""
 
     kind: Kind
     name: str
@@ -76,6 +77,7 @@ class Source:
     base: Path
     place: str
     of_repository: bool = False
+    prefix: str = ""
 
 
 def recipe_of(source: Source, text: str) -> Recipe | str:
@@ -92,7 +94,7 @@ def recipe_of(source: Source, text: str) -> Recipe | str:
     description = _description(fields, head.body, kind)
     return Recipe(
         kind,
-        own,
+        source.prefix + own,
         description,
         file,
         source.base,

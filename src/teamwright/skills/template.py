@@ -104,6 +104,11 @@ def filled(parts: Sequence[Piece], given: Arguments) -> list[Piece]:
     return made
 
 
+def filled_text(body: str, given: Arguments) -> str:
+    """The text with the arguments in it, and nothing else done: shell lines and files stay as they are written."""
+    return "".join(piece.text for piece in filled([Piece("text", body)], given))
+
+
 def _inline(text: str) -> Iterator[Piece]:
     """Shell lines and files of a text outside code fences."""
     at = 0

@@ -7,7 +7,7 @@ Leaving the block is the guarantee: turns that run are waited for, then everybod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace as replace_fields
 from types import TracebackType
@@ -24,6 +24,7 @@ from teamwright.app.options import Options
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.settings import lead_mode
+from teamwright.app.skills.calling import command_lines, find_command, run_command
 from teamwright.models.model import Model
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.blocks import text_block
@@ -157,6 +158,25 @@ class Team:
         session = self.session
         if not prompt.strip():
             raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+        return self._begin(lambda: session.run([text_block(prompt)]))
+
+    def command(self, name: str, arguments: str = "") -> Run:
+        """Call a slash command or a skill that somebody wrote, as a person does with `/name arguments`.
+
+        A prompt of `run` never calls one, whatever it begins with. One run at a time. Raises UsageError naming the
+        nearest for a name that there is not, TeamRefused while another run goes on. Awaiting the run raises UsageError
+        when a shell line of the command was not allowed, or its arguments do not fit; nobody was told anything then.
+        """
+        session = self.session
+        find_command(session, name)
+        return self._begin(lambda: run_command(session, name, arguments))
+
+    @property
+    def commands(self) -> list[str]:
+        """Names of the commands and skills that `command` takes."""
+        return [one.name.removeprefix("/") for one in command_lines(self.session)]
+
+    def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run:
         if self._run is not None and not self._run.done:
             raise TeamRefused(
                 "team-refused",
@@ -164,7 +184,7 @@ class Team:
                 do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead meanwhile'],
                 note="nothing was started",
             )
-        self._run = Run(session, lambda: session.run([text_block(prompt)]), self._readers)
+        self._run = Run(self.session, work, self._readers)
         return self._run
 
     async def spawn(

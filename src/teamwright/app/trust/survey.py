@@ -23,6 +23,9 @@ from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.settings_files import KEYS, MAX_BYTES, Layer, Origin, read_layer
 from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import CannotStart
+from teamwright.skills.finding import FILE_MOST, SKILL_FILE
+from teamwright.skills.recipe import Kind
+from teamwright.skills.telling import effects
 from teamwright.storage.gitdir import running_entries
 from teamwright.storage.plain import read_plain
 
@@ -85,11 +88,7 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
     found += _team_file(root)
     found += _servers(root, compat)
     found += _agents(root, compat)
-    found += [
-        entry
-        for place in ((".claude", ".teamwright") if compat else (".teamwright",))
-        for entry in _assets(root, place)
-    ]
+    found += _assets(root, compat)
     found += [_git_entry(root, path, name) for path, name in running_entries(root)]
     return sorted(found, key=lambda entry: entry.kind != "hook")  # what runs by itself is read first
 
@@ -205,16 +204,40 @@ def agent_entry(root: Path, found: Found) -> TrustEntry:
     return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
 
 
-_KINDS = {"skills": "skill", "commands": "command"}
+def asset_places(compat: bool) -> list[tuple[Kind, str]]:
+    """Directories of a repository that hold skills and commands, the first that counts first."""
+    skills = [".teamwright/skills", *([".claude/skills"] if compat else []), ".agents/skills"]
+    commands = [".teamwright/commands", *([".claude/commands"] if compat else [])]
+    return [*(("skill", place) for place in skills), *(("command", place) for place in commands)]
 
 
-def _assets(root: Path, place: str) -> Iterator[TrustEntry]:
-    for directory, kind in _KINDS.items():
-        base = root / place / directory
+def _assets(root: Path, compat: bool) -> Iterator[TrustEntry]:
+    for kind, place in asset_places(compat):
+        base = root / place
         for found in sorted(base.iterdir()) if base.is_dir() else ():
-            file = f"{place}/{directory}/{found.name}"
-            digest = _tree_digest(found)
-            yield TrustEntry(kind, found.stem, file, digest, "not used yet", f"{kind}: {found.stem}")
+            yield _asset_entry(root, kind, place, found)
+
+
+def _asset_entry(root: Path, kind: Kind, place: str, path: Path) -> TrustEntry:
+    """The entry of a skill, a command, or a directory of commands. What it would run by itself is shown whole."""
+    does = effects(_texts(kind, path)) if Path(os.path.realpath(path)).is_relative_to(root) else ""
+    summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", asset_digest(path), "used", summary)
+
+
+def _texts(kind: Kind, path: Path) -> Iterator[str]:
+    """What people wrote in it; a file that cannot be read says nothing, and is never used either."""
+    files = [path / SKILL_FILE] if kind == "skill" else [path]
+    if kind == "command" and path.is_dir():
+        files = sorted(islice(path.rglob("*.md"), MAX_FILES))
+    for file in files:
+        with suppress(OSError):
+            yield read_plain(file, FILE_MOST).decode("utf-8", "replace")
+
+
+def asset_digest(path: Path) -> str:
+    """The digest of all that lies in a file or a directory; never the same twice where that cannot be told."""
+    return _tree_digest(path)
 
 
 def _tree_digest(path: Path) -> str:

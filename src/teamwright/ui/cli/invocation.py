@@ -17,6 +17,7 @@ from typing import Any
 
 from teamwright.app.options import Options
 from teamwright.app.prompting import read_prompt
+from teamwright.app.skills.words import command_of
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
@@ -37,7 +38,7 @@ class Invocation:
     """`prompt` is what was typed; `piped` says that stdin may bring more. `report` is where a report goes.
 
     `blocks` is the prompt once it was read: before anything starts, where it can be. A session that is resumed may
-    go on without one.
+    go on without one. A prompt that calls a command has no blocks yet; `stdin` is what goes before its words.
     """
 
     options: Options
@@ -50,6 +51,12 @@ class Invocation:
     strict: bool = False
     debug: bool = False
     blocks: tuple[Block, ...] | None = None
+    stdin: str = ""
+
+    @property
+    def called(self) -> tuple[str, str] | None:
+        """The command that the prompt calls, and its arguments; None for other words."""
+        return command_of(self.prompt) if self.prompt and self.input_format == "text" else None
 
     async def read_prompt(self) -> list[Block]:
         """The blocks of the prompt, stdin first. Raises UsageError, StorageError."""
@@ -59,6 +66,8 @@ class Invocation:
     def with_blocks(self) -> Invocation:
         """The same call with its prompt read; waits for stdin. Raises UsageError, StorageError."""
         piped = self._stdin() if self.piped else ""
+        if self.called is not None:
+            return replace(self, blocks=(), stdin=piped)
         if (self.options.resume or self.options.adopt) and not ((self.prompt or "") + piped).strip():
             return replace(self, blocks=())
         return replace(self, blocks=tuple(read_prompt(self.prompt, piped, self.options.cwd)))

@@ -19,6 +19,7 @@ from teamwright.app.opening import open_session
 from teamwright.app.report import report
 from teamwright.app.result import Result
 from teamwright.app.session import Session
+from teamwright.app.skills.calling import run_command
 from teamwright.app.writing import write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
@@ -92,6 +93,8 @@ async def _to_the_end(invocation: Invocation, session: Session, outlet: Outlet) 
 
 
 async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
+    if (called := invocation.called) is not None:
+        return await run_command(session, *called, before=invocation.stdin)
     if invocation.input_format != "stream-json":
         prompt = await invocation.read_prompt()
         if not prompt and not await session.has_work():

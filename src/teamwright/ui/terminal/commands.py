@@ -5,15 +5,16 @@ Knows sessions through `app`; gives lines back and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from teamwright.app.looking.cost import CostLine, session_cost
 from teamwright.app.modes import meanings
 from teamwright.app.session import Session
+from teamwright.app.skills.calling import command_lines
 from teamwright.app.talking import interrupt_member, live_members, stop_member
 from teamwright.ui.terminal.lines import shown
-from teamwright.ui.terminal.parsing import COMMANDS, Unknown
+from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
 
 KEYS = (
@@ -27,8 +28,28 @@ KEYS = (
 Shown: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
 
 
-async def _help(_session: Session, _rest: str) -> list[str]:
-    return [*(f"  {usage:<18} {about}" for usage, about in COMMANDS.items()), *(f"  {line}" for line in KEYS)]
+HELP_WRITTEN = 40
+"""Commands that people wrote, as /help lists them; the rest is counted."""
+
+
+async def _help(session: Session, _rest: str) -> list[str]:
+    return [
+        *(f"  {usage:<18} {about}" for usage, about in COMMANDS.items()),
+        *_written(session),
+        *(f"  {line}" for line in KEYS),
+    ]
+
+
+def _written(session: Session) -> list[str]:
+    found = [one for one in command_lines(session) if one.name.lower() not in NAMES]
+    lines = [f"  {clean(f'{one.name} {one.hint}'.strip()):<18} {_short(one.about)} ({one.place})" for one in found]
+    left = len(lines) - HELP_WRITTEN
+    return [*lines[:HELP_WRITTEN], *([f"  … and {left} more: Tab behind / shows them"] if left > 0 else [])]
+
+
+def _short(text: str) -> str:
+    plain = one_line(text)
+    return plain if len(plain) <= 60 else f"{plain[:59]}…"
 
 
 async def _members(session: Session, _rest: str) -> list[str]:
@@ -122,8 +143,8 @@ RUN: dict[str, Shown] = {
 """What runs a command. `/quit` is not here: it is the session's own end."""
 
 
-def unknown_lines(unknown: Unknown) -> list[str]:
-    """What to say of a command that there is not."""
+def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:
+    """What to say of a command that there is not; `written` are those that people wrote."""
     close = f"; did you mean {unknown.close}?" if unknown.close else ""
-    names = " ".join(usage for usage in COMMANDS)
-    return [f"  there is no {clean(unknown.name)}{close}", f"  there are: {names}"]
+    names = " ".join([*COMMANDS, *written[:HELP_WRITTEN]])
+    return [f"  there is no {clean(unknown.name)}{close}", f"  there are: {clean(names)}"]

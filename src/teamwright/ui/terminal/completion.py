@@ -34,10 +34,14 @@ class Candidate:
     about: str = ""
 
 
-def candidates(before: str, members: Sequence[str], cwd: Path) -> list[Candidate]:
-    """What may follow this text before the cursor."""
+def candidates(
+    before: str, members: Sequence[str], cwd: Path, written: Sequence[tuple[str, str]] = ()
+) -> list[Candidate]:
+    """What may follow this text before the cursor. `written` are commands that people wrote, each with what it does."""
     if before.startswith("/") and not before[1:].isspace() and " " not in before:
-        return [Candidate(name, len(before), "command") for name in NAMES if name.startswith(before.lower())]
+        own = [(name, "command") for name in NAMES]
+        known = [*own, *((name, about) for name, about in written if name.lower() not in NAMES)]
+        return [Candidate(name, len(before), clean(about)) for name, about in known if _begins(name, before)][:MOST]
     if found := _NAMED.fullmatch(before):
         return [Candidate(one, len(found[1]), "member") for one in _starting(members, found[1])]
     if found := _MODE.fullmatch(before):
@@ -49,6 +53,12 @@ def candidates(before: str, members: Sequence[str], cwd: Path) -> list[Candidate
         people = [Candidate(f"@{one} ", len(word) + 1, "member") for one in named]
         return people + [Candidate(f"@{path}", len(word) + 1, "file") for path in _paths(word, cwd)]
     return []
+
+
+def _begins(name: str, word: str) -> bool:
+    """Whether a command begins like this, with or without its namespace."""
+    wanted, plain = word.lower(), name.lower()
+    return plain.startswith(wanted) or f"/{plain.rpartition(':')[2]}".startswith(wanted)
 
 
 def _modes(word: str, members: Sequence[str]) -> list[Candidate]:

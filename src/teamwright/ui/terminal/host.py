@@ -16,19 +16,21 @@ from dataclasses import dataclass, field
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.result import Result
 from teamwright.app.session import Session
+from teamwright.app.skills.calling import command_lines
 from teamwright.app.talking import lead_was_interrupted, member_names, members_at_work, say_to_lead, write_to
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.asking import Questions
+from teamwright.ui.terminal.called import Calls
 from teamwright.ui.terminal.commands import RUN, unknown_lines
 from teamwright.ui.terminal.completion import Candidate, candidates
 from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
-from teamwright.ui.terminal.parsing import Command, Mail, Prompt, Unknown, leading_word, parse
+from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
 from teamwright.ui.terminal.questions import head_line
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean
@@ -41,6 +43,7 @@ class Host:
     session: Session
     narrator: Narrator
     editor: Editor = field(init=False)
+    calls: Calls = field(init=False)
     questions: Questions = field(default_factory=Questions)
     activity: Activity = field(default_factory=Activity)
     last: Result | None = None
@@ -53,17 +56,21 @@ class Host:
     _at_line: bool = False
     _kept: Kept = NOTHING
 
+    def __post_init__(self) -> None:
+        self.calls = Calls(self.session, self.show, self._show_error)
+
     async def run(self, prompt: str | None) -> Ending:
         """Until the person leaves, or the session is over by itself (`last` says how). `cut` names who was at work."""
         unsubscribe = self.session.log.subscribe(lambda _number, event: self._happened(event))
         if prompt:
-            self._prompt(prompt)
+            self._first(prompt)
         reading = asyncio.create_task(self._read_lines(), name="reading lines")
         working = asyncio.create_task(self._work(), name="turns of the lead")
         try:
             await asyncio.wait({reading, working}, return_when=asyncio.FIRST_COMPLETED)
             return reading.result() if reading.done() else working.result()
         finally:
+            await self.calls.cancel()
             await self._end_turn()
             for task in (reading, working):
                 task.cancel()
@@ -81,6 +88,9 @@ class Host:
         """What Ctrl-C does now; ending the turn and saying so is done here."""
         # Waiting to leave is the lead's work too, even while it has nothing to do itself.
         works = self.lead_works or (self._leaving and self._turn is not None and not self._turn.done())
+        if not works and not line and self.calls.running:
+            self.calls.interrupt()
+            return Act.END_TURN
         act = self.interrupts.pressed(line=line, lead_works=works, now=time.monotonic())
         if act is Act.END_TURN and self._turn is not None:
             self._by_hand = True
@@ -91,7 +101,8 @@ class Host:
 
     def offered(self, before: str) -> list[Candidate]:
         """What Tab offers."""
-        return candidates(before, member_names(self.session), self.session.maker.cwd)
+        written = [(one.name, one.about) for one in command_lines(self.session)] if before.startswith("/") else []
+        return candidates(before, member_names(self.session), self.session.maker.cwd, written)
 
     def status(self) -> str:
         """What goes on, on one line."""
@@ -229,7 +240,8 @@ class Host:
         """Do what a line says. Raises EOFError for /quit."""
         names = member_names(self.session)
         is_path = (self.session.maker.cwd / leading_word(text).rstrip(",:")).exists()
-        line = parse(text, names, is_path)
+        written = self._written()
+        line = parse(text, names, is_path, written)
         try:
             match line:
                 case Command(name="/quit"):
@@ -238,14 +250,29 @@ class Host:
                     self.show([] if self.questions.again() else self.questions.lines(self.narrator))
                 case Command():
                     self.show(await RUN[line.name](self.session, line.rest))
+                case Called():
+                    self.calls.start(line)
                 case Unknown():
-                    self.show(unknown_lines(line))
+                    self.show(unknown_lines(line, written))
                 case Mail():
                     await write_to(self.session, line.to, line.text)
                 case Prompt():
                     self._prompt(line.text)
         except TeamwrightError as problem:
             self._show_error(problem)
+
+    def _written(self) -> list[str]:
+        return [one.name for one in command_lines(self.session)]
+
+    def _first(self, text: str) -> None:
+        """What was typed behind the program's name: a command that somebody wrote, else words for the lead."""
+        line = parse(text, (), is_path=True, written=self._written())
+        if isinstance(line, Called):
+            self.calls.start(line)
+        elif isinstance(line, Unknown):
+            self.show(unknown_lines(line, self._written()))
+        else:
+            self._prompt(text)
 
     def _prompt(self, text: str) -> None:
         if not text.strip():

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from teamwright.app.skills.words import command_of
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
 
 COMMANDS: dict[str, str] = {
@@ -24,7 +25,6 @@ COMMANDS: dict[str, str] = {
 
 NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
-_COMMAND = re.compile(r"(/[A-Za-z][A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 _MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
 
 
@@ -52,6 +52,14 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """A command or skill that somebody wrote, by its name without the slash, and its arguments."""
+
+    name: str
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """A command that there is not; `close` is the nearest that there is, or empty."""
 
@@ -59,17 +67,22 @@ class Unknown:
     close: str = ""
 
 
-Line: TypeAlias = Prompt | Mail | Command | Unknown
+Line: TypeAlias = Prompt | Mail | Command | Called | Unknown
 
 
-def parse(line: str, members: Collection[str], is_path: bool = False) -> Line:
-    """What the line is. `is_path`: the word behind a leading `@` is a file, so it is no member's name."""
+def parse(line: str, members: Collection[str], is_path: bool = False, written: Collection[str] = ()) -> Line:
+    """What the line is. `is_path`: the word behind a leading `@` is a file, so it is no member's name.
+
+    `written` are names of commands that people wrote, with their slash; the terminal's own go before them.
+    """
     text = line.strip()
-    if found := _COMMAND.fullmatch(text):
-        name, rest = found[1].lower(), (found[2] or "").strip()
+    if called := command_of(text):
+        name, rest = f"/{called[0].lower()}", called[1]
         if name in NAMES:
             return Command(name, rest)
-        return Unknown(found[1], nearest(name, NAMES) or "")
+        if is_written(called[0], written):
+            return Called(called[0], rest)
+        return Unknown(f"/{called[0]}", nearest(name, [*NAMES, *written]) or "")
     if found := _MAIL.fullmatch(text):
         name = found[1].lower()
         if name in {LEAD_ALIAS, LEAD}:
@@ -77,6 +90,13 @@ def parse(line: str, members: Collection[str], is_path: bool = False) -> Line:
         if name in {member.lower() for member in members} or not is_path:
             return Mail(found[1], found[2])
     return Prompt(line)
+
+
+def is_written(name: str, written: Collection[str]) -> bool:
+    """Whether it is one of these commands, or what stands behind the namespace of exactly one."""
+    wanted = name.lower()
+    names = [one.removeprefix("/").lower() for one in written]
+    return wanted in names or [one.rpartition(":")[2] for one in names].count(wanted) == 1
 
 
 def leading_word(line: str) -> str:

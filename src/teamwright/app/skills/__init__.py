@@ -1,0 +1,1 @@
+"""Skills and slash commands of a session: which may be used, and what it means to call one."""

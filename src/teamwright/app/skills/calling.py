@@ -1,0 +1,138 @@
+"""A command that a person calls, from the terminal, from a flag or from a program: told to the lead, or run apart.
+
+One way for all faces. Knows sessions, shelves and how words are prepared; knows no screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from teamwright.agent.agent import TurnEnd
+from teamwright.agent.hooked import note
+from teamwright.agent.subagent import run_subagent
+from teamwright.app.models_of import require_price
+from teamwright.app.result import Result
+from teamwright.app.session import Session
+from teamwright.app.skills.preparing import Called, prepare, rules_of
+from teamwright.app.skills.turn import ForTurn
+from teamwright.app.skills.words import command_of
+from teamwright.hooks.book import PROMPT
+from teamwright.hooks.payload import user_prompt_submit
+from teamwright.protocol.blocks import Block, text_of
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.ids import LEAD
+from teamwright.skills.recipe import Recipe
+from teamwright.teams.spec import SpawnSpec
+
+__all__ = ["CommandLine", "call_command", "command_lines", "command_of", "find_command", "run_command"]
+
+SUBAGENT = "general-purpose"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command as it is listed: `/name`, its arguments, what it does, where it comes from."""
+
+    name: str
+    hint: str
+    about: str
+    place: str
+
+
+def command_lines(session: Session) -> list[CommandLine]:
+    """The commands and skills that a person may call here, by name."""
+    found = session.maker.kit.shelf.for_people
+    return [CommandLine(f"/{one.name}", one.hint, one.line, one.place) for one in found]
+
+
+def find_command(session: Session, name: str) -> Recipe:
+    """The command of that name. Raises UsageError with the nearest and the others."""
+    return session.maker.kit.shelf.command(name.removeprefix("/"))
+
+
+async def call_command(session: Session, name: str, arguments: str) -> str:
+    """Call a command while the session lives: the lead is told, and works on it; or a sub-agent answers.
+
+    Returns the sub-agent's answer, or nothing. Raises TeamwrightError; then nobody was told anything.
+    """
+    called = Called(find_command(session, name), arguments)
+    if called.recipe.forks:
+        end = await _forked(session, called)
+        return end.text or end.why or "(the sub-agent said nothing)"
+    hold, words = await _words(session, called)
+    hold.begin()
+    session.lead.prompt(words)
+    return ""
+
+
+async def run_command(session: Session, name: str, arguments: str, before: str = "") -> Result:
+    """Call a command and see it through, as `Session.run` does with a prompt. `before` is what stdin brought.
+
+    Raises TeamwrightError when it cannot be called; then nobody was told anything.
+    """
+    called = Called(find_command(session, name), arguments, before)
+    if called.recipe.forks:
+        return await _seen_through(session, _forked(session, called))
+    hold, words = await _words(session, called)
+    hold.begin()
+    try:
+        return await session.run(words)
+    finally:
+        hold.end()
+
+
+async def _seen_through(session: Session, work: Coroutine[Any, Any, TurnEnd]) -> Result:
+    """What a sub-agent answered, or the cap on time that it met."""
+    purse = session.maker.purse
+    minutes, passed = purse.budget.minutes, time.monotonic() - session.started
+    cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - passed))
+    try:
+        async with cap:
+            end = await work
+    except TimeoutError:
+        if not cap.expired():
+            raise
+        purse.out_of_time()
+        end = TurnEnd("limit", limit="time")
+    return await session.end_of(end)
+
+
+async def _words(session: Session, called: Called) -> tuple[ForTurn, list[Block]]:
+    """What the lead will be told, and what holds while it works on it: not yet begun."""
+    recipe = called.recipe
+    rules, model = rules_of(session, recipe), None
+    if recipe.model is not None:
+        model = await session.models.open(recipe.model, LEAD)
+        require_price(session.maker.purse.budget.usd, model.card)
+    with ForTurn(session, rules):  # what the command allows holds for its own shell lines too
+        return ForTurn(session, rules, model), await prepare(session, called)
+
+
+async def _forked(session: Session, called: Called) -> TurnEnd:
+    """A sub-agent's turn on the command's words. Raises TeamwrightError when it cannot start."""
+    recipe = called.recipe
+    rules = rules_of(session, recipe)
+    with ForTurn(session, rules):
+        words = await prepare(session, called)
+        text = text_of([*words, *await _contexts(session, words)])
+        spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
+        agent = await session.maker.subagent(spec, LEAD, "")
+        agent.policy.granted = (*agent.policy.granted, *rules)
+        end = (await run_subagent(agent, spec.prompt)).end
+    session.lead.aside(f"The user had a sub-agent run {called.line}. It answered:\n{end.text or end.why}")
+    return end
+
+
+async def _contexts(session: Session, words: list[Block]) -> list[Block]:
+    """What hooks that see every prompt add to these words. Raises TeamRefused when one refuses them."""
+    hooks = session.lead.agent.hooks
+    if not hooks.hooks.wants(PROMPT):
+        return []
+    said = await hooks.fire(PROMPT, lambda: user_prompt_submit(text_of(words)))
+    if said.blocked or said.halted:
+        raise TeamRefused("hook-refused", f"a hook refused the prompt: {said.reason or said.halt_reason}")
+    return [note(context) for context in said.contexts]

@@ -1,0 +1,142 @@
+"""From a command to words: arguments put in, its shell lines run, the files that it names attached.
+
+Shell lines go the way of every Bash call of the lead: hooks, rules, questions, the log. Files are attached that the
+lead may read without a question. Knows sessions; starts no turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.app.prompting import attach
+from teamwright.app.session import Session
+from teamwright.permissions.rule import Rule, parse_rules
+from teamwright.permissions.verdict import Access, Verdict
+from teamwright.protocol.blocks import Block, ToolCall, text_block
+from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.ids import message_id
+from teamwright.skills.recipe import Recipe
+from teamwright.skills.template import PIECES_MOST, Arguments, NotPlain, Piece, filled, pieces
+from teamwright.tools.skill.skill import names_of
+
+_TAIL = ".,;:!?)]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A command that a person called, with its arguments; `before` is what stdin brought."""
+
+    recipe: Recipe
+    arguments: str = ""
+    before: str = ""
+
+    @property
+    def line(self) -> str:
+        """As it was typed."""
+        return f"/{self.recipe.name} {self.arguments}".strip()
+
+
+def rules_of(session: Session, recipe: Recipe) -> tuple[Rule, ...]:
+    """The calls that the command allows, as rules. Raises UsageError for one that is none.
+
+    Those of a repository are not the user's own words: they do not answer for git.
+    """
+    base = session.maker.policy.scope.base
+    own = not recipe.of_repository
+    return tuple(parse_rules(recipe.allowed_tools, Verdict.ALLOW, f"/{recipe.name}", base, by_user=own))
+
+
+async def prepare(session: Session, called: Called) -> list[Block]:
+    """The words that the command stands for. Raises UsageError when it may not, or cannot, be called.
+
+    A shell line that is refused ends it: nothing is told then. One that fails is told with its exit code.
+    """
+    recipe = called.recipe
+    body = await asyncio.to_thread(session.maker.kit.shelf.body, recipe)
+    parts = await asyncio.to_thread(pieces, body)
+    busy = [part for part in parts if part.kind != "text"]
+    if len(busy) > PIECES_MOST:
+        what = f"/{recipe.name} has {len(busy)} shell lines and files; {PIECES_MOST} is the most"
+        raise UsageError("usage", what, looked_at=[("file", str(recipe.file))], note="nothing was run")
+    try:
+        parts = filled(parts, Arguments.of(called.arguments, names_of(recipe)))
+    except NotPlain as problem:
+        raise UsageError(
+            "usage",
+            f"/{recipe.name} puts its arguments into a shell line, which takes plain words only",
+            looked_at=[("argument", str(problem)[:80])],
+            do=["leave out quotes, parentheses and other signs that a shell reads"],
+            note="nothing was run",
+        ) from None
+    text, files = await _put_together(session, called, parts)
+    blocks = [text_block(part) for part in (called.before.strip("\n"), text) if part.strip()]
+    return [*blocks, *await asyncio.to_thread(_attached, session, files)]
+
+
+async def _put_together(session: Session, called: Called, parts: Sequence[Piece]) -> tuple[str, list[str]]:
+    """The text with what its shell lines printed, and the names of files in it."""
+    told: list[str] = []
+    files: list[str] = []
+    for part in parts:
+        match part.kind:
+            case "shell":
+                told.append(await _printed(session, called.recipe, part.text))
+            case "file":
+                files.append(part.text)
+                told.append(f"@{part.text}")
+            case _:
+                told.append(part.text)
+    text = "".join(told).strip()
+    if not text and not files:
+        raise UsageError("usage", f"/{called.recipe.name} says nothing", looked_at=[("file", str(called.recipe.file))])
+    return text, files
+
+
+async def _printed(session: Session, recipe: Recipe, command: str) -> str:
+    """What a shell line prints. Raises UsageError when it was not allowed."""
+    denied = len(session.maker.denials)
+    use = f"command_{message_id()}"
+    call = ToolCall(use, "Bash", {"command": command, "description": f"for /{recipe.name}"})
+    result = await session.lead.agent.toolbox.run_one(call)
+    text = result.content if isinstance(result.content, str) else "".join(b.get("text", "") for b in result.content)
+    refused = next((one for one in session.maker.denials[denied:] if one.tool_use_id == use), None)
+    if refused is not None:
+        raise UsageError(
+            "usage",
+            f"a shell line of /{recipe.name} was not allowed: {refused.reason.rstrip('.')}",
+            looked_at=[("command", " ".join(command.split())[:200]), ("rule", refused.rule)],
+            do=[f"allowed-tools: Bash({command.split()[0]}:*) in {recipe.file} would allow it"],
+            note="nothing was sent",
+        )
+    return text
+
+
+def _attached(session: Session, names: Sequence[str]) -> list[Block]:
+    """The files as blocks, each once; for one that may not be read, a sentence. Names without a file are words."""
+    cwd = session.maker.cwd
+    found: dict[Path, Block] = {}
+    for name in names:
+        path = next((p for form in (name, name.rstrip(_TAIL)) if (p := _file(form, cwd)) is not None), None)
+        if path is None or path in found:
+            continue
+        access = Access(reads=(path,))
+        if session.maker.policy.decide("Read", access).verdict is not Verdict.ALLOW:
+            found[path] = text_block(f"[@{name} was not attached: the lead may not read it without a question]")
+            continue
+        try:
+            found[path] = attach(path, cwd)
+        except (UsageError, StorageError) as problem:
+            found[path] = text_block(f"[@{name} was not attached: {problem.what}]")
+    return list(found.values())
+
+
+def _file(name: str, cwd: Path) -> Path | None:
+    try:
+        path = Path(os.path.realpath(cwd / os.path.expanduser(name)))
+        return path if name and path.is_file() else None
+    except (OSError, ValueError):
+        return None

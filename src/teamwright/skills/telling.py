@@ -1,0 +1,23 @@
+"""What a skill or command would run or allow by itself, in a line for whoever is asked to trust it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from teamwright.skills.front_matter import parse
+from teamwright.skills.recipe import tool_rules
+from teamwright.skills.template import shell_lines
+
+
+def effects(texts: Iterable[str]) -> str:
+    """What these texts run when they are called, whole, and which calls they allow; empty when neither."""
+    runs: list[str] = []
+    allows: list[str] = []
+    for text in texts:
+        head = parse(text)
+        runs += shell_lines(head.body)
+        said = head.values.get("allowed-tools", head.values.get("allowed_tools", ""))
+        allows += tool_rules(said) if isinstance(said, str) else [str(one) for one in said]
+    parts = [f"runs: {' ; '.join(' '.join(line.split()) for line in runs)}"] if runs else []
+    parts += [f"allows: {', '.join(dict.fromkeys(allows))}"] if allows else []
+    return "; ".join(parts)

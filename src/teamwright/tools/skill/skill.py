@@ -1,0 +1,104 @@
+"""Skill: the text of a skill on demand, and the files beside it; one that forks runs in a sub-agent.
+
+The names and one line of each are part of the description, so that a model knows what there is before it has read any
+of it. Knows the shelf; grants nothing and runs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult, read_beside
+from teamwright.permissions.verdict import Access
+from teamwright.protocol.blocks import text_block
+from teamwright.skills.finding import files_of
+from teamwright.skills.recipe import Recipe
+from teamwright.skills.shelf import Shelf, listing
+from teamwright.skills.template import Arguments, filled_text
+from teamwright.teams.spec import SpawnSpec
+
+TEXT_CUT = 60_000
+"""Characters of one answer: some 15,000 tokens."""
+
+FILES_NAMED = 60
+"""Files of a skill that are named along with its text."""
+
+
+Fork: TypeAlias = Callable[[SpawnSpec, ToolContext], Awaitable[ToolResult]]
+"""Runs a sub-agent to its end for the call; what its caller's model reads of it. Filled in `app`."""
+
+
+class SkillInput(ToolInput):
+    """Parameters of Skill."""
+
+    skill: str = Field(description="The name.")
+    args: str = Field("", description="What the skill is to be used on.")
+    file: str = Field("", description="Another file of the skill, as it is named there.")
+
+
+class SkillTool(Tool[SkillInput]):
+    """Reads skills of the shelf for one agent. Without `fork`, which sub-agents lack, none runs in a sub-agent."""
+
+    name = "Skill"
+    input_type = SkillInput
+
+    def __init__(self, shelf: Shelf, fork: Fork | None = None) -> None:
+        self._shelf = shelf
+        self._fork = fork
+
+    @property
+    def description(self) -> str:
+        """The text beside, and the skills."""
+        return f"{read_beside(type(self))}\n\n{listing(self._shelf.for_models)}"
+
+    def read_only(self, call: SkillInput) -> bool:
+        """Reading changes nothing; what a sub-agent does is decided call by call."""
+        return True
+
+    def repeats(self, call: SkillInput) -> bool:
+        """Reading may be done again, and a sub-agent of a call that was cut off is found again."""
+        return True
+
+    def summary(self, call: SkillInput) -> str:
+        """The skill, and which file of it."""
+        return " ".join(part for part in (call.skill, call.file or call.args) if part)[:200]
+
+    def access(self, call: SkillInput, ctx: ToolContext) -> Access:
+        """`Skill(name)` rules look at the name; reading one touches nothing else."""
+        return Access(subject=call.skill.strip().lstrip("/"), harmless=True)
+
+    async def run(self, call: SkillInput, ctx: ToolContext) -> ToolResult:
+        """The text, or the sub-agent's answer. Raises UsageError with the nearest name."""
+        recipe = self._shelf.skill(call.skill)
+        if call.file:
+            return _cut(self._shelf.file(recipe, call.file), f"{recipe.name}: {call.file}")
+        text = filled_text(self._shelf.body(recipe), Arguments.of(call.args, names_of(recipe)))
+        if recipe.forks and self._fork is not None:
+            kind = recipe.agent or "general-purpose"
+            spec = SpawnSpec(text, description=f"skill {recipe.name}", agent_type=kind, model=recipe.model)
+            return await self._fork(spec, ctx)
+        return _cut(f"{_head(recipe)}\n\n{text}", recipe.name)
+
+
+def names_of(recipe: Recipe) -> dict[str, str]:
+    """The `${NAME}` values that a recipe's text may hold."""
+    base = str(recipe.base)
+    return {"CLAUDE_SKILL_DIR": base, "TEAMWRIGHT_SKILL_DIR": base}
+
+
+def _head(recipe: Recipe) -> str:
+    files = files_of(recipe, FILES_NAMED)
+    lines = [f"Skill {recipe.name}, in {recipe.base}"]
+    if files:
+        more = " and more" if len(files) == FILES_NAMED else ""
+        lines.append(f"Its files, to be read with `file`: {', '.join(files)}{more}")
+    return "\n".join(lines)
+
+
+def _cut(text: str, brief: str) -> ToolResult:
+    if len(text) > TEXT_CUT:
+        text = f"{text[:TEXT_CUT]}\n[cut at {TEXT_CUT:,} of {len(text):,} characters]"
+    return ToolResult([text_block(text)] if text else "(empty)", brief=brief)

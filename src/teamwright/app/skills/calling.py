@@ -11,9 +11,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from teamwright.agent.agent import TurnEnd
+from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.hooked import note
-from teamwright.agent.subagent import run_subagent
 from teamwright.app.models_of import require_price
 from teamwright.app.result import Result
 from teamwright.app.session import Session
@@ -24,8 +23,9 @@ from teamwright.hooks.book import PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, message_id
 from teamwright.skills.recipe import Recipe
+from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.spec import SpawnSpec
 
 __all__ = ["CommandLine", "call_command", "command_lines", "command_of", "find_command", "run_command"]
@@ -116,13 +116,22 @@ async def _forked(session: Session, called: Called) -> TurnEnd:
     """A sub-agent's turn on the command's words. Raises TeamwrightError when it cannot start."""
     recipe = called.recipe
     rules = rules_of(session, recipe)
+
+    def ready(agent: Agent) -> None:
+        agent.policy.granted = (*agent.policy.granted, *rules)
+
     with ForTurn(session, rules):
         words = await prepare(session, called)
         text = text_of([*words, *await _contexts(session, words)])
         spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
-        agent = await session.maker.subagent(spec, LEAD, "")
-        agent.policy.granted = (*agent.policy.granted, *rules)
-        end = (await run_subagent(agent, spec.prompt)).end
+        use = f"command_{message_id()}"
+        run = await session.agents.start(spec, LEAD, FromCall(use, use), background=False, ready=ready)
+        answered = await session.agents.in_foreground(run)
+    if not answered:
+        return TurnEnd("done", f"{called.line} goes on in the background as {run.id}; the lead is told when it ends.")
+    if run.error is not None:
+        raise run.error
+    end = run.end or TurnEnd("done", run.text)
     session.lead.aside(f"The user had a sub-agent run {called.line}. It answered:\n{end.text or end.why}")
     return end
 

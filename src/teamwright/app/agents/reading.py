@@ -28,6 +28,7 @@ MAX_FILES = 1_000
 """Definitions of one directory that are read; further ones are left out, and that is said."""
 
 _DEEPEST = 5
+_GIVEN_MOST = 1_000_000
 _REMEMBERED = 4_096
 
 
@@ -124,6 +125,17 @@ def parse_agents(text: str, source: str = "--agents") -> dict[str, Any]:
     if not isinstance(read, dict):
         raise _bad(source, "it is not an object with definitions by name")
     return cast("dict[str, Any]", read)
+
+
+def agents_of_flag(text: str, base: Path) -> dict[str, Any]:
+    """What `--agents` gave: JSON, or `@FILE` with JSON in it. Raises UsageError."""
+    if not text.startswith("@"):
+        return parse_agents(text)
+    path = base / Path(text[1:]).expanduser()
+    try:
+        return parse_agents(read_plain(path, _GIVEN_MOST).decode("utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise _bad("--agents", f"{path} cannot be read: {problem}") from None
 
 
 def given_agents(agents: Mapping[str, Any], source: str = "--agents") -> list[Found]:

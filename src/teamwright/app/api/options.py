@@ -66,6 +66,12 @@ class TeamOptions(TypedDict, total=False):
     task_list: str | None
     """The name of a task list that several teams share; it is kept when the team is not. None: a list of its own."""
 
+    agents: Mapping[str, Mapping[str, Any]]
+    """Kinds of agents by name, with the fields of a definition: `{"reviewer": {"description": …, "prompt": …}}`."""
+
+    plugin_dirs: Sequence[str | Path]
+    """Directories of plugins: their agents are used, as `plugin:agent`."""
+
     append_system_prompt: str
     """Added to what the lead is told before anything else."""
 
@@ -96,6 +102,8 @@ def options_of(given: TeamOptions) -> Options:
         settings_file=Path(settings) if settings is not None else None,
         trust=given.get("trust", False),
         budget=given.get("budget") or Budget(),
+        agents={name: dict(said) for name, said in given.get("agents", {}).items()},
+        plugin_dirs=tuple(Path(one) for one in given.get("plugin_dirs", ())),
         append_system_prompt=given.get("append_system_prompt", ""),
         task_list=given.get("task_list"),
         plan_approval=given.get("plan_approval"),
@@ -132,13 +140,19 @@ def _refuse_unknown(given: TeamOptions) -> None:
 def _refuse_slips(given: TeamOptions) -> None:
     values = cast("Mapping[str, object]", given)
     require_model(values.get("model"))
-    for name in ("tools", "allowed_tools", "disallowed_tools", "add_dirs", "hooks"):
+    for name in ("tools", "allowed_tools", "disallowed_tools", "add_dirs", "hooks", "plugin_dirs"):
         value = values.get(name, ())
         if isinstance(value, str | bytes | Path | Hook) or callable(value):
             raise _slip(name, "a list", value)
     for one in cast("Sequence[object]", values.get("hooks", ())):
         if not isinstance(one, Hook):
             raise _slip("hooks", 'a list of Hook, such as [Hook("PreToolUse", guard)]', one)
+    agents = values.get("agents", {})
+    if not isinstance(agents, Mapping):
+        raise _slip("agents", "definitions by name", agents)
+    for said in cast("Mapping[str, object]", agents).values():
+        if not isinstance(said, Mapping):
+            raise _slip("agents", "definitions by name, each a mapping of fields", said)
     budget = values.get("budget")
     if budget is not None and not isinstance(budget, Budget):
         raise _slip("budget", "a Budget, such as Budget(usd=2.0)", budget)

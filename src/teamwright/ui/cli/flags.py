@@ -82,6 +82,14 @@ def place_flags(*, hidden: bool = False) -> list[click.Option]:
     return [click.Option(names, callback=_remember, expose_value=False, hidden=hidden, **row) for names, row in rows]
 
 
+def agent_flags() -> list[click.Option]:
+    """Definitions of agents that are given for once."""
+    return [
+        click.Option(["--agents"], metavar="JSON", help="Types of agents, as JSON by name, or @FILE with that."),
+        click.Option(["--plugin-dir"], multiple=True, metavar="DIR", help="A plugin's directory: its agents are used."),
+    ]
+
+
 RUN: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
@@ -98,6 +106,7 @@ RUN: tuple[click.Option, ...] = (
     click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
     click.Option(["--plan-approval"], metavar="WHO", help="Who approves plans of members: lead, human or auto."),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
+    *agent_flags(),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),
     click.Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most so many rounds of the lead."),
     click.Option(["--max-budget-usd"], metavar="USD", callback=_dollars, help="At most so much money in all."),

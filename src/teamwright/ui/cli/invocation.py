@@ -22,6 +22,7 @@ from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import dir_stem, session_id
+from teamwright.ui.cli.agents.given import agents_given, plugins_given
 from teamwright.ui.cli.place import Place
 
 STDIN_MOST = 10_000_000
@@ -141,6 +142,8 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         session_id=session_id(wanted) if wanted else None,
         resume=flags.get("resume") or None,
         adopt=flags.get("adopt"),
+        agents=agents_given(place, flags),
+        plugin_dirs=plugins_given(place, flags),
         append_system_prompt=flags.get("append_system_prompt") or "",
         plan_approval=flags.get("plan_approval"),
         task_list=dir_stem(listed) if (listed := flags.get("task_list")) is not None else None,

@@ -33,6 +33,9 @@ COMMANDS: dict[str, Row] = {
     "inbox": Row("teamwright.ui.cli.mail.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
     "log": Row("teamwright.ui.cli.past.log:log", LOOK, "What happened in a team or a session."),
     "cost": Row("teamwright.ui.cli.past.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
+    "agents": Row(
+        "teamwright.ui.cli.agents.command:agents", LOOK, "Kinds of agents, where each is from; `show` for one of them."
+    ),
     "permissions": Row(
         "teamwright.ui.cli.permissions.check:permissions", LOOK, "`check 'CALL'`: what would become of a call, and why."
     ),

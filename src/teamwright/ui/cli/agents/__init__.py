@@ -1,0 +1,1 @@
+"""`teamwright agents`: the kinds of agents that there are here."""

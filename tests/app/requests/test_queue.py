@@ -228,6 +228,20 @@ async def test_a_deadline_denies_with_its_reason_and_whoever_is_late_reads_that(
 
 
 @pytest.mark.promise("P4", "F44")
+async def test_who_still_waits_takes_an_answer_though_the_clock_has_jumped_past_its_deadline(tmp_path):
+    """As after a laptop slept: its process waits on, and nobody may be told that it is too late."""
+    asked = Asked()
+    async with asyncio.timeout(30), a_team(tmp_path, ScriptedModel([TOUCH, "done"]), on_request=asked) as team:
+        run = team.run("Go.")
+        event = await asked.next()
+        (file,) = (one.box / f"{one.id}.json" for one in open_requests(home_of()))
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"deadline": 1}))
+        assert elsewhere(event.request, verdict="allow") == ("first", "another terminal")
+        assert not (await run).denials
+    assert (tmp_path / "work/made").exists()
+
+
+@pytest.mark.promise("P4", "F44")
 async def test_a_deadline_tells_the_member_and_once_the_lead(tmp_path):
     extra = settings(tmp_path, ask_timeout_s=0.1)
     model = ScriptedModel({"lead": ["ok"] * 5, "ada": [TOUCH, "I go on without."]})

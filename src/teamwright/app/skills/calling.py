@@ -23,7 +23,7 @@ from teamwright.hooks.book import PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD
 from teamwright.skills.recipe import Recipe
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.spec import SpawnSpec
@@ -113,8 +113,11 @@ async def _words(session: Session, called: Called) -> tuple[ForTurn, list[Block]
 
 
 async def _forked(session: Session, called: Called) -> TurnEnd:
-    """A sub-agent's turn on the command's words. Raises TeamwrightError when it cannot start."""
-    recipe = called.recipe
+    """A sub-agent's turn on the command's words. Raises TeamwrightError when it cannot start.
+
+    Where all sub-agents run in the background it is only begun, and the lead is told of its end.
+    """
+    recipe, agents = called.recipe, session.agents
     rules = rules_of(session, recipe)
 
     def ready(agent: Agent) -> None:
@@ -124,14 +127,12 @@ async def _forked(session: Session, called: Called) -> TurnEnd:
         words = await prepare(session, called)
         text = text_of([*words, *await _contexts(session, words)])
         spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
-        use = f"command_{message_id()}"
-        run = await session.agents.start(spec, LEAD, FromCall(use, use), background=False, ready=ready)
-        answered = await session.agents.in_foreground(run)
-    if not answered:
-        return TurnEnd("done", f"{called.line} goes on in the background as {run.id}; the lead is told when it ends.")
-    if run.error is not None:
+        run = await agents.start(spec, LEAD, FromCall(), background=agents.in_background(False), ready=ready)
+        if run.background or not await agents.in_foreground(run):
+            return TurnEnd("done", f"{called.line} runs in the background as {run.id}; the lead is told when it ends.")
+    if run.error is not None and not run.text:
         raise run.error
-    end = run.end or TurnEnd("done", run.text)
+    end = run.end or TurnEnd("failed", run.text, reason=run.why)
     session.lead.aside(f"The user had a sub-agent run {called.line}. It answered:\n{end.text or end.why}")
     return end
 

@@ -16,7 +16,7 @@ from weakref import WeakSet, WeakValueDictionary
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, covers
+from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, covers, prompt
 from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
@@ -34,6 +34,7 @@ from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
 from teamwright.app.plans import Plans
+from teamwright.app.skills.born import alone_without_agents, equipped
 from teamwright.app.spending.meter import Meters
 from teamwright.app.spending.purse import Purse
 from teamwright.hooks.payload import LEAD as LEAD_KIND
@@ -155,6 +156,7 @@ class Maker:
         model = await self._open(spec.model, spec.name, budget)
         caller = Caller(spec.name, team)
         policy = self._policy_of(spec, lambda: self.policy, kind.name, kind.denied)
+        kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
         self.born[spec.name] = born
         tools = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
@@ -194,6 +196,8 @@ class Maker:
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         self.limits.admit(depth=1)
         policy = self._policy_of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
+        kind = kind if kind.prompt else replace(kind, prompt=prompt("base"))
+        kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         plan = self.plans.mode_of(policy(), self.home.plans, None)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
         tools = [t for t in self.kit.plain_tools(agent_id) if not covers(denied, t.name)]
@@ -347,7 +351,7 @@ class Maker:
             images=model.card.images,
             nested=self.nested() if self.nested is not None else None,
         )
-        shown = [tool for tool in tools if not self.policy.hides(tool.name)]
+        shown = alone_without_agents([tool for tool in tools if not self.policy.hides(tool.name)])
         made = Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
         made.attended = self.attended
         return made

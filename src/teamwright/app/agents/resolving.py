@@ -108,8 +108,6 @@ def require_possible(kind: AgentDefinition) -> None:
 def not_used(kind: AgentDefinition) -> list[str]:
     """Fields of the kind that are read and have no effect yet, each with what happens in their place."""
     rows = (
-        ("memory", kind.memory is not None, "it remembers nothing"),
-        ("skills", bool(kind.skills), "it begins without them"),
         ("mcpServers", bool(kind.mcp_servers), "it has none of their tools"),
         ("effort", kind.effort is not None, "its model decides by itself"),
     )

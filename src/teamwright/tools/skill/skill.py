@@ -49,6 +49,10 @@ class SkillTool(Tool[SkillInput]):
         self._shelf = shelf
         self._fork = fork
 
+    def alone(self) -> SkillTool:
+        """The same for an agent that starts no others."""
+        return SkillTool(self._shelf)
+
     @property
     def description(self) -> str:
         """The text beside, and the skills."""

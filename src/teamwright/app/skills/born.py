@@ -1,0 +1,60 @@
+"""What an agent begins with by its definition: the texts of skills, and what agents of its kind remember.
+
+Its policy is given the directory of its memory, and nothing else. Knows definitions, shelves and policies; makes no
+agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.agent.definition import AgentDefinition
+from teamwright.agent.tool import AnyTool
+from teamwright.permissions.decide import Policy
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.events import Emit, Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.skills.memory import memory_directory, memory_prompt, parse_scope
+from teamwright.skills.shelf import Shelf
+from teamwright.tools.skill.skill import SkillTool
+
+
+def equipped(kind: AgentDefinition, policy: Policy, shelf: Shelf, home: Path, emit: Emit) -> AgentDefinition:
+    """The kind with its skills and its memory in its words. What cannot be had is left out, and told.
+
+    `policy` is the agent's own: from now on it may read and write the memory. `home` is the user's state root.
+    """
+    if kind.memory is None and not kind.skills:
+        return kind
+    texts, missing = shelf.preloaded(kind.skills)
+    for what in missing:
+        warn(f"the agent type {kind.name} begins without a skill: {what}")
+    return replace(
+        kind, prompt="\n\n".join(part for part in (kind.prompt, texts, _memory(kind, policy, home, warn)) if part)
+    )
+
+
+def _memory(kind: AgentDefinition, policy: Policy, home: Path, emit: Emit) -> str:
+    if kind.memory is None:
+        return ""
+    root = policy.scope.base
+    try:
+        told = memory_prompt(kind.memory, kind.name, root, home)
+        policy.memory = memory_directory(parse_scope(kind.memory), kind.name, root, home)
+    except UsageError as problem:
+        _warn(emit, f"the agent type {kind.name} begins without memory: {problem.what}")
+        return ""
+    return told
+
+
+def alone_without_agents(tools: Sequence[AnyTool]) -> list[AnyTool]:
+    """The tools of an agent: who may start no sub-agent starts none by a skill either."""
+    if any(tool.name == "Agent" for tool in tools):
+        return list(tools)
+    return [tool.alone() if isinstance(tool, SkillTool) else tool for tool in tools]
+
+
+def _warn(emit: Emit, text: str) -> None:
+    emit(Notice(member=LEAD, text=text, level="warning"))

@@ -26,7 +26,7 @@ from teamwright.permissions.verdict import (
 )
 
 _NEXT = {
-    f"mode {Mode.DELEGATE}": "Nothing was done. A teammate does it for you, and reports.",
+    f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",
     f"mode {Mode.PLAN}": "Nothing was done. Put it into the plan if it belongs there.",
 }
 """What to do after a refusal by that rule, where it is not the usual."""

@@ -64,13 +64,13 @@ WORDS: Mapping[tuple[Role, Mode], Words] = {
     (Role.LEAD, Mode.PLAN): Words(
         "You are in plan mode: read, search and think; change nothing.\n"
         "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
-        "Plan mode: change nothing; ExitPlanMode hands the plan in.",
+        "Plan mode: read and think; change nothing.",
         "Plan mode is over.",
     ),
     (Role.MEMBER, Mode.PLAN): Words(
         "You are in plan mode: read, search and think; change nothing.\n"
         "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
-        "Plan mode: change nothing; ExitPlanMode hands the plan in.",
+        "Plan mode: read and think; change nothing.",
         "Plan mode is over.",
     ),
 }

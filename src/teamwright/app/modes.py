@@ -17,7 +17,7 @@ from teamwright.app.builder import Maker
 from teamwright.app.settings import lead_mode
 from teamwright.permissions.decide import Policy, parse_mode
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
 from teamwright.storage.atomic import write_atomic
@@ -72,6 +72,9 @@ class Modes:
         if not member or addressee(member) == LEAD:
             return self.set_lead(lead_mode(text, source), by)
         mode = parse_mode(text, source)
+        if not self.team.exists:
+            nobody = f'there is no "{member}": the lead is alone'
+            raise UnknownMember("unknown-member", nobody, note="nothing was changed")
         self._require(mode)
         return await set_mode(self.team, member, mode, by)
 

@@ -358,8 +358,14 @@ class Teammate:
             completed_task_id=notes.completed or None,
             completed_status="resolved" if notes.completed else None,
             failure_reason=self.capped.words(self.limited.words(end)) or None,
-            result=end.text if end.text and not notes.wrote_lead else None,
+            result=_result(self.plan, end.text if end.text and not notes.wrote_lead else ""),
         )
+
+
+def _result(plan: Awaited, text: str) -> str | None:
+    """What the notice says of the turn: also that it is not free while its plan is not answered."""
+    waits = f"It waits for {plan.words}." if plan.open else ""
+    return " ".join(part for part in (text, waits) if part) or None
 
 
 def _claimed(task: Task) -> Told:

@@ -30,10 +30,9 @@ def equipped(kind: AgentDefinition, policy: Policy, shelf: Shelf, home: Path, em
         return kind
     texts, missing = shelf.preloaded(kind.skills)
     for what in missing:
-        warn(f"the agent type {kind.name} begins without a skill: {what}")
-    return replace(
-        kind, prompt="\n\n".join(part for part in (kind.prompt, texts, _memory(kind, policy, home, warn)) if part)
-    )
+        _warn(emit, f"the agent type {kind.name} begins without a skill: {what}")
+    parts = (kind.prompt, texts, _memory(kind, policy, home, emit))
+    return replace(kind, prompt="\n\n".join(part for part in parts if part))
 
 
 def _memory(kind: AgentDefinition, policy: Policy, home: Path, emit: Emit) -> str:

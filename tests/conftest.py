@@ -15,6 +15,10 @@ CREDENTIALS = (
     "ANTHROPIC_BASE_URL",
     "OPENROUTER_API_KEY",
     "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GEMINI_BASE_URL",
 )
 
 
@@ -29,7 +33,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     root = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(root))
     monkeypatch.setenv("TEAMWRIGHT_HOME", str(root / ".teamwright"))
-    for name in [*CREDENTIALS, *(n for n in os.environ if n.startswith(("TEAMWRIGHT_", "CLAUDE")))]:
+    for name in [*CREDENTIALS, *(n for n in os.environ if n.startswith(("TEAMWRIGHT_", "CLAUDE", "AWS_")))]:
         if name != "TEAMWRIGHT_HOME":
             monkeypatch.delenv(name, raising=False)
     for name in ("CI", "TEAMWRIGHT"):

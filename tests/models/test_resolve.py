@@ -127,7 +127,7 @@ def test_a_custom_provider_comes_from_the_settings_and_cannot_replace_a_preset()
     assert caught.value.do[0] == "export MY_KEY=…"
 
 
-@pytest.mark.parametrize("name", ["nobody/model", "openai/gpt", "ollama/"])
+@pytest.mark.parametrize("name", ["nobody/model", "openai/", "ollama/"])
 def test_a_provider_that_is_not_known_is_named_with_those_that_are(name):
     with pytest.raises(CannotStart) as caught:
         resolved(name)
@@ -163,10 +163,22 @@ def test_the_error_lists_local_servers_and_logins_but_uses_neither(monkeypatch, 
     assert len(lines) <= 12
 
 
-def test_with_only_an_openai_key_the_three_ways_are_told():
+@pytest.mark.promise("H3")
+def test_with_only_an_openai_key_the_ways_are_told_and_the_first_can_be_pasted():
     text = no_model({"OPENAI_API_KEY": "sk-proj-SECRET-SECRET"})
     assert "OpenRouter" in text and "gateway" in text and "Ollama" in text
+    assert "  do one of   teamwright --model openai/gpt-6.1-sol   (teamwright models openai lists them)\n" in text
     assert "SECRET" not in text
+    card, endpoint = resolved("openai/gpt-6.1-sol", {"OPENAI_API_KEY": "sk-proj-SECRET-SECRET"})
+    assert (card.name, endpoint.credential) == ("openai/gpt-6.1-sol", "sk-proj-SECRET-SECRET")
+
+
+@pytest.mark.promise("H3")
+def test_of_many_keys_that_choose_nothing_two_are_told_of_and_the_error_stays_short():
+    names = ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "OPENROUTER_API_KEY")
+    lines = no_model(dict.fromkeys(names, "SECRET-SECRET")).splitlines()
+    assert len(lines) <= 12
+    assert sum("name a model to use it" in line for line in lines) == 2
 
 
 def test_with_only_an_openrouter_key_a_model_has_to_be_named():

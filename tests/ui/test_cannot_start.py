@@ -43,7 +43,8 @@ def test_another_vendors_key_alone_is_answered_with_the_ways_that_work(tmp_path,
     program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "sk-other-1234567890"})
     done = program.run("-p", "Hello")
     assert (done.returncode, error_of(done)[0]) == (3, "no-model")
-    assert "OPENAI_API_KEY: it cannot be used directly" in done.stderr
+    assert "OPENAI_API_KEY: it works when a model is named" in done.stderr
+    assert "teamwright --model openai/gpt-" in done.stderr
     assert "1234567890" not in done.stderr
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from teamwright.app.settings import Settings
 from teamwright.app.settings_files import bad_settings
 from teamwright.app.trust.store import TrustState
+from teamwright.models.endpoint import APIS
 from teamwright.models.settings import CustomProvider, ModelSettings, Price
 from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
@@ -70,7 +71,7 @@ def _objects(settings: Settings, key: str) -> list[tuple[str, Mapping[str, Any]]
     return found
 
 
-_PROVIDER = {"base_url": str, "key_env": str, "bearer": bool, "caching": bool, "images": bool}
+_PROVIDER = {"base_url": str, "api": str, "key_env": str, "bearer": bool, "caching": bool, "images": bool}
 _PRICE = ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
 
 
@@ -78,6 +79,8 @@ def _provider(settings: Settings, name: str, value: Mapping[str, Any]) -> Custom
     wrong = [key for key, part in value.items() if not isinstance(part, _PROVIDER.get(key, ()))]
     if wrong or "base_url" not in value:
         raise _bad(settings, "providers", f"{name}: {wrong[0] if wrong else 'base_url'} is missing or not understood")
+    if value.get("api", "messages") not in APIS:
+        raise _bad(settings, "providers", f"{name}: api must be one of {', '.join(APIS)}")
     return CustomProvider(**value)
 
 

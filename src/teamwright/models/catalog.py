@@ -36,16 +36,16 @@ def seen() -> str:
     return str(catalog()["seen"])
 
 
-def known_ids() -> list[str]:
-    """The ids in the catalogue, the current ones first."""
-    return list(catalog()["models"])
+def known_ids(provider: str = "anthropic") -> list[str]:
+    """The ids of a provider in the catalogue, the current ones first."""
+    return list(_models(provider))
 
 
 def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
     """The card of a model at a provider. Never fails: what is unknown is unknown."""
     wire = str(catalog()["aliases"].get(wire, wire)) if provider.id == "anthropic" else wire
     name = f"{provider.id}/{wire}"
-    known = _row(wire) if provider.id == "anthropic" else {}
+    known = _row(provider.id, wire)
     own = settings.prices.get(name)
     free = 0.0 if provider.local else None
     rates = {
@@ -69,12 +69,18 @@ def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
 
 def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | None:
     """The `thinking` field of a request, or None where the model documents none."""
-    row = _row(model.wire) if model.provider == "anthropic" else {}
+    row = _row(model.provider, model.wire)
     field = row.get("thinking_on" if thinking == "adaptive" else "thinking_off")
     return dict(field) if field else None
 
 
-def _row(wire: str) -> dict[str, Any]:
-    data = catalog()
-    found: dict[str, Any] = data["models"].get(data["same_as"].get(wire, wire), {})
+def _row(provider: str, wire: str) -> dict[str, Any]:
+    same: dict[str, str] = catalog()["same_as"] if provider == "anthropic" else {}
+    found: dict[str, Any] = _models(provider).get(same.get(wire, wire), {})
     return found
+
+
+def _models(provider: str) -> dict[str, dict[str, Any]]:
+    if provider == "anthropic":
+        return cast("dict[str, dict[str, Any]]", catalog()["models"])
+    return cast("dict[str, dict[str, Any]]", catalog()["others"].get(provider, {}))

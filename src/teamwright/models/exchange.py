@@ -181,11 +181,16 @@ class Exchange:
         return Trouble("strange", "the answer is not an event stream", Answered(status, request_id=self.request_id))
 
 
-async def get_json(endpoint: Endpoint, path: str, clocks: Clocks) -> dict[str, Any]:
-    """A JSON object of the service, e.g. its list of models. Raises `Trouble`; not tried again."""
+async def get_json(
+    endpoint: Endpoint, path: str, clocks: Clocks, signed: list[tuple[str, str]] | None = None
+) -> dict[str, Any]:
+    """A JSON object of the service, e.g. its list of models. Raises `Trouble`; not tried again.
+
+    `signed` are the headers, where the endpoint's own do not do.
+    """
     import httpx2
 
-    headers = [(name, value) for name, value in endpoint.headers() if name != "content-type"]
+    headers = [(name, value) for name, value in signed or endpoint.headers() if name != "content-type"]
     try:
         async with new_client(endpoint, clocks) as client, asyncio.timeout(clocks.connect_s * 2):
             response = await client.get(endpoint.url(path), headers=headers)

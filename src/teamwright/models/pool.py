@@ -9,22 +9,19 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
-from teamwright.models.endpoint import Endpoint
-from teamwright.models.exchange import Clocks, get_json
+from teamwright.models.dialects.listing import listed
+from teamwright.models.dialects.table import dialect_of
+from teamwright.models.exchange import Clocks
 from teamwright.models.governor import governor_for
 from teamwright.models.messages_api import MessagesApi
 from teamwright.models.model import Model, ModelCard
 from teamwright.models.pacing.page_name import page_of
-from teamwright.models.providers import Provider, endpoint_of
-from teamwright.models.resolve import no_model, providers, resolve
+from teamwright.models.providers import endpoint_of
+from teamwright.models.resolve import providers, require_key, resolve
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Trouble
 from teamwright.protocol.errors import CannotStart, ModelFailed
-
-PAGES_MOST = 20
-"""Pages of a list of models that are read."""
 
 
 class ModelPool:
@@ -55,7 +52,8 @@ class ModelPool:
             card = replace(card, context_tokens=window or card.context_tokens)
         if key not in self._open:
             governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint))
-            self._open[key] = MessagesApi(card, endpoint, governor=governor, settings=settings)
+            dialect = dialect_of(card, endpoint)
+            self._open[key] = MessagesApi(card, endpoint, governor=governor, settings=settings, dialect=dialect)
         return self._open[key]
 
     async def aclose(self) -> None:
@@ -73,10 +71,9 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
         known = ", ".join(providers(settings))
         raise CannotStart("unknown-model", f'"{provider}" is not a provider', looked_at=[("providers", known)])
     endpoint = endpoint_of(row, env)
-    if row.key_needed and not endpoint.credential:
-        raise no_model(row, provider, env)
+    require_key(row, endpoint, provider, env)
     try:
-        return await _pages(row, endpoint, Clocks.of(settings, endpoint))
+        return await listed(row, endpoint, Clocks.of(settings, endpoint))
     except Trouble as trouble:
         card = ModelCard(f"{provider}{row.models_path}", row.models_path, provider)
         from teamwright.models.failure import failure_of
@@ -84,17 +81,3 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
         failure = failure_of(trouble, card, endpoint, 1, answered=False)
         kind = ModelFailed if failure.slug == "model-failed" else CannotStart
         raise kind(failure.slug, failure.what, looked_at=failure.looked_at, do=failure.do) from None
-
-
-async def _pages(row: Provider, endpoint: Endpoint, clocks: Clocks) -> list[str]:
-    ids: list[str] = []
-    query = "?limit=1000" if row.id == "anthropic" else ""
-    for _ in range(PAGES_MOST):
-        page = await get_json(endpoint, row.models_path + query, clocks)
-        rows = cast("list[Any]", page.get("data") or [])
-        listed = [cast("dict[str, Any]", model) for model in rows if isinstance(model, dict)]
-        ids += [str(model["id"]) for model in listed if "id" in model]
-        if not page.get("has_more") or not page.get("last_id"):
-            break
-        query = f"?limit=1000&after_id={page['last_id']}"
-    return ids

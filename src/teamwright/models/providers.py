@@ -1,4 +1,4 @@
-"""Who serves models: one table of data. A row is a service that speaks the Messages API.
+"""Who serves models: one table of data. A row is a service, what it speaks, and where its key comes from.
 
 Nobody is chosen because a port answers: a provider is used when its name is given. `tried` says how sure we are
 that it works: by somebody's hand, or by its own documentation only.
@@ -7,10 +7,10 @@ that it works: by somebody's hand, or by its own documentation only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from teamwright.models.endpoint import Auth, Endpoint, clean_base_url, is_loopback
+from teamwright.models.endpoint import Api, Auth, Endpoint, clean_base_url, is_loopback
 from teamwright.models.settings import CustomProvider
 from teamwright.protocol.errors import CannotStart
 
@@ -29,8 +29,8 @@ class KeyVariable:
 class Provider:
     """One row. `keys` are looked at in order, the first one that is set wins.
 
-    `window` is what is assumed of a model whose window nobody tells, in tokens. `source` is where its Messages
-    API is described, `seen` when we read it.
+    `window` is what is assumed of a model whose window nobody tells, in tokens. `source` is where its API is
+    described, `seen` when we read it.
     """
 
     id: str
@@ -49,6 +49,7 @@ class Provider:
     proof: Proof = "by its documentation"
     source: str = ""
     seen: str = "2026-11-20"
+    api: Api = "messages"
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -72,6 +73,50 @@ def _local(
         source=source,
     )
 
+
+_VENDORS = (
+    Provider(
+        "openai",
+        "OpenAI",
+        "https://api.openai.com/v1",
+        (KeyVariable("OPENAI_API_KEY", "bearer"),),
+        base_url_variable="OPENAI_BASE_URL",
+        models_path="/models",
+        caching=True,
+        thinking=True,
+        images=True,
+        source="https://developers.openai.com/api/reference/resources/responses",
+        seen="2026-11-21",
+        api="openai-responses",
+    ),
+    Provider(
+        "google",
+        "Google",
+        "https://generativelanguage.googleapis.com",
+        (KeyVariable("GOOGLE_API_KEY", "x-goog-api-key"), KeyVariable("GEMINI_API_KEY", "x-goog-api-key")),
+        base_url_variable="GOOGLE_GEMINI_BASE_URL",
+        models_path="/v1beta/models",
+        caching=True,
+        thinking=True,
+        images=True,
+        source="https://ai.google.dev/api/generate-content",
+        seen="2026-11-21",
+        api="gemini",
+    ),
+    Provider(
+        "bedrock",
+        "Amazon Bedrock",
+        "https://bedrock-runtime.REGION.amazonaws.com",
+        (KeyVariable("AWS_BEARER_TOKEN_BEDROCK", "bearer"),),
+        base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        models_path="/foundation-models",
+        caching=True,
+        images=True,
+        source="https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html",
+        seen="2026-11-21",
+        api="bedrock",
+    ),
+)
 
 _ROWS = (
     Provider(
@@ -120,6 +165,7 @@ _ROWS = (
         (KeyVariable("VLLM_API_KEY", "bearer"),),
     ),
     _local("sglang", "SGLang", 30000, "https://docs.sglang.io/docs/basic_usage/anthropic_api"),
+    *_VENDORS,
 )
 
 PROVIDERS: dict[str, Provider] = {row.id: row for row in _ROWS}
@@ -130,26 +176,46 @@ OFFICIAL_HOST = "api.anthropic.com"
 
 def custom_provider(name: str, own: CustomProvider) -> Provider:
     """The row of a provider of the user's own."""
-    auth: Auth = "bearer" if own.bearer else "x-api-key"
+    auth: Auth = "x-goog-api-key" if own.api == "gemini" else "bearer" if own.bearer else "x-api-key"
     return Provider(
         name,
         name,
-        clean_base_url(own.base_url),
+        clean_base_url(own.base_url, own.api),
         (KeyVariable(own.key_env, auth),) if own.key_env else (),
         key_needed=bool(own.key_env),
+        models_path=_LISTS.get(own.api, "/v1/models"),
         caching=own.caching,
         images=own.images,
+        api=own.api,
     )
+
+
+_LISTS: dict[str, str] = {row.api: row.models_path for row in _VENDORS} | {"openai-chat": "/models"}
 
 
 def base_url_of(provider: Provider, env: Mapping[str, str]) -> str:
     """Where the provider is: its variable, if set, wins over the preset."""
     given = env.get(provider.base_url_variable, "").strip() if provider.base_url_variable else ""
     if not given:
-        return clean_base_url(provider.base_url)
+        return clean_base_url(_in_region(provider.base_url, env), provider.api)
     if provider.id == "ollama":
         return clean_base_url(_ollama_url(given))
-    return clean_base_url(given)
+    return clean_base_url(given, provider.api)
+
+
+def _in_region(url: str, env: Mapping[str, str]) -> str:
+    """The address with the region in it; without one it stays a pattern, which nobody calls."""
+    if _REGION not in url:
+        return url
+    from teamwright.models.dialects.aws import region_of
+
+    region = region_of(env)
+    domain = ".amazonaws.com.cn" if region.startswith("cn-") else ".amazonaws.com"
+    return url.replace(_REGION, region or _REGION).replace(".amazonaws.com", domain)
+
+
+_REGION = "REGION"
+"""What stands in an address where its region belongs."""
 
 
 def _ollama_url(host: str) -> str:
@@ -169,7 +235,7 @@ def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
     # A gateway behind ANTHROPIC_BASE_URL may know only the version that everybody knows.
     official = provider.id != "anthropic" or Endpoint("", base_url).where.startswith(OFFICIAL_HOST)
     key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
-    return Endpoint(
+    made = Endpoint(
         provider=provider.id,
         base_url=base_url,
         credential=env[key.name].strip() if key else "",
@@ -177,7 +243,20 @@ def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
         key_name=key.name if key else (provider.keys[-1].name if provider.keys else ""),
         version=provider.version if official else "2023-06-01",
         local=provider.local and is_loopback(_host(base_url)),
+        api=provider.api,
     )
+    return _signing(made, env) if provider.api == "bedrock" and key is None else made
+
+
+def _signing(endpoint: Endpoint, env: Mapping[str, str]) -> Endpoint:
+    """The endpoint with keys of AWS, which sign, where the environment has or names some."""
+    from teamwright.models.dialects.aws import signing_of
+
+    found = signing_of(env)
+    if found is None:
+        return endpoint
+    signing, name, secret = found
+    return replace(endpoint, credential=secret, auth="signed", key_name=name, signing=signing)
 
 
 def _require_address(provider: Provider, base_url: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.models.catalog import DEFAULT_MODEL, aliases, card
+from teamwright.models.catalog import DEFAULT_MODEL, aliases, card, known_ids
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard
 from teamwright.models.providers import PROVIDERS, Provider, custom_provider, endpoint_of
@@ -24,15 +24,35 @@ if TYPE_CHECKING:
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY")
 """What is looked at when no model is named."""
 
+OTHER_KEYS = {
+    "OPENROUTER_API_KEY": "openrouter",
+    "OPENAI_API_KEY": "openai",
+    "GEMINI_API_KEY": "google",
+    "GOOGLE_API_KEY": "google",
+    "AWS_BEARER_TOKEN_BEDROCK": "bedrock",
+}
+"""Keys that do not choose a model by being there, and whose they are."""
+MOST_OTHERS = 2
+"""How many of them are told of."""
+
 
 def resolve(name: str | None, env: Mapping[str, str], settings: ModelSettings) -> tuple[ModelCard, Endpoint]:
     """The card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
     wanted = (name or settings.model or "").strip()
     provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
     endpoint = endpoint_of(provider, env)
-    if provider.key_needed and not endpoint.credential:
-        raise no_model(provider, wanted, env)
+    require_key(provider, endpoint, wanted, env)
     return card(provider, wire, settings), endpoint
+
+
+def require_key(provider: Provider, endpoint: Endpoint, wanted: str, env: Mapping[str, str]) -> None:
+    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names."""
+    if provider.key_needed and not endpoint.has_key:
+        raise no_model(provider, wanted, env)
+    if provider.api == "bedrock":
+        from teamwright.models.dialects.aws import require_signing
+
+        require_signing(endpoint)
 
 
 def providers(settings: ModelSettings) -> dict[str, Provider]:
@@ -67,37 +87,39 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotS
     from teamwright.models.local import probe_local
 
     servers = probe_local(env)
-    openrouter = bool(env.get("OPENROUTER_API_KEY", "").strip()) and not wanted
-    looked = KEY_VARIABLES[:2] if openrouter else KEY_VARIABLES
+    there = {name: id for name, id in OTHER_KEYS.items() if env.get(name, "").strip()}
+    others = {} if wanted else dict(list(there.items())[:MOST_OTHERS])
+    looked = [name for name in KEY_VARIABLES if name not in others]
     names = looked if not wanted else tuple(key.name for key in reversed(provider.keys))
     looked_at = [("looked at", ", ".join(names) + ("" if wanted else ', "model" in the settings') + ": none set")]
-    found = [str(server) for server in servers[:3]] + _others(env, openrouter=openrouter)
+    found = [str(server) for server in servers[:3]] + _others(env, others)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
     what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
-    ways = _ways(provider, servers, openrouter=openrouter)
+    ways = _ways(provider, servers, others)
     short = aliases()
     if wanted and wanted not in short and (meant := nearest(wanted, short)):
         ways.insert(0, f"did you mean {meant}?")
     return CannotStart("no-model", what, looked_at=looked_at, do=ways)
 
 
-def _others(env: Mapping[str, str], *, openrouter: bool) -> list[str]:
+def _others(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
     """What else is there that people expect to be used."""
-    found: list[str] = []
-    if openrouter:
-        found.append("OPENROUTER_API_KEY: name a model to use it")
+    found = [f"{name}: name a model to use it" for name in keys]
+    if list(keys) == ["OPENAI_API_KEY"]:
+        found = [
+            "OPENAI_API_KEY: it works when a model is named; so do OpenRouter with a key of its own, a gateway of "
+            "yours (providers in the settings), or an open model with Ollama"
+        ]
     if env.get("HOME") and (Path(env["HOME"]) / ".claude").is_dir():
         found.append("a Claude Code login, perhaps: it works in Claude Code only, other programs may not use it")
-    if env.get("OPENAI_API_KEY", "").strip() and not openrouter:
-        found.append(
-            "OPENAI_API_KEY: it cannot be used directly; three ways work today: OpenRouter with a key of its own, "
-            "a gateway that speaks the Messages API as a custom provider, or an open model with Ollama"
-        )
     return found
 
 
-def _ways(provider: Provider, servers: list[FoundServer], *, openrouter: bool) -> list[str]:
-    ways = ["teamwright --model openrouter/MODEL   (teamwright models openrouter lists them)"] if openrouter else []
+def _ways(provider: Provider, servers: list[FoundServer], keys: Mapping[str, str]) -> list[str]:
+    ways = [
+        f"teamwright --model {id}/{next(iter(known_ids(id)), 'MODEL')}   (teamwright models {id} lists them)"
+        for id in dict.fromkeys(keys.values())
+    ][:MOST_OTHERS]
     if provider.keys:
         ways.append(f"export {provider.keys[-1].name}=…")
     usable = [server for server in servers if server.models]

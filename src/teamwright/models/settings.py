@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from teamwright.models.endpoint import Api
+
 Thinking: TypeAlias = Literal["adaptive", "off"]
 
 
@@ -34,16 +36,18 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class CustomProvider:
-    """A service of the user's own that speaks the Messages API: a gateway, a server in the house."""
+    """A service of the user's own: a gateway, a server in the house."""
 
     base_url: str
-    """Where it is, with or without a path, with or without `/v1`."""
+    """Where it is. With or without `/v1`; for OpenAI's APIs a path is kept as it is, version and all."""
+    api: Api = "messages"
+    """What it speaks: `messages`, `openai-chat` (most servers), `openai-responses`, `gemini`, `bedrock`."""
     key_env: str = ""
     """The variable that holds its key; empty for a server that wants none."""
     bearer: bool = True
-    """The key goes as `Authorization: Bearer`, else as `x-api-key`."""
+    """The key goes as `Authorization: Bearer`, else as `x-api-key` (Gemini's API: always as `x-goog-api-key`)."""
     caching: bool = False
-    """It understands `cache_control`."""
+    """It understands `cache_control`, or reads equal beginnings of prompts from a cache by itself."""
     images: bool = True
     """Its models take images."""
 

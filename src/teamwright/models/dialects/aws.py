@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from teamwright.models.dialects.dialect import Outgoing
-from teamwright.models.endpoint import Signing
+from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.trouble import Answered, Trouble
 from teamwright.protocol.errors import CannotStart
 
@@ -43,27 +43,42 @@ def region_of(env: Mapping[str, str]) -> str:
     return env.get("AWS_REGION", "").strip() or env.get("AWS_DEFAULT_REGION", "").strip()
 
 
-def signing_of(env: Mapping[str, str]) -> Signing | None:
-    """How requests are signed by this environment; None where it says nothing.
+def signing_of(env: Mapping[str, str]) -> tuple[Signing, str, str] | None:
+    """How requests are signed by this environment, by which variable, with which secret (none: a profile's).
 
-    Raises CannotStart (`no-model`) where keys lie in a profile and what reads profiles is not installed, or where no
-    region is named.
+    None where it says nothing.
     """
     access, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
-    elsewhere = next((name for name in PROFILES if env.get(name, "").strip()), "")
-    if not (access and secret) and not elsewhere:
-        return None
-    token = env.get("AWS_SESSION_TOKEN", "").strip()
     if access and secret:
-        return Signing(region_of(env), access, token)
-    if find_spec("botocore") is None:
+        return (
+            Signing(region_of(env), access, env.get("AWS_SESSION_TOKEN", "").strip()),
+            "AWS_SECRET_ACCESS_KEY",
+            secret,
+        )
+    elsewhere = next((name for name in PROFILES if env.get(name, "").strip()), "")
+    if not elsewhere:
+        return None
+    return Signing(region_of(env), profile=env.get("AWS_PROFILE", "").strip() or "default"), elsewhere, ""
+
+
+def require_signing(endpoint: Endpoint) -> None:
+    """Raises CannotStart where what reads a profile is not installed, or no region is named."""
+    signing = endpoint.signing
+    if signing is not None and signing.profile and find_spec("botocore") is None:
+        name = endpoint.key_name
         raise CannotStart(
             "no-model",
-            f"bedrock is to use {elsewhere}, and what reads it is not installed",
-            looked_at=[("looked at", f"AWS_BEARER_TOKEN_BEDROCK, AWS_SECRET_ACCESS_KEY: none set; {elsewhere} is")],
+            f"bedrock is to use {name}, and what reads it is not installed",
+            looked_at=[("looked at", f"AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID: none set; {name} is")],
             do=[EXTRA, "export AWS_BEARER_TOKEN_BEDROCK=…   (an API key of Bedrock needs nothing installed)"],
         )
-    return Signing(region_of(env), profile=env.get("AWS_PROFILE", "").strip() or "default")
+    if "REGION" in endpoint.base_url or (signing is not None and not signing.region):
+        raise CannotStart(
+            "no-model",
+            "bedrock needs a region",
+            looked_at=[("looked at", "AWS_REGION, AWS_DEFAULT_REGION: none set")],
+            do=["export AWS_REGION=us-east-1          (or where your models are)"],
+        )
 
 
 @cache
@@ -85,6 +100,15 @@ def keys_of(profile: str) -> AwsKeys:
     if frozen is None or not frozen.secret_key:
         raise Trouble("http", f"no keys in the profile {profile}", Answered(401))
     return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+
+def keys_at(endpoint: Endpoint) -> AwsKeys:
+    """The keys that sign for an endpoint, as they are now. Blocking where they lie in a profile. Raises `Trouble`."""
+    signing = endpoint.signing
+    if signing is None or not signing.profile:
+        access, token = (signing.access_key, signing.session_token) if signing else ("", "")
+        return AwsKeys(access, endpoint.credential, token)
+    return keys_of(signing.profile)
 
 
 def signed(

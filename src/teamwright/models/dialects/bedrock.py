@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from teamwright.models.dialects.aws import AwsKeys, keys_of, signed
+from teamwright.models.dialects.aws import keys_at, signed
 from teamwright.models.dialects.canonical import (
     BY,
     Converted,
@@ -67,9 +67,8 @@ class Bedrock:
         endpoint = self._endpoint
         if endpoint.signing is None:
             return endpoint.headers()
-        keys = AwsKeys(endpoint.signing.access_key, endpoint.credential, endpoint.signing.session_token)
-        if endpoint.signing.profile:
-            keys = await asyncio.to_thread(keys_of, endpoint.signing.profile)
+        stays = not endpoint.signing.profile
+        keys = keys_at(endpoint) if stays else await asyncio.to_thread(keys_at, endpoint)
         return signed(Outgoing(self._url, endpoint.headers(), body), keys, endpoint.signing.region)
 
     def _head(self, head: Head) -> bytes:

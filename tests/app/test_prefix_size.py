@@ -8,6 +8,7 @@ import pytest
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, find_definition, prompt
+from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.schema import tool_schema
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
@@ -17,6 +18,8 @@ from teamwright.models.settings import ModelSettings
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.ids import LEAD
+from teamwright.teams.agents.book import Agents
+from teamwright.teams.agents.ports import AgentSettings
 from teamwright.teams.team import Team
 from teamwright.tools.shell.bash import BashSettings, nothing_is_proved
 from teamwright.tools.team.caller import Caller
@@ -34,8 +37,10 @@ class Nobody:
 
 
 def kit(teams: bool = True) -> Kit:
-    nobody = Nobody()
-    return Kit(BackgroundJobs(), nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, teams=teams)
+    nobody, jobs = Nobody(), BackgroundJobs()
+    made = Kit(jobs, nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, teams=teams)
+    made.agents = Agents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, AgentSettings())
+    return made
 
 
 def plan_mode() -> PlanMode:
@@ -49,7 +54,7 @@ def team(tmp_path):
 
 def tools_of(name: str, team: Team) -> list[AnyTool]:
     made = kit()
-    every = [*made.tools(Caller(name, team), Nobody()), *made.plan_tools(name, plan_mode(), Nobody())]
+    every = [*made.tools(Caller(name, team)), *made.plan_tools(name, plan_mode(), Nobody())]
     return every if name == LEAD else [tool for tool in every if tool.name not in LEAD_ONLY]
 
 
@@ -73,7 +78,7 @@ def test_an_agent_knows_all_it_needs_in_five_thousand_tokens(team):
         "sub-agent": told(
             subagent_prompt(kind, PLACE, ()),
             [
-                *(t for t in kit().plain_tools("a1", Nobody()) if t.name not in NOT_FOR_SUBAGENTS),
+                *(t for t in kit().plain_tools("a1") if t.name not in NOT_FOR_SUBAGENTS),
                 *kit().plan_tools("a1", plan_mode(), Nobody()),
             ],
         ),

@@ -122,8 +122,10 @@ async def test_a_sub_agent_may_do_no_more_than_the_member_that_started_it(tmp_pa
 @pytest.mark.parametrize(
     "more",
     [
-        {"run_in_background": True},
         {"resume": "a1"},
+        {"resume": "a1", "model": "haiku"},
+        {"resume": "a1", "name": "ada"},
+        {"run_in_background": False, "name": "ada"},
         {"isolation": "worktree"},
         {"cwd": "/"},
         {"effort": "high"},

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.agent.job_journal import Job, JobJournal, left_out
+from teamwright.agent.job_journal import Job, JobJournal, every_job, left_out
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id, nearest
@@ -128,6 +128,20 @@ class BackgroundJobs:
                 "usage", f"there is no background job {name!r}", do=[f"did you mean {close}?"] if close else ()
             )
         return job
+
+    def known(self, name: str) -> Job | None:
+        """The job of this id, also one that was forgotten or is of an earlier life; None: there is none."""
+        job = self._jobs.get(name)
+        if job is None and self._session is not None and self._journal is not None and name in self._journal.used:
+            job = next((one for one in every_job(self._session) if one.id == name), None)
+        return job
+
+    async def wait(self, name: str, timeout_s: float) -> bool:
+        """Wait for the end of a job, at most so long; whether it has ended."""
+        watcher = self._watchers.get(name)
+        if watcher is not None:
+            await asyncio.wait({watcher}, timeout=timeout_s)
+        return name not in self._watchers
 
     def output(self, name: str, characters: int = 30_000) -> str:
         """The end of what a job wrote so far; the whole is in its file."""

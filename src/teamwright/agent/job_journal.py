@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -118,15 +118,34 @@ def lost_jobs(session: Path) -> list[Job]:
     return list(_read(session / JOBS, set()).values())
 
 
+def every_job(session: Path) -> list[Job]:
+    """All background jobs that a session ever had, oldest first, settled or not. Changes nothing."""
+    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
+    for fact in _facts(session / JOBS):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            _take(fact, jobs, set())
+            found.update(jobs)
+    return list(found.values())
+
+
 def _read(path: Path, used: set[str]) -> dict[str, Job]:
     open_jobs: dict[str, Job] = {}
-    try:
-        for line in read_lines(path):
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                _take(cast("dict[str, Any]", json.loads(line)), open_jobs, used)
-    except OSError:
-        pass  # what cannot be read tells nothing
+    for fact in _facts(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            _take(fact, open_jobs, used)
     return open_jobs
+
+
+def _facts(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines that can be read; what cannot be read tells nothing."""
+    with contextlib.suppress(OSError):
+        for line in read_lines(path):
+            fact: Any = None
+            with contextlib.suppress(ValueError):
+                fact = json.loads(line)
+            if isinstance(fact, dict):
+                yield cast("dict[str, Any]", fact)
 
 
 def _take(fact: dict[str, Any], open_jobs: dict[str, Job], used: set[str]) -> None:

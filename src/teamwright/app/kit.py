@@ -11,7 +11,7 @@ from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.plan_mode import Approval, PlanMode
-from teamwright.agent.tool import AnyTool
+from teamwright.agent.tool import AnyTool, ToolContext, ToolResult
 from teamwright.app.hooking.of_session import Hooking
 from teamwright.hooks.book import TASK_CREATED
 from teamwright.models.settings import ModelSettings
@@ -20,8 +20,12 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
 from teamwright.skills.shelf import Shelf
 from teamwright.tasks.task_list import TaskList
+from teamwright.teams.agents.book import Agents
 from teamwright.teams.post import Call, assign
+from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import blocking
+from teamwright.tools.background.output import TaskOutput
+from teamwright.tools.background.stop import TaskStop
 from teamwright.tools.files.edit import Edit
 from teamwright.tools.files.glob import Glob
 from teamwright.tools.files.grep import Grep
@@ -44,7 +48,8 @@ from teamwright.tools.team.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents
 from teamwright.tools.team.send_message import SendMessage
 from teamwright.tools.team.stopping import Stopping
-from teamwright.tools.team.subagent import SubagentBuilder, SubagentTool
+from teamwright.tools.team.subagent import SubagentTool, run_spec
+from teamwright.tools.team.to_agent import ToAgent
 from teamwright.tools.team.team_create import TeamCreate
 from teamwright.tools.team.team_delete import TeamDelete
 from teamwright.tools.web.fetch import WebFetch
@@ -108,12 +113,14 @@ class Kit:
     extra: Sequence[AnyTool] = ()
     permits: Permits | None = None
     hooking: Hooking | None = None
+    agents: Agents = field(init=False)
+    """The sub-agents of the session: set before the first agent is made."""
     agent_types: Callable[[], str] = str
     """What the Agent tool says of kinds that are not built in."""
     shelf: Shelf = field(default_factory=Shelf)
     """Skills and commands."""
 
-    def plain_tools(self, member: str, builder: SubagentBuilder) -> list[AnyTool]:
+    def plain_tools(self, member: str) -> list[AnyTool]:
         """What every agent may have: files, shell, web, skills, and the program's own tools."""
         return [*self._plain(), *self._skills()]
 
@@ -138,22 +145,30 @@ class Kit:
         """What every agent has that may ever plan."""
         return [EnterPlanMode(mode), ExitPlanMode(member, mode, approval)]
 
-    def tools(self, caller: Caller, builder: SubagentBuilder) -> list[AnyTool]:
+    def tools(self, caller: Caller) -> list[AnyTool]:
         """What a member may have: the plain ones, the task list, agents, and with teams on the team's."""
         port = CallerTasks(caller)
         watch = CallerWatch(caller, self.hooking) if self.hooking is not None else None
         types = self.agent_types()
+
+        async def fork(spec: SpawnSpec, ctx: ToolContext) -> ToolResult:
+            return await run_spec(self.agents, spec, caller.name, ctx)
+
         tools: list[AnyTool] = [
             *self._plain(),
-            *self._skills(),
+            *self._skills(fork),
             AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
-            AgentTool(caller, builder, types) if self.teams else SubagentTool(caller.name, builder, types),
+            AgentTool(caller, self.agents, types) if self.teams else SubagentTool(caller.name, self.agents, types),
+            TaskOutput(caller.name, self.agents, self.jobs),
+            TaskStop(caller, self.agents, self.jobs),
             TaskCreate(port, watch),
             TaskGet(port),
             TaskListTool(port),
             TaskUpdate(port, watch),
         ]
         if self.teams:
-            tools += [SendMessage(caller, self.stopping, self.permits), ListAgents(caller)]
+            tools += [SendMessage(caller, self.stopping, self.permits, self.agents), ListAgents(caller)]
             tools += [TeamCreate(caller), TeamDelete(caller)]
+        else:
+            tools.append(ToAgent(caller.name, self.agents))
         return tools

@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable, Iterable, Set
+from collections.abc import AsyncGenerator, Iterable, Set
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from teamwright.agent.activity import Watchdog
-from teamwright.agent.background import BackgroundJobs, Job
+from teamwright.agent.agent import Agent
+from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
-from teamwright.agent.loop import Agent
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.agents.opening import resolver_of
@@ -56,7 +56,6 @@ from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import ModeChanged, SessionOpened
 from teamwright.protocol.ids import LEAD, nearest
@@ -67,6 +66,8 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.shared import list_name, share
 from teamwright.teams.health.standing import Standing
+from teamwright.teams.agents.book import Agents
+from teamwright.teams.agents.telling import notification, owners_of, tell_lost_agents
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
 from teamwright.teams.resuming import Resumed
@@ -133,7 +134,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     outside = Outside(team, log.emit, watcher, deadlines.ask, on_ring=requests.look)
     team.hang = outside.hang
     agent = await maker.lead(team, _conversation(ground, maker))
-    _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team), maker)})
+    _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
     warnings = (*trust_warnings(ground), *ground.settings.warnings, *maker.resolver.kinds.warnings())
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
@@ -156,8 +157,7 @@ def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lea
     if (mode := str(agent.policy.shown_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
         team.emit(ModeChanged(member=LEAD, mode=mode))
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
-    jobs.on_done = _job_notice(lead, team)
-    team.on_left = jobs.stop_all
+    owners_of(lead, team, jobs)
     return lead
 
 
@@ -187,6 +187,7 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
             session.warnings += _left_out(ground)
         session.requests.close_left()
         tell_lost(session.jobs, session.team, session.lead, notification)
+        tell_lost_agents(session.agents, session.team, session.lead)
     except BaseException:
         if await session.team.teams.led_by(session.id) is not None:
             undo.pop_all()  # it leads that team now: its files stay, so that it can be gone on with
@@ -245,6 +246,8 @@ def _jobs(ground: Ground, stack: AsyncExitStack) -> BackgroundJobs:
 def _team(ground: Ground, log: EventLog, maker: Maker) -> Team:
     made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
     made.lead_policy = maker.policy
+    kit, more = maker.kit, (maker.limits, log.emit, ground.settings.agents)
+    made.agents = kit.agents = Agents(ground.directory, maker, kit.jobs, *more)
     if (wanted := ground.options.task_list) is not None:
         made.outside.shared_list = list_name(wanted)
         share(ground.home.tasks(made.outside.shared_list))
@@ -333,29 +336,3 @@ def _conversation(ground: Ground, maker: Maker) -> Conversation | None:
     if not ground.resumed:
         return None
     return load_conversation(ground.home.transcript(ground.cwd, ground.id), maker.prefixes)
-
-
-def _job_notice(lead: Lead, team: Team) -> Callable[[Job], None]:
-    """A background command that has ended wakes the agent that started it, and nobody else."""
-
-    def done(job: Job) -> None:
-        text = notification(job)
-        if job.owner == LEAD:
-            lead.notice(text, job.key)
-        elif (mate := team.find(job.owner)) is not None:
-            mate.desk.notice(text, job.key)
-
-    return done
-
-
-def notification(job: Job) -> str:
-    """The end of a background command, as its owner reads it (tags as observed)."""
-    how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
-    if job.state == "killed":
-        how = "was killed: it ended with the process that ran it"
-    what = escaped(job.description or job.command or job.id)
-    return (
-        f"<task-notification>\n<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
-        f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
-        "</summary>\n</task-notification>\nRead the output file for what it printed."
-    )

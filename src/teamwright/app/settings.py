@@ -27,6 +27,7 @@ from teamwright.protocol.budget import NAMES as CAPS
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
+from teamwright.teams.agents.ports import AgentSettings
 from teamwright.teams.team import TeamSettings
 from teamwright.tools.shell.bash import BashSettings
 
@@ -93,6 +94,7 @@ class Settings:
     team: TeamSettings = field(default_factory=TeamSettings)
     bash: BashSettings = field(default_factory=BashSettings)
     check: CheckSettings = field(default_factory=CheckSettings)
+    agents: AgentSettings = field(default_factory=AgentSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
     headless_asks: str = "deny"
@@ -318,6 +320,7 @@ class _Merge:
             models={name: value for name, value in self.values.items() if name in _FOR_MODELS},
             limits=SpawnSettings(
                 members=get("limits.members", limits.members),
+                agents=get("limits.agents", limits.agents),
                 spawns=get("limits.spawns", limits.spawns),
                 per_minute=get("limits.spawns_per_minute", limits.per_minute),
                 depth=get("limits.depth", limits.depth),
@@ -334,6 +337,7 @@ class _Merge:
                 max_output=get("bash.output_chars", bash.max_output),
             ),
             each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
+            agents=_agents(self.values),
             check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
             teams=get("teams", True),
             ask_timeout_s=get("ask_timeout_s"),
@@ -349,6 +353,17 @@ class _Merge:
             warnings=tuple(self.warnings),
             origins=self.origins,
         )
+
+
+def _agents(values: Mapping[str, Any]) -> AgentSettings:
+    usual = AgentSettings()
+    return AgentSettings(
+        background=values.get("agents.background", usual.background),
+        background_after_s=values.get("agents.background_after_s", usual.background_after_s),
+        jobs_wait_s=values.get("agents.jobs_wait_s", usual.jobs_wait_s),
+        coordinator=values.get("coordinator", usual.coordinator),
+        assistant=values.get("assistant", usual.assistant),
+    )
 
 
 def _once(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -82,6 +82,7 @@ KEYS: dict[str, Key] = {
     "budget.agent.turns": Key("positive", "Model calls that one member or sub-agent may make."),
     "budget.agent.calls": Key("positive", "Tool calls that one member or sub-agent may make."),
     "budget.agent.minutes": Key("amount", "Minutes that one member or sub-agent may work."),
+    "limits.agents": Key("count", "Sub-agents running at once."),
     "limits.depth": Key("count", "How deep agents may start agents; a sub-agent of a teammate is 1."),
     "bash.timeout_s": Key("seconds", "How long a command may run when the call does not say."),
     "bash.max_timeout_s": Key("seconds", "How long a command may run at most."),
@@ -103,6 +104,13 @@ KEYS: dict[str, Key] = {
     "thinking": Key("text", "adaptive or off."),
     "context_tokens": Key("count", "The model's window, where you know it better."),
     "max_output_tokens": Key("count", "The longest answer."),
+    "agents.background": Key("bool", "Whether sub-agents may run in the background."),
+    "agents.background_after_s": Key(
+        "seconds", "After so long a sub-agent that is waited for goes on in the background."
+    ),
+    "agents.jobs_wait_s": Key("seconds", "How long a sub-agent that has answered waits for commands of its own."),
+    "coordinator": Key("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
+    "assistant": Key("bool", "Whether every sub-agent runs in the background."),
     "stalled_after_s": Key("seconds", "How long nothing may come of a member at work before it shows as stalled."),
     "retention_days": Key("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
     "providers": Key("map", "Your own model services, by name.", user_only=True),

@@ -1,4 +1,4 @@
-"""Whoever started a background command that ended with an earlier life of the session is told, once.
+"""Whoever started a background command or sub-agent that ended with an earlier life of the session is told, once.
 
 The transcript is the ledger here too: what it holds is settled, all else is told again after the next kill. Knows
 the lead, the members and what is noted of jobs; does not know how a job is told of in words.
@@ -7,10 +7,9 @@ the lead, the members and what is noted of jobs; does not know how a job is told
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.job_journal import Job
 from teamwright.protocol.clock import iso
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.lead import Lead
@@ -20,10 +19,41 @@ Telling: TypeAlias = Callable[[str, str], None]
 """Takes the text and the key under which the transcript will hold it."""
 
 
-class Lost(Protocol):
-    """What is noted of jobs of earlier lives: `BackgroundJobs` of our own session, `JobJournal` of another's."""
+class Ended(Protocol):
+    """What a job and a run of a sub-agent have."""
 
-    def lost(self) -> list[Job]:
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Who is told."""
+        ...
+
+    @property
+    def started_ms(self) -> int:
+        """When it began."""
+        ...
+
+
+One = TypeVar("One", bound=Ended)
+
+
+def _key(job: Any) -> str:
+    return str(job.key)
+
+
+def _stopped(job: Any) -> bool:
+    # One that the session itself ended, when somebody left it, is no reason to speak up at the next start.
+    return job.state == "stopped"
+
+
+class Lost(Protocol[One]):
+    """What is noted of earlier lives: `BackgroundJobs` and `Agents` of our session, `JobJournal` of another's."""
+
+    def lost(self) -> list[One]:
         """Jobs that are over and not settled, oldest first."""
         ...
 
@@ -32,17 +62,24 @@ class Lost(Protocol):
         ...
 
 
-def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], str]) -> list[Job]:
+def tell_lost(
+    jobs: Lost[One],
+    team: Team,
+    lead: Lead | None,
+    text: Callable[[One], str],
+    key: Callable[[One], str] = _key,
+    quiet: Callable[[One], bool] = _stopped,
+) -> list[One]:
     """Tell each owner of the jobs that it lost; returns the jobs that are told. Call it when the members are there.
 
     A job whose owner's transcript has its end, or whose owner is no more, is settled instead and never told again.
-    `lead` is None for jobs of a session that was another lead's: its own jobs are nobody's then. Raises OSError when
-    a transcript cannot be read.
+    `key` names a notice, `quiet` says which wake nobody. `lead` is None for jobs of a session that was another lead's:
+    its own jobs are nobody's then. Raises OSError when a transcript cannot be read.
     """
-    by_owner: dict[str, list[Job]] = {}
+    by_owner: dict[str, list[One]] = {}
     for job in jobs.lost():
         by_owner.setdefault(job.owner, []).append(job)
-    told: list[Job] = []
+    told: list[One] = []
     for owner, its in by_owner.items():
         found = _listener(owner, team, lead)
         if found is None:
@@ -52,12 +89,11 @@ def tell_lost(jobs: Lost, team: Team, lead: Lead | None, text: Callable[[Job], s
         # A member of the same name whose life began after the job's was not the one who waits.
         born = str(conversation.header.get("at", ""))
         own = {job.id: job for job in its if iso(job.started_ms) >= born}
-        held = conversation.holds({f"notice:{job.key}" for job in own.values()})
-        owed = [job for job in own.values() if f"notice:{job.key}" not in held]
+        held = conversation.holds({f"notice:{key(job)}" for job in own.values()})
+        owed = [job for job in own.values() if f"notice:{key(job)}" not in held]
         jobs.settle({job.id for job in its} - {job.id for job in owed})
         for job in owed:
-            # One that the session itself ended, when somebody left it, is no reason to speak up at the next start.
-            (aside if job.state == "stopped" else notice)(text(job), job.key)
+            (aside if quiet(job) else notice)(text(job), key(job))
         told += owed
     return told
 

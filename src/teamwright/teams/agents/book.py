@@ -16,20 +16,23 @@ from pathlib import Path
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.commands import told
-from teamwright.agent.conversation import Told, ids_held, read_header
+from teamwright.agent.conversation import Told
 from teamwright.agent.limits import SpawnLimits
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import now_ms
-from teamwright.protocol.errors import LimitExceeded, StorageError, TeamwrightError
-from teamwright.protocol.events import AgentChanged, Emit, RoundEnded, TeamEvent
+from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightError
+from teamwright.protocol.events import AgentChanged, Emit
 from teamwright.protocol.ids import run_id
-from teamwright.storage.jsonl import read_backward
 from teamwright.teams.agents.journal import RunJournal, kept, spec_of
-from teamwright.teams.agents.life import QueueSteering, see_through
+from teamwright.teams.agents.ledger import has_words, is_run_id, remembered
+from teamwright.teams.agents.life import QueueSteering, see_through, written
 from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
 from teamwright.teams.agents.run import Run, find_run
 from teamwright.teams.agents.words import RunFile, notification
 from teamwright.teams.spec import SpawnSpec
+
+LEFT = "the session was left"
+"""Why one was stopped that ran when its session ended."""
 
 GRACE_S = 5.0
 """How long a stopped sub-agent may take to wind up."""
@@ -80,7 +83,10 @@ class Agents:
     def find(self, text: str) -> Run | None:
         """The run of that id or name; one that nothing but its transcript remembers is found by its id."""
         found = find_run(self.runs, text)
-        return found if found is not None else self._remembered(text.strip())
+        if found is not None:
+            return found
+        id = text.strip()
+        return remembered(id, self.builder.transcript_of(id), self._scratch / f"{id}.output") if is_run_id(id) else None
 
     def of_call(self, key: str) -> Run | None:
         """The run that a call began before a kill."""
@@ -97,8 +103,23 @@ class Agents:
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def start(self, spec: SpawnSpec, owner: str, call: FromCall, *, background: bool) -> Run:
-        """Start one. Raises TeamwrightError: a limit, a kind or a model that is not there; nothing runs then."""
+    def in_background(self, asked: bool) -> bool:
+        """Whether one that is asked for in this way runs in the background."""
+        return self.settings.background and (asked or self.settings.always)
+
+    async def start(
+        self,
+        spec: SpawnSpec,
+        owner: str,
+        call: FromCall,
+        *,
+        background: bool,
+        ready: Callable[[Agent], None] | None = None,
+    ) -> Run:
+        """Start one; `ready` is given the agent before its first turn.
+
+        Raises TeamwrightError: a limit, a kind or a model that is not there; nothing runs then.
+        """
         spec = self.builder.resolved(spec)
         self._check_room()
         run = Run(self._new_id(), owner, Path(), Path(), kept(spec), spec.name, call.use, call.key)
@@ -110,8 +131,10 @@ class Agents:
             agent = await self.builder.subagent(spec, owner, run)
         finally:
             self._starting -= 1
-        first = Told((text_block(spec.prompt),), (f"prompt:{run.id}",))
-        return self._begin(run, agent, first)
+        if ready is not None:
+            ready(agent)
+        agent.conversation.queue(f"prompt:{run.id}", [text_block(spec.prompt)])
+        return self._begin(run, agent)
 
     async def go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str = "") -> Run:
         """Go on with one that has ended: all of its conversation, and the new words. Its id stays.
@@ -138,23 +161,23 @@ class Agents:
         run.owner, run.background = owner, background
         if prompt:
             run.generation, run.answers_before = run.generation + 1, talk.answers
+            talk.queue(id or f"prompt:{call.key or run_id()}-{run.generation}", [text_block(prompt)])
         elif agent.rounds_left is not None:
             agent.rounds_left = max(0, agent.rounds_left - (talk.answers - run.answers_before))
-        for queued, blocks in talk.queued.items():
-            if not run.queue.has(queued):
-                run.queue.put("lead", blocks, queued)
-        if prompt:
-            run.queue.put("lead", (text_block(prompt),), id or f"prompt:{call.key or run_id()}-{run.generation}")
+        return self._begin(run, agent)
+
+    def _begin(self, run: Run, agent: Agent) -> Run:
+        """Its words are in its transcript already: from here on a kill loses none of them."""
+        for id, blocks in agent.conversation.queued.items():
+            run.queue.put("lead", blocks, id)
         commands = run.queue.inline()
         run.queue.done(commands)
-        return self._begin(run, agent, told(commands) if commands else None)
-
-    def _begin(self, run: Run, agent: Agent, opening: Told | None) -> Run:
+        opening = told(commands) if commands else None
         run.begins()
         run.agent, run.transcript, run.started_ms = agent, agent.conversation.path, now_ms()
         agent.steering = QueueSteering(run)
         file = RunFile(run.file)
-        agent.emit = _written(run, agent, file)
+        agent.emit = written(run, agent, file)
         if run.background:
             run.released.set()
         self.runs.pop(run.id, None)
@@ -178,7 +201,7 @@ class Agents:
     # ── a life ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _life(self, run: Run, agent: Agent, opening: Told | None, file: RunFile) -> None:
-        started, begun = time.monotonic(), len(agent.conversation.items)
+        started, begun = time.monotonic(), agent.conversation.length
         outcome = "cancelled"
 
         def pending() -> bool:
@@ -193,7 +216,7 @@ class Agents:
                 task.uncancel()  # it is heeded here: what follows is seen through
             by_us = run.cause or self._closed
             run.state = "killed" if by_us else "failed"
-            run.why = run.cause or ("the session was left" if self._closed else "it was cancelled from inside")
+            run.why = run.cause or (LEFT if self._closed else "it was cancelled from inside")
             run.text = agent.conversation.said_since(begun)
         except Exception as problem:
             outcome, run.state, run.error = "failed", "failed", problem
@@ -213,7 +236,7 @@ class Agents:
 
     def _ended(self, run: Run, end: TurnEnd) -> None:
         run.state = "completed" if end.stop == "done" else "failed"
-        run.text, run.why, run.limit = end.text, end.why, end.limit
+        run.text, run.why, run.limit, run.end = end.text, end.why, end.limit, end
 
     async def _over(self, run: Run, agent: Agent, outcome: str, file: RunFile) -> None:
         """It has ended: that stands on disk first, then whoever waits is released, then what it left is ended."""
@@ -230,7 +253,12 @@ class Agents:
         await self._end_what_it_started(run)
         if self.teller is None:
             return
-        heard = not run.background or self._closed or self.teller.tell(run.owner, notification(run), run.notice_key)
+        heard = (
+            run.read
+            or not run.background
+            or self._closed
+            or self.teller.tell(run.owner, notification(run), run.notice_key)
+        )
         if not heard:
             self._journal.settle(run)
         self.teller.moved()
@@ -276,8 +304,13 @@ class Agents:
 
     def consume(self, run: Run) -> None:
         """Its owner reads the end now, in a call: a notice would tell it twice."""
-        if self.teller is not None and self.teller.withdraw(run.owner, run.notice_key):
-            self._journal.settle(run)
+        run.read = True
+        self.withdraw(run.owner, run.notice_key)
+        self._journal.settle(run)
+
+    def withdraw(self, owner: str, key: str) -> bool:
+        """Take back a notice that its owner was not told yet; whether there was one."""
+        return self.teller is not None and self.teller.withdraw(owner, key)
 
     # ── writing to one ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -289,7 +322,7 @@ class Agents:
         id = f"prompt:{call.key or run_id()}"
         async with run.lock:
             agent = run.agent
-            if call.again and (id in await asyncio.to_thread(_known, run.transcript, id)):
+            if call.again and await asyncio.to_thread(has_words, run.transcript, id):
                 if run.state == "killed":
                     await self._go_on(run, "", sender, call, background=True, id="")
                 return run.running
@@ -298,6 +331,13 @@ class Agents:
                 run.queue.put("lead", (words,), id)
                 run.moved.set()
                 return True
+            if not self.settings.background:
+                raise TeamRefused(
+                    "team-refused",
+                    f"{run.id} has ended, and nothing runs in the background here",
+                    do=[f'Agent with resume "{run.id}" goes on with it.'],
+                    note="nothing was sent",
+                )
             await self._go_on(run, prompt, sender, call, background=True, id=id)
             return False
 
@@ -326,11 +366,16 @@ class Agents:
         """Stop all of one owner."""
         await asyncio.gather(*(self.stop(run, cause) for run in self.running(owner)))
 
+    async def end_background(self) -> None:
+        """Nothing is started any more, and what is in the background ends; the others end with those who wait."""
+        self._closed = True
+        await asyncio.gather(*(self.stop(run, LEFT) for run in self.running(background=True)))
+
     async def close(self) -> None:
         """End everything; nobody is told now, owners hear of it when the session goes on. May be called twice."""
-        self._closed = True
+        await self.end_background()
         tasks = [run.task for run in self.runs.values() if run.task is not None and not run.task.done()]
-        await asyncio.gather(*(self.stop(run, "the session was left") for run in self.running()))
+        await asyncio.gather(*(self.stop(run, LEFT) for run in self.running()))
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE_S)
         self._journal.close()
@@ -342,39 +387,3 @@ class Agents:
                 member=run.owner, agent=run.id, state=state, kind=run.kind, description=run.description, name=run.name
             )
         )
-
-    def _remembered(self, id: str) -> Run | None:
-        """One of which only the transcript is left."""
-        if not (len(id) == 7 and id.isalnum()):
-            return None
-        path = self.builder.transcript_of(id)
-        with suppress(StorageError, OSError):
-            header = read_header(path)
-            if header is not None and header.get("agent_id") == id and header.get("member") == id:
-                run = Run(id, "", self._scratch / f"{id}.output", path, background=True, state="killed")
-                run.why = "nothing but its transcript is left"
-                run.ended.set()
-                return run
-        return None
-
-
-def _known(transcript: Path, id: str) -> set[str]:
-    """The id, when the transcript holds it as told or as waiting."""
-    if ids_held(transcript, {id}):
-        return {id}
-    mark, queued = f'"id":"{id}"'.encode(), b'{"type":"queued"'
-    return {id} if any(line.startswith(queued) and mark in line for line in read_backward(transcript)) else set()
-
-
-def _written(run: Run, agent: Agent, file: RunFile) -> Emit:
-    """What it says goes into its file as it comes, and what it uses is counted, however it ends."""
-    emit = agent.emit
-
-    def now(event: TeamEvent) -> None:
-        emit(event)
-        if isinstance(event, RoundEnded):
-            run.usage = event.usage if run.usage is None else run.usage + event.usage
-            run.tokens, run.tools = run.usage.tokens, run.tools + event.tools
-            file.said(agent.conversation.last_content())
-
-    return now

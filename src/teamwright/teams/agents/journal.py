@@ -163,10 +163,12 @@ def spec_of(run: Run, prompt: str) -> SpawnSpec:
                 known[one.name] = Budget.from_json(value)
         elif one.name == "bounds":
             parts = cast("dict[str, Any]", value)
-            names = {
-                key: tuple(cast("list[str]", part)) if isinstance(part, list) else part for key, part in parts.items()
-            }
-            known[one.name] = Bounds(**names)
+            known[one.name] = Bounds(**{key: _tuple(part) for key, part in parts.items()})
         else:
             known[one.name] = Path(str(value)) if one.name == "cwd" else value
     return SpawnSpec(prompt=prompt, name=run.name, **known)
+
+
+def _tuple(part: Any) -> Any:
+    """A list of a file is a tuple here."""
+    return tuple(cast("list[Any]", part)) if isinstance(part, list) else part

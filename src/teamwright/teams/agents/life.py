@@ -15,7 +15,9 @@ from teamwright.agent.conversation import Told
 from teamwright.agent.loop import run_turn, tell
 from teamwright.agent.stopping import both, run_past_stops
 from teamwright.hooks.book import SUBAGENT_STOP
+from teamwright.protocol.events import Emit, RoundEnded, TeamEvent
 from teamwright.teams.agents.run import Run
+from teamwright.teams.agents.words import RunFile
 
 Pending: TypeAlias = Callable[[], bool]
 """Whether something that the agent started still runs."""
@@ -80,3 +82,17 @@ async def _something(run: Run, pending: Pending, patience_s: float) -> bool:
     except TimeoutError:
         return False
     return bool(run.queue)
+
+
+def written(run: Run, agent: Agent, file: RunFile) -> Emit:
+    """What it says goes into its file as it comes, and what it uses is counted, however it ends."""
+    emit = agent.emit
+
+    def now(event: TeamEvent) -> None:
+        emit(event)
+        if isinstance(event, RoundEnded):
+            run.usage = event.usage if run.usage is None else run.usage + event.usage
+            run.tokens, run.tools = run.usage.tokens, run.tools + event.tools
+            file.said(agent.conversation.last_content())
+
+    return now

@@ -5,6 +5,7 @@ Values and protocols; nothing is done here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,7 +37,19 @@ class AgentSettings:
     @property
     def always(self) -> bool:
         """Whether every sub-agent runs in the background."""
-        return self.coordinator or self.assistant
+        return self.background and (self.coordinator or self.assistant)
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """Parameters of a call that cannot be honoured, and why."""
+        made: dict[str, str] = {}
+        if not self.background:
+            made["run_in_background"] = "nothing runs in the background here"
+        elif self.coordinator or self.assistant:
+            made["run_in_background"] = "every sub-agent runs in the background here"
+        if self.coordinator:
+            made["model"] = "a coordinator's agents have the model of their kind, or its own"
+        return made
 
 
 class SubagentBuilder(Protocol):

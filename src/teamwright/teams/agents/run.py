@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from teamwright.agent.agent import Agent
+from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.commands import CommandQueue
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.usage import Usage
@@ -29,6 +29,7 @@ class Run:
     `owner` is told of its end: who started it, or went on with it last. `call` is the model's own id of that call,
     `key` names it for good. `file` can be read at any time. `about` is what it was started with, as it is kept.
     `limit` is the cap that ended it, `unread` counts messages that it never read, `cause` is why it was stopped.
+    `read`: its owner read the end in a call.
     """
 
     id: str
@@ -50,8 +51,10 @@ class Run:
     tools: int = 0
     duration_ms: int = 0
     unread: int = 0
+    read: bool = False
     agent: Agent | None = None
     limit: str = ""
+    end: TurnEnd | None = None
     usage: Usage | None = None
     error: Exception | None = None
     cause: str = ""
@@ -111,7 +114,8 @@ class Run:
     def begins(self) -> None:
         """Another generation, or the first, begins to run."""
         self.state, self.text, self.why = "running", "", ""
-        self.limit, self.cause, self.unread, self.usage, self.error = "", "", 0, None, None
+        self.limit, self.cause, self.unread, self.read = "", "", 0, False
+        self.usage, self.error, self.end = None, None, None
         self.tokens = self.tools = self.duration_ms = 0
         self.ended, self.released = asyncio.Event(), asyncio.Event()
 

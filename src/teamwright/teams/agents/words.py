@@ -9,8 +9,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from teamwright.protocol.blocks import Block
+from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.envelope import escaped
+from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
 
 _SHOWN = 200
@@ -45,6 +46,33 @@ def summary(run: Run) -> str:
 def usage(run: Run) -> str:
     """What it used."""
     return f"total_tokens: {run.tokens}\ntool_uses: {run.tools}\nduration_ms: {run.duration_ms}"
+
+
+def facts(run: Run, prompt: str) -> dict[str, object]:
+    """The fields of a result in the foreground, for programs."""
+    ended = "budget_exceeded" if run.limit else run.state
+    return {
+        "status": ended,
+        "prompt": prompt,
+        "agentId": run.id,
+        "content": [text_block(run.text)] if run.text else [],
+        "totalDurationMs": run.duration_ms,
+        "totalTokens": run.tokens,
+        "totalToolUseCount": run.tools,
+        "usage": (run.usage or Usage()).as_json(),
+    }
+
+
+def launched_facts(run: Run, prompt: str, *, can_read: bool) -> dict[str, object]:
+    """The fields of a start in the background, for programs."""
+    return {
+        "status": "async_launched",
+        "agentId": run.id,
+        "description": run.description,
+        "prompt": prompt,
+        "outputFile": str(run.file),
+        "canReadOutputFile": can_read,
+    }
 
 
 def _next(run: Run) -> str:

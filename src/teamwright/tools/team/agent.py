@@ -1,7 +1,7 @@
 """Agent (alias Task): a sub-agent that answers once, or with a name a teammate.
 
-The routes share one spec and one resolver; what belongs to routes that do not exist yet is not in the schema,
-so that passing it is an error.
+The routes share one spec and one resolver. A parameter that cannot be honoured is not in the schema, so that passing
+it is an error.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolResult
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.teams.agents.book import Agents
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.caller import Caller
-from teamwright.tools.team.subagent import SubagentBuilder, SubagentInput, answer_of, described
+from teamwright.tools.team.subagent import SubagentInput, answer_of, described
 
 
 class AgentInput(SubagentInput):
@@ -38,10 +39,13 @@ class AgentTool(Tool[AgentInput]):
     aliases = ("Task",)
     input_type = AgentInput
 
-    def __init__(self, caller: Caller, builder: SubagentBuilder, types: str = "") -> None:
+    def __init__(self, caller: Caller, agents: Agents, types: str = "") -> None:
         self._caller = caller
-        self._builder = builder
+        self._agents = agents
         self._types = types
+        self.hidden = agents.settings.hidden
+        self.can_read = True
+        """Whether its caller can read files."""
 
     @property
     def description(self) -> str:
@@ -50,7 +54,9 @@ class AgentTool(Tool[AgentInput]):
 
     def summary(self, call: AgentInput) -> str:
         """What is started."""
-        return f"starts {call.name}: {call.description}" if call.name else f"{call.subagent_type}: {call.description}"
+        if call.name:
+            return f"starts {call.name}: {call.description}"
+        return f"{call.resume or call.subagent_type}: {call.description}"
 
     def access(self, call: AgentInput, ctx: ToolContext) -> Access:
         """See SubagentInput.access."""
@@ -61,14 +67,15 @@ class AgentTool(Tool[AgentInput]):
         return True
 
     def repeats(self, call: AgentInput) -> bool:
-        """A call starts a teammate once; a sub-agent would begin all over."""
-        return bool(call.name)
+        """A call starts a teammate once, and goes on with its sub-agent."""
+        return True
 
     async def run(self, call: AgentInput, ctx: ToolContext) -> ToolResult:
         """The teammate's id, or the sub-agent's answer with its id and usage."""
         if call.name:
+            _refuse_of_subagents(call)
             return await self._teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
-        return await answer_of(self._builder, call.spec(), self._caller.name, ctx.tool_use_id)
+        return await answer_of(self._agents, call, call.spec(), self._caller.name, ctx, can_read=self.can_read)
 
     async def _teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:
         team = self._caller.team
@@ -99,3 +106,21 @@ class AgentTool(Tool[AgentInput]):
             f"model: {mate.model}\nIt has your prompt. You are told when it reports."
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
+
+
+def _refuse_of_subagents(call: AgentInput) -> None:
+    """Raises UsageError for what only a sub-agent can do."""
+    if call.resume:
+        raise UsageError(
+            "usage",
+            "resume is for a sub-agent, and name makes a teammate",
+            do=["Leave name out. A teammate that has ended comes back with a new Agent of its name."],
+            note="nothing was started",
+        )
+    if call.run_in_background is False:
+        raise UsageError(
+            "usage",
+            "nobody waits for a teammate: it works beside you",
+            do=["Leave run_in_background out, or leave name out for a sub-agent."],
+            note="nothing was started",
+        )

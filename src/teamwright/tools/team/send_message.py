@@ -10,14 +10,18 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.teams.agents.book import Agents
 from teamwright.teams.modes.changing import set_mode
+from teamwright.teams.pausing.capped import LATER, NEXT
 from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
 from teamwright.teams.stopping import Answer, answer_stop
+from teamwright.tools.background.finding import known_agent
 from teamwright.tools.plan.answer import TYPE as PLAN_ANSWER
 from teamwright.tools.plan.answer import PlanGiven, answer_by_lead
 from teamwright.tools.team.answering import PermitGiven, Permits, answer_permission
 from teamwright.tools.team.caller import Caller, json_result
 from teamwright.tools.team.stopping import Stopping
+from teamwright.tools.team.to_agent import tell_agent
 
 _OUTCOMES = {
     "woke": "It is awake now.",
@@ -53,7 +57,7 @@ class Structured(ToolInput):
 class SendMessageInput(ToolInput):
     """`to`, `message`, `summary`; the older five-type shape is taken too."""
 
-    to: str = Field(description="A member's name, lead, or * for all.")
+    to: str = Field(description="A member's name, lead, * for all, or the id of a sub-agent.")
     message: str | Structured = Field(description="Text, or one of the objects below.")
     summary: str | None = Field(None, description="5 to 10 words.")
     no_reply: bool = Field(False, description="True: wakes nobody; it is read with the next message.")
@@ -85,8 +89,11 @@ class SendMessage(Tool[SendMessageInput]):
     name = "SendMessage"
     input_type = SendMessageInput
 
-    def __init__(self, caller: Caller, stopping: Stopping, permits: Permits | None = None) -> None:
+    def __init__(
+        self, caller: Caller, stopping: Stopping, permits: Permits | None = None, agents: Agents | None = None
+    ) -> None:
         self._caller = caller
+        self._agents = agents
         self._stopping = stopping
         self._permits = permits
 
@@ -101,6 +108,9 @@ class SendMessage(Tool[SendMessageInput]):
 
     async def run(self, call: SendMessageInput, ctx: ToolContext) -> ToolResult:
         """Send it, or say why not; nothing is sent then."""
+        if self._agents is not None and isinstance(call.message, str) and self._is_agent(call.to):
+            run = known_agent(self._agents, call.to, self._caller.name)
+            return await tell_agent(self._agents, run, call.message, self._caller.name, ctx)
         self._caller.team.require()
         if not call.to.strip():
             raise UsageError("usage", "a message needs a recipient", do=[WHO], note="nothing was sent")
@@ -112,6 +122,12 @@ class SendMessage(Tool[SendMessageInput]):
         me, about = self._caller, call.summary or ""
         sent = await send_text(me.team, me.name, call.to, call.message, about, once)
         return self._sent(sent, call.message, call.summary or summary_of(call.message))
+
+    def _is_agent(self, to: str) -> bool:
+        """Whether a sub-agent is meant; a member of the same name goes first."""
+        if self._agents is None or not to.strip() or self._caller.team.find(to.strip().partition("@")[0]) is not None:
+            return False
+        return self._agents.find(to) is not None
 
     async def _broadcast(self, text: str, summary: str, call: Call) -> ToolResult:
         sent = await broadcast(self._caller.team, self._caller.name, text, summary, call)
@@ -203,6 +219,13 @@ class SendMessage(Tool[SendMessageInput]):
         text = "The lead was told your reason. Go on with your work."
         return json_result({"success": True, "message": text, "request_id": message.request_id}, f"objected: {reason}")
 
+    def _comes_of_it(self, sent: Sent) -> str:
+        mate = self._caller.team.find(sent.to)
+        if mate is None or not mate.capped.why:
+            return _OUTCOMES[sent.outcome]
+        why = mate.capped.why.removeprefix("budget_exceeded: ")
+        return f"It does nothing now: {why}. {NEXT if self._caller.is_lead else LATER}"
+
     def _sent(self, sent: Sent, text: str, summary: str) -> ToolResult:
         mate = self._caller.team.find(self._caller.name)
         routing = {
@@ -215,7 +238,7 @@ class SendMessage(Tool[SendMessageInput]):
         }
         body = {
             "success": True,
-            "message": f"In {sent.to}'s inbox. {_OUTCOMES[sent.outcome]}",
+            "message": f"In {sent.to}'s inbox. {self._comes_of_it(sent)}",
             "outcome": sent.outcome,
             "msg_id": sent.message_id,
             "routing": {key: value for key, value in routing.items() if value is not None},

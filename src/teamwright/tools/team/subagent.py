@@ -1,21 +1,29 @@
 """Agent where there are no teams: a sub-agent that answers once. What both Agent tools share is here.
 
-Knows how a sub-agent is made through a port, and how its answer reads. Refuses to know teams.
+Knows the book of sub-agents, and how an answer reads. Refuses to know members.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import Field
 
-from teamwright.agent.loop import Agent
-from teamwright.agent.subagent import SubagentResult, run_subagent
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_beside
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.ids import member_name
+from teamwright.teams.agents.book import Agents
+from teamwright.teams.agents.ports import FromCall
+from teamwright.teams.agents.run import Run
+from teamwright.teams.agents.words import facts, launched_facts, usage
 from teamwright.teams.spec import SpawnSpec
+from teamwright.tools.background.finding import known_agent
+
+_OF_A_NEW_ONE = ("subagent_type", "model", "mode", "max_turns", "budget_tokens", "name")
+"""Parameters that an agent has from its birth: one that goes on keeps what it has."""
 
 
 class SubagentInput(ToolInput):
@@ -30,6 +38,8 @@ class SubagentInput(ToolInput):
     )
     max_turns: int | None = Field(None, gt=0, description="At most so many model calls.")
     budget_tokens: int | None = Field(None, gt=0, description="At most so many tokens, in and out.")
+    run_in_background: bool | None = Field(None, description="Do not wait; you are told when it ends.")
+    resume: str | None = Field(None, description="Id of a sub-agent that has ended: it goes on with `prompt`.")
 
     def spec(self, name: str = "") -> SpawnSpec:
         """What is to be started."""
@@ -49,54 +59,52 @@ class SubagentInput(ToolInput):
         return Access(subject=self.subagent_type, harmless=True)
 
 
-class SubagentBuilder(Protocol):
-    """The port that makes a sub-agent ready to run: filled in `app`."""
+class NamedSubagentInput(SubagentInput):
+    """Parameters of a sub-agent where there are no members: a name is its own."""
 
-    def resolved(self, spec: SpawnSpec) -> SpawnSpec:
-        """The spec with what its kind says. Raises UsageError for a kind that nobody knows."""
-        ...
-
-    async def subagent(self, spec: SpawnSpec, caller: str, parent_call: str) -> Agent:
-        """Raises TeamwrightError when it cannot be made or a limit forbids it."""
-        ...
+    name: str | None = Field(None, description="SendMessage reaches it by this name too.")
 
 
-class SubagentTool(Tool[SubagentInput]):
+class SubagentTool(Tool[NamedSubagentInput]):
     """Starts sub-agents for the agent of this name."""
 
     name = "Agent"
     aliases = ("Task",)
-    input_type = SubagentInput
+    input_type = NamedSubagentInput
 
-    def __init__(self, caller: str, builder: SubagentBuilder, types: str = "") -> None:
+    def __init__(self, caller: str, agents: Agents, types: str = "") -> None:
         self._caller = caller
-        self._builder = builder
+        self._agents = agents
         self._types = types
+        self.hidden = agents.settings.hidden
+        self.can_read = True
+        """Whether its caller can read files."""
 
     @property
     def description(self) -> str:
         """What the model is told, with the kinds of agents that there are besides the built-in ones."""
         return described(type(self), self._types)
 
-    def repeats(self, call: SubagentInput) -> bool:
-        """A sub-agent would begin all over."""
-        return False
+    def repeats(self, call: NamedSubagentInput) -> bool:
+        """A call that a kill cut off finds its sub-agent again, and goes on with it."""
+        return True
 
-    def summary(self, call: SubagentInput) -> str:
+    def summary(self, call: NamedSubagentInput) -> str:
         """What is started."""
-        return f"{call.subagent_type}: {call.description}"
+        return f"{call.resume or call.subagent_type}: {call.description}"
 
-    def access(self, call: SubagentInput, ctx: ToolContext) -> Access:
+    def access(self, call: NamedSubagentInput, ctx: ToolContext) -> Access:
         """See SubagentInput.access."""
         return call.access()
 
-    def read_only(self, call: SubagentInput) -> bool:
+    def read_only(self, call: NamedSubagentInput) -> bool:
         """Several agents of one answer start together."""
         return True
 
-    async def run(self, call: SubagentInput, ctx: ToolContext) -> ToolResult:
-        """The sub-agent's answer with its id and usage."""
-        return await answer_of(self._builder, call.spec(), self._caller, ctx.tool_use_id)
+    async def run(self, call: NamedSubagentInput, ctx: ToolContext) -> ToolResult:
+        """The sub-agent's answer with its id and usage, or that it runs in the background."""
+        spec = call.spec(member_name(call.name) if call.name else "")
+        return await answer_of(self._agents, call, spec, self._caller, ctx, can_read=self.can_read)
 
 
 def described(tool: type[AnyTool], types: str) -> str:
@@ -104,23 +112,87 @@ def described(tool: type[AnyTool], types: str) -> str:
     return f"{read_beside(tool)}\n{types}" if types else read_beside(tool)
 
 
-async def answer_of(builder: SubagentBuilder, spec: SpawnSpec, caller: str, parent_call: str) -> ToolResult:
-    """Run a sub-agent to its end; what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
-    spec = builder.resolved(spec)
-    agent = await builder.subagent(spec, caller, parent_call)
-    return _answer(await run_subagent(agent, spec.prompt), spec)
+async def answer_of(
+    agents: Agents, call: SubagentInput, spec: SpawnSpec, caller: str, ctx: ToolContext, *, can_read: bool
+) -> ToolResult:
+    """Run a sub-agent to its end, or see it off into the background; what its caller's model reads of it.
+
+    Raises TeamwrightError when it cannot start.
+    """
+    background = bool(call.run_in_background)
+    if not call.resume:
+        return await run_spec(agents, spec, caller, ctx, background=background, can_read=can_read)
+    origin, background = FromCall(ctx.tool_use_id, ctx.key, ctx.again), agents.in_background(background)
+    run = await _again(agents, caller, origin)
+    if run is None:
+        run = await agents.go_on(_resumed(agents, call, caller), call.prompt, caller, origin, background=background)
+    return await _seen_through(agents, run, call.prompt, background=background, can_read=can_read)
 
 
-def _answer(result: SubagentResult, spec: SpawnSpec) -> ToolResult:
-    about = (
-        f"agentId: {result.agent_id}\n<usage>total_tokens: {result.usage.tokens}\ntool_uses: {result.tool_uses}\n"
-        f"duration_ms: {result.duration_ms}</usage>"
+async def run_spec(
+    agents: Agents, spec: SpawnSpec, caller: str, ctx: ToolContext, *, background: bool = False, can_read: bool = True
+) -> ToolResult:
+    """A new sub-agent: what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
+    origin, background = FromCall(ctx.tool_use_id, ctx.key, ctx.again), agents.in_background(background)
+    run = await _again(agents, caller, origin) or await agents.start(spec, caller, origin, background=background)
+    return await _seen_through(agents, run, spec.prompt, background=background, can_read=can_read)
+
+
+async def _seen_through(agents: Agents, run: Run, prompt: str, *, background: bool, can_read: bool) -> ToolResult:
+    if not run.background and await agents.in_foreground(run):
+        return _answer(run, prompt)
+    return _launched(run, prompt, moved=not background, can_read=can_read)
+
+
+async def _again(agents: Agents, caller: str, origin: FromCall) -> Run | None:
+    """The sub-agent of a call that a kill cut off: in the foreground it goes on where it was. None: there is none."""
+    run = agents.of_call(origin.key) if origin.again else None
+    if run is None or run.background or run.state != "killed":
+        return run
+    return await agents.go_on(run, "", caller, origin, background=False)
+
+
+def _resumed(agents: Agents, call: SubagentInput, caller: str) -> Run:
+    """The sub-agent that is to go on. Raises UsageError, TeamRefused."""
+    given = [name for name in _OF_A_NEW_ONE if name in call.model_fields_set and getattr(call, name) is not None]
+    if given:
+        raise UsageError(
+            "usage",
+            f"an agent that goes on is what it was: {', '.join(given)} cannot be said with resume",
+            do=["Leave that out, or start a new one without resume."],
+            note="nothing was started",
+        )
+    run = known_agent(agents, call.resume or "", caller)
+    if run.running:
+        raise TeamRefused(
+            "team-refused",
+            f"{run.id} is running",
+            do=[f'SendMessage with to "{run.id}" reaches it now.'],
+            note="nothing was started",
+        )
+    return run
+
+
+def _launched(run: Run, prompt: str, *, moved: bool, can_read: bool) -> ToolResult:
+    how = "went on in the background" if moved else "runs in the background"
+    text = (
+        f"The sub-agent {how}.\nagentId: {run.id}\noutput_file: {run.file}\n"
+        "You are told when it ends: go on with other work, or end your turn. The file has what it says meanwhile. "
+        f'SendMessage with to "{run.id}" tells it more; TaskStop ends it.'
     )
-    facts = result.facts(spec.prompt)
-    if result.ok:
-        return ToolResult([text_block(result.text or "(no text)"), text_block(about)], brief="answered", facts=facts)
-    why = result.end.why
-    if not result.text:
-        return ToolResult.error(f"The sub-agent failed: {why}.", "Try once more, or do it yourself.")
-    note = f"The sub-agent did not finish: {why}. This is what it had said:"
-    return ToolResult([text_block(note), text_block(result.text), text_block(about)], brief=why, facts=facts)
+    made = launched_facts(run, prompt, can_read=can_read)
+    return ToolResult(text, brief=f"{run.id} in the background", facts=made)
+
+
+def _answer(run: Run, prompt: str) -> ToolResult:
+    if run.error is not None and not run.text:
+        raise run.error
+    about = f"agentId: {run.id}\n<usage>{usage(run)}</usage>"
+    made = facts(run, prompt)
+    if run.state == "completed":
+        return ToolResult([text_block(run.text or "(no text)"), text_block(about)], brief="answered", facts=made)
+    if not run.text:
+        do = f'Try once more, Agent with resume "{run.id}" goes on with it; or do it yourself.'
+        return ToolResult.error(f"The sub-agent {run.id} failed: {run.why}.", do)
+    note = f"The sub-agent did not finish: {run.why}. This is what it had said:"
+    return ToolResult([text_block(note), text_block(run.text), text_block(about)], brief=run.why, facts=made)

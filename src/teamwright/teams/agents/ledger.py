@@ -1,0 +1,43 @@
+"""What the transcript of a sub-agent tells when nothing else remembers: that it is there, and which words it has.
+
+Reads files; changes none.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from teamwright.agent.conversation import ids_held, read_header
+from teamwright.protocol.errors import StorageError
+from teamwright.storage.jsonl import read_backward
+from teamwright.teams.agents.run import Run
+
+_ID = re.compile(r"a[0-9a-f]{6}")
+
+
+def is_run_id(text: str) -> bool:
+    """Whether it has the form of a sub-agent's id."""
+    return _ID.fullmatch(text) is not None
+
+
+def remembered(id: str, transcript: Path, file: Path) -> Run | None:
+    """The run of which only this transcript is left; None when it is none of a sub-agent."""
+    with suppress(StorageError, OSError):
+        header = read_header(transcript)
+        if header is not None and header.get("agent_id") == id and header.get("member") == id:
+            run = Run(id, "", file, transcript, background=True, state="killed")
+            run.why = "nothing but its transcript is left"
+            run.ended.set()
+            run.released.set()
+            return run
+    return None
+
+
+def has_words(transcript: Path, id: str) -> bool:
+    """Whether the transcript holds these words, told or waiting to be."""
+    if ids_held(transcript, {id}):
+        return True
+    mark, queued = f'"id":"{id}"'.encode(), b'{"type":"queued"'
+    return any(line.startswith(queued) and mark in line for line in read_backward(transcript))

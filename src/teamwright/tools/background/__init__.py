@@ -1,0 +1,1 @@
+"""Tools for what runs in the background: reading it, stopping it."""

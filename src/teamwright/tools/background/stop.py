@@ -1,0 +1,98 @@
+"""TaskStop: ends a background sub-agent or shell command, and for the lead a member."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic import Field, model_validator
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.job_journal import Job
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.teams.agents.book import Agents
+from teamwright.teams.agents.run import Run
+from teamwright.teams.ending import kill
+from teamwright.tools.background.finding import known_task
+from teamwright.tools.team.caller import Caller, json_result
+
+
+class TaskStopInput(ToolInput):
+    """Parameters of TaskStop; the older `shell_id` is taken too."""
+
+    task_id: str = Field(min_length=1, description="Id of the sub-agent or command; for the lead also a member's name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_name(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "shell_id" in raw and "task_id" not in raw:
+            given = cast("dict[str, Any]", raw)
+            return {("task_id" if key == "shell_id" else key): value for key, value in given.items()}
+        return cast("Any", raw)
+
+
+class TaskStop(Tool[TaskStopInput]):
+    """Ends background tasks for its caller."""
+
+    name = "TaskStop"
+    aliases = ("KillShell",)
+    input_type = TaskStopInput
+
+    def __init__(self, caller: Caller, agents: Agents, jobs: BackgroundJobs) -> None:
+        self._caller = caller
+        self._agents = agents
+        self._jobs = jobs
+
+    def summary(self, call: TaskStopInput) -> str:
+        """What is stopped."""
+        return call.task_id
+
+    async def run(self, call: TaskStopInput, ctx: ToolContext) -> ToolResult:
+        """Stop it; its processes are gone when this returns. Whoever started it is told, with what there is."""
+        wanted = call.task_id.strip()
+        if wanted.lower() in {LEAD, LEAD_ALIAS}:
+            raise _not_the_lead()
+        mate = self._caller.team.find(wanted.partition("@")[0])
+        if mate is not None and self._agents.find(wanted) is None:
+            return await self._member(mate.name)
+        found = known_task(self._agents, self._jobs, wanted, self._caller.name)
+        if found.state != "running":
+            return ToolResult.error(
+                f"{found.id} is not running (status: {found.state}).", "TaskOutput shows what it gave. Go on."
+            )
+        if isinstance(found, Run):
+            await self._agents.stop(found, f"stopped by {_shown(self._caller.name)}")
+            return _stopped(found.id, "local_agent", found.description)
+        await self._jobs.stop(found.id)
+        return _stopped(found.id, "local_bash", _command(found))
+
+    async def _member(self, name: str) -> ToolResult:
+        if not self._caller.is_lead:
+            raise TeamRefused(
+                "team-refused",
+                "only the lead ends a member",
+                do=["Write to team-lead if somebody should stop."],
+                note="nobody was stopped",
+            )
+        mate = self._caller.team.find(name)
+        if mate is not None:
+            await kill(self._caller.team, mate, "stopped by the lead")
+        return _stopped(name, "teammate", name)
+
+
+def _not_the_lead() -> TeamRefused:
+    return TeamRefused("team-refused", "the lead ends with its session", note="nobody was stopped")
+
+
+def _shown(name: str) -> str:
+    return "the lead" if name == LEAD else name
+
+
+def _command(job: Job) -> str:
+    return job.description or job.command
+
+
+def _stopped(id: str, kind: str, what: str) -> ToolResult:
+    body = {"message": f"Stopped {id} ({what}).", "task_id": id, "task_type": kind, "command": what}
+    return json_result(body, f"stopped {id}")

@@ -1,0 +1,67 @@
+"""SendMessage where there are no members: words to a sub-agent. With members their tool does this too.
+
+A running one has the words in its transcript at once, and reads them before its next step; one that has ended goes on
+with them, in the background. Knows the book of sub-agents; knows no member.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.envelope import envelope
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.teams.agents.book import Agents
+from teamwright.teams.agents.ports import FromCall
+from teamwright.teams.agents.run import Run
+from teamwright.tools.background.finding import known_agent
+from teamwright.tools.team.caller import json_result
+
+
+class ToAgentInput(ToolInput):
+    """Parameters of SendMessage to a sub-agent."""
+
+    to: str = Field(min_length=1, description="Id or name of a sub-agent.")
+    message: str = Field(min_length=1, description="The text.")
+    summary: str | None = Field(None, description="5 to 10 words.")
+
+
+class ToAgent(Tool[ToAgentInput]):
+    """Writes to sub-agents for the agent of this name."""
+
+    name = "SendMessage"
+    input_type = ToAgentInput
+
+    def __init__(self, caller: str, agents: Agents) -> None:
+        self._caller = caller
+        self._agents = agents
+
+    def repeats(self, call: ToAgentInput) -> bool:
+        """What a call sends is sent once."""
+        return True
+
+    def summary(self, call: ToAgentInput) -> str:
+        """To whom, and what about."""
+        return f"→ {call.to}: {call.summary or call.message[:60]}"
+
+    async def run(self, call: ToAgentInput, ctx: ToolContext) -> ToolResult:
+        """Send it, or say why not; nothing is sent then."""
+        run = known_agent(self._agents, call.to, self._caller)
+        return await tell_agent(self._agents, run, call.message, self._caller, ctx)
+
+
+async def tell_agent(agents: Agents, run: Run, text: str, sender: str, ctx: ToolContext) -> ToolResult:
+    """Words for a sub-agent. Raises UsageError for none, TeamwrightError when it cannot go on."""
+    if not text.strip():
+        raise UsageError("usage", "a message needs words", note="nothing was sent")
+    whose = not run.owner or sender == run.owner
+    words = text if whose else envelope(LEAD_ALIAS if sender == LEAD else sender, text)
+    call = FromCall(ctx.tool_use_id, ctx.key, ctx.again)
+    if await agents.send(run, text_block(words), words, sender, call):
+        said, outcome = f"{run.id} reads it before its next step.", "queued_next_round"
+    else:
+        said, outcome = f"{run.id} goes on with it in the background. You are told when it ends.", "resumed"
+    body = {"success": True, "message": said, "outcome": outcome, "agentId": run.id, "outputFile": str(run.file)}
+    return json_result(body, f"→ {run.id}")

@@ -183,8 +183,8 @@ class Conversation:
     ) -> None:
         """Go on with these encoded messages: the first stands for all before that place, the others for the rest.
 
-        The file keeps what it has and gets a line that says so; memory follows. `about` goes into the line, with another
-        `prefix` that one is sent from now on. Raises StorageError, and ValueError while calls have no result.
+        The file keeps what it has and gets a line that says so; memory follows. `about` goes into the line; another
+        `prefix` is sent from now on. Raises StorageError, and ValueError while calls have no result.
         """
         if self._unanswered or len(messages) != 1 + len(self.items) - upto:
             raise ValueError("a conversation is folded only whole rounds at a time")
@@ -207,6 +207,11 @@ class Conversation:
         self.lines -= 1  # it is no step of the conversation either
         self.items, self.prefix, self.reported = list(messages), sent, (0, 0)
         self._covered, self._answered = boundary.covered, boundary.answers
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no line any more."""
+        return self._closed
 
     @property
     def _before(self) -> int:

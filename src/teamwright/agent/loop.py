@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, TurnEnd
+from teamwright.agent.compacting.compact import answer
 from teamwright.agent.conversation import INTERRUPTED, PAUSED, Told
-from teamwright.agent.listening import listen
 from teamwright.agent.tool import ToolResult
 from teamwright.models.model import Failure, Refusal
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
@@ -33,42 +33,45 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
     Cancelling stores a result for every call that was running, so that the next request is accepted, and is
     re-raised. Raises StorageError when the transcript cannot be written: nothing was lost, nothing is pretended.
     """
-    agent.activity.works()
-    try:
-        over = await settle(agent)
-        if opening is not None:
-            tell(agent, opening)
-        elif over:
-            return TurnEnd("done")
-        return await _rounds(agent)
-    finally:
-        agent.activity.rests()
+    async with agent.compaction.turn:
+        agent.activity.works()
+        try:
+            over = await settle(agent)
+            if opening is not None:
+                tell(agent, opening)
+            elif over:
+                return TurnEnd("done")
+            return await _rounds(agent)
+        finally:
+            agent.activity.rests()
 
 
 async def _rounds(agent: Agent) -> TurnEnd:
     """Listen and answer calls, until there are none."""
     usage, rounds, tools, text = Usage(), 0, 0, ""
     while True:
-        answer, task = await listen(agent)
-        if isinstance(answer, Refusal):
-            return TurnEnd("limit", text, usage, rounds, limit=answer.limit, tools=tools, reason=answer.why)
-        if isinstance(answer, Failure):
-            return TurnEnd("failed", text, usage, rounds, failure=answer, tools=tools)
-        agent.conversation.reply(answer)
-        agent.say("assistant", answer.content, answer.usage)
+        answered = await answer(agent)
+        heard = answered.heard
+        usage += answered.beside
+        if isinstance(heard, Refusal):
+            return TurnEnd("limit", text, usage, rounds, limit=heard.limit, tools=tools, reason=heard.why)
+        if isinstance(heard, Failure):
+            return TurnEnd("failed", text, usage, rounds, failure=heard, tools=tools)
+        agent.conversation.reply(heard)
+        agent.say("assistant", heard.content, heard.usage)
         rounds += 1
-        usage += answer.usage
+        usage += heard.usage
         if agent.rounds_left is not None:
             agent.rounds_left -= 1
-        text = text_of(answer.content) or text
-        calls = tool_calls(answer.content)
-        agent.ended_round(answer, len(calls), task)
+        text = text_of(heard.content) or text
+        calls = tool_calls(heard.content)
+        agent.ended_round(heard, len(calls), answered.task)
         tools += len(calls)
         if calls:
             if await answer_calls(agent, calls):
                 return TurnEnd("done", text, usage, rounds, tools=tools)
             await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
-        elif answer.stop_reason != PAUSED:
+        elif heard.stop_reason != PAUSED:
             return TurnEnd("done", text, usage, rounds, tools=tools)
 
 

@@ -45,8 +45,8 @@ class Boundary:
     """What a compaction left. The conversation goes on with `messages`, encoded: a summary, and what it does not cover.
 
     `place` is the number of lines before it that count, `covered` the number of messages that the summary stands for,
-    `answers` those of them that the agent gave. `told` are the newest ids that were told before, `older` whether there are
-    others; `queued` what waits still; `prefix` the digest of the one that is sent from now on.
+    `answers` those of them that the agent gave. `told` are the newest ids that were told before, `older` whether there
+    are others; `queued` what waits still; `prefix` the digest of the one that is sent from now on.
     """
 
     place: int

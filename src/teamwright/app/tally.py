@@ -50,7 +50,7 @@ class Tally:
                 self.early |= dict.fromkeys(id for id in event.message_ids if id not in known)
                 while len(self.early) > EARLY_MOST:
                     del self.early[next(iter(self.early))]
-            case RoundEnded(member=member):
+            case RoundEnded(member=member, aside=""):
                 self.rounds += member == LEAD
             case ToolCalled():
                 self.calls += 1

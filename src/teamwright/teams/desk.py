@@ -121,6 +121,11 @@ class Desk:
         fresh = {entry.msg_id: entry for entry in reversed(entries) if entry.msg_id not in old}
         return list(reversed(fresh.values()))  # a copy under the same id is the same message
 
+    async def flag_told(self) -> None:
+        """Flag whatever lies unread and was told, in this life or before; who rang is heard afterwards all the same."""
+        if old := self._told.among(await self.inbox.unread()):
+            await self.inbox.mark_read(sorted(old))
+
     async def work(self) -> list[Entry]:
         """What should start a turn now: nothing unless some entry wakes."""
         entries = await self.unread()

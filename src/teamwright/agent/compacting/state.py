@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from teamwright.models.model import ModelCard, Prefix
+from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.usage import Usage
 
 AUTO, MANUAL = "auto", "manual"
@@ -50,11 +50,11 @@ class NothingBeside:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class Shortened:
     """What a compaction came to. `before` and `after` are tokens, estimated where no service told them.
 
-    Not `done`: nothing was changed, and `why` says what was in the way; `limit` names the cap where a budget was, and
-    `usage` is spent all the same.
+    Not `done`: nothing was changed, and `why` says what was in the way; `limit` names the cap where a budget was,
+    `failure` is the service's. `usage` is spent all the same.
     """
 
     done: bool
@@ -63,6 +63,7 @@ class Compacted:
     why: str = ""
     summary: str = ""
     limit: str = ""
+    failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
 
 
@@ -71,7 +72,7 @@ class Wanted:
     """A compaction that was asked for by hand: `keep` says what matters in particular."""
 
     keep: str
-    done: asyncio.Future[Compacted]
+    done: asyncio.Future[Shortened]
 
 
 @dataclass(slots=True)

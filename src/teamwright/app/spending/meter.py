@@ -10,8 +10,9 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
+from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, tokens_of
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import ModelCard, Prefix, Refusal, Reply, Request, price
@@ -21,21 +22,15 @@ from teamwright.protocol.usage import Usage
 
 Clock: TypeAlias = Callable[[], float]
 
-BYTES_PER_TOKEN = 4
-
 OUTPUT_HELD = 8_192
 """Tokens of an answer that are held for it at most. Answers may be longer, up to the model's limit, and seldom are:
 holding all of it would make members wait for each other that have room side by side."""
-
-IMAGE_TOKENS = 1_600
-"""What an image counts at most, whatever its bytes."""
 
 CACHE_S = 270.0
 """So long after a call its prompt is expected to be in the service's cache, which keeps it for 5 minutes."""
 
 _MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
 _ANSWER = b'{"role":"assistant"'
-_IMAGE = b'"base64"'
 
 
 class AgentMeter:
@@ -181,24 +176,3 @@ class Meters:
         """A sub-agent's: what it uses is its caller's too."""
         own = Scope(f"sub-agent {id}", budget, minutes=lambda: worked_s() / 60)
         return AgentMeter(self.purse, id, own, self._members.get(caller.lower(), self._lead))
-
-
-def tokens_of(item: bytes) -> int:
-    """About how many tokens an encoded message has: by its bytes, images by their number."""
-    if _IMAGE not in item:
-        return len(item) // BYTES_PER_TOKEN + 1
-    bare, images = _without_images(json.loads(item))
-    return len(json.dumps(bare)) // BYTES_PER_TOKEN + images * IMAGE_TOKENS
-
-
-def _without_images(value: Any) -> tuple[Any, int]:
-    if isinstance(value, dict):
-        parts = cast("dict[str, Any]", value)
-        if parts.get("type") == "base64" and isinstance(parts.get("data"), str):
-            return "", 1
-        made = {key: _without_images(part) for key, part in parts.items()}
-        return {key: part for key, (part, _) in made.items()}, sum(images for _, images in made.values())
-    if isinstance(value, list):
-        rows = [_without_images(part) for part in cast("list[Any]", value)]
-        return [part for part, _ in rows], sum(images for _, images in rows)
-    return value, 0

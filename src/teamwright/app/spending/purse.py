@@ -18,7 +18,7 @@ from teamwright.app.spending.scope import Estimate, Held, Scope
 from teamwright.models.model import Refusal
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import RoundEnded, TaskChanged, TaskInfo, TeamChanged, TeamEvent
+from teamwright.protocol.events import Compacted, RoundEnded, TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.usage import Usage
 
 
@@ -155,6 +155,8 @@ class Purse:
         """Who works on what, and what a task may cost, as events tell it."""
         if isinstance(event, TaskChanged):
             self.take_task(event.task)
+        elif isinstance(event, Compacted) and event.state == "done":
+            self.context[event.member] = event.after
         elif isinstance(event, TeamChanged):
             self.books.note(event)
             self._at_work.clear()

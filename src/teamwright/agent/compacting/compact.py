@@ -1,0 +1,254 @@
+"""Compaction: a conversation that grows too long goes on from a summary that its own agent writes.
+
+By itself when the context passes its share of the agent's own window, or when the service says that it is full; by hand
+at any time. Only whole rounds are folded, up to the last complete answer, and the file keeps every line. Nothing is
+changed before the summary is there: a kill, a failure or a spent budget leaves the conversation as it was. Knows the
+agent and how its model is asked; does not know what is told beside the summary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compacting.measure import answer_tokens, context_of, tokens_of, tokens_of_prefix
+from teamwright.agent.compacting.shortening import in_short, with_room, without_thoughts
+from teamwright.agent.compacting.state import AUTO, MANUAL, Shortened, Wanted, room_of
+from teamwright.agent.compacting.words import SHORTENED, directive, summary_blocks
+from teamwright.agent.conversation import Conversation
+from teamwright.agent.forked import Forked, run_forked_agent
+from teamwright.agent.listening import Heard, listen
+from teamwright.agent.transcript import USER
+from teamwright.hooks import payload
+from teamwright.hooks.book import POST_COMPACT, PRE_COMPACT
+from teamwright.models.model import Failure, Refusal
+from teamwright.protocol.blocks import encode
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Compacted
+from teamwright.protocol.usage import Usage
+
+WHAT = "compaction"
+"""What the model call of a compaction is called in events and books."""
+
+FULL = "context-full"
+"""The failure of a request that does not fit."""
+
+GROWTH = 0.05
+"""By this share of the window a conversation must have grown before it is tried again by itself."""
+
+SHARES = (0.6, 0.3, 0.15)
+"""Of the window: what a conversation may have that is written down in short, tried in this order."""
+
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than usual, to be on the safe side."""
+
+TIGHT = 0.6
+"""Of what there is room for: what is kept when the service said that all was full, for our count was too low."""
+
+_NOTHING = "nothing was said yet that a summary could stand for"
+_CALLS = "a call of it was cut off and has no result yet: it goes on first"
+_OVER = "its life is over"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What was heard, the task that it was booked to, and what compacting cost beside it."""
+
+    heard: Heard
+    task: str = ""
+    beside: Usage = field(default_factory=Usage)
+
+
+async def answer(agent: Agent) -> Answered:
+    """The next answer, of a conversation that is made smaller first where it must be, and once when it is full."""
+    if agent.rounds_left == 0:
+        return Answered(*await listen(agent))
+    beside = Usage()
+    if agent.compaction.wanted is not None:
+        beside += (await _serve(agent, agent.compaction.wanted)).usage
+    elif due(agent):
+        beside += (await compact(agent, AUTO)).usage
+    heard, task = await listen(agent)
+    if isinstance(heard, Failure) and heard.slug == FULL:
+        made = await compact(agent, AUTO, full=True)
+        beside += made.usage
+        if made.done:
+            heard, task = await listen(agent)
+        heard = _why_full(agent, heard, made)
+    return Answered(heard, task, beside)
+
+
+async def compact_now(agent: Agent, keep: str = "") -> Shortened:
+    """Compact by hand: at once when the agent is at rest, before its next model call when it is in a turn.
+
+    `keep` says in words what the summary must not lose. Nothing is raised: the result says what was in the way.
+    """
+    compaction = agent.compaction
+    wanted = compaction.wanted
+    if wanted is None:
+        wanted = compaction.wanted = Wanted(keep, asyncio.get_running_loop().create_future())
+    rests = asyncio.ensure_future(compaction.turn.acquire())
+    try:
+        await asyncio.wait({rests, wanted.done}, return_when=asyncio.FIRST_COMPLETED)
+        if not wanted.done.done():
+            await _serve(agent, wanted)
+    finally:
+        if not wanted.done.done() and compaction.wanted is wanted:
+            compaction.wanted = None  # whoever asked waits no longer
+        rests.cancel()
+        if (await asyncio.gather(rests, return_exceptions=True))[0] is True:
+            compaction.turn.release()
+    return wanted.done.result()
+
+
+def due(agent: Agent) -> bool:
+    """Whether the conversation has passed its share of the window, and something of it can be folded.
+
+    A service that answered more than the window that we know of has a larger one: it says itself when it is full.
+    """
+    compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
+    limit = compaction.limit(card, answer_tokens(conversation.prefix))
+    if limit is None or context_of(conversation, compaction) < max(limit, compaction.again_at):
+        return False
+    if conversation.reported[1] > card.context_tokens:
+        return False
+    return not _in_the_way(conversation)
+
+
+async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = False) -> Shortened:
+    """Fold the conversation up to its last complete answer; only from within its turn, or while it rests.
+
+    `full`: the service said that it does not fit. Cancelling leaves it as it was. Raises nothing else.
+    """
+    conversation, name = agent.conversation, agent.name
+    before = context_of(conversation, agent.compaction)
+    if why := _in_the_way(conversation):
+        return Shortened(False, before, before, why)
+    agent.emit(Compacted(member=name, state="begun", trigger=trigger, before=before))
+    try:
+        made = await _compact(agent, trigger, keep, before, full=full)
+    except BaseException:
+        agent.emit(Compacted(member=name, state="failed", trigger=trigger, before=before, detail="it was cut short"))
+        raise
+    agent.compaction.again_at = made.after + int(agent.model.card.context_tokens * GROWTH)
+    state = "done" if made.done else "failed"
+    agent.emit(Compacted(member=name, state=state, trigger=trigger, before=before, after=made.after, detail=made.why))
+    return made
+
+
+async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: bool) -> Shortened:
+    compaction, upto = agent.compaction, fold_at(agent.conversation)
+    said, usage = Forked(), Usage()
+    try:
+        await compaction.beside.flagged()
+        await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, keep), trigger)
+        said, usage = await _summary(agent, agent.conversation.items[:upto], keep, full=full)
+        if not said.text:
+            return _unsaid(said, before, usage)
+        restated = await compaction.beside.restated()
+        after = _fold(agent, upto, said.text, restated, {"trigger": trigger, "before": before}, tight=full)
+    except TeamwrightError as problem:
+        return Shortened(False, before, before, problem.what, usage=usage)
+    await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, said.text), trigger)
+    return Shortened(True, before, after, summary=said.text, usage=usage)
+
+
+async def _summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bool) -> tuple[Forked, Usage]:
+    """The summary in the agent's own words; of a conversation that does not fit any more, from a short form of it."""
+    window, usage = max(agent.model.card.context_tokens, agent.conversation.reported[1] + 1), Usage()
+    if not full and context_of(agent.conversation, agent.compaction) < window:
+        said = await run_forked_agent(agent, directive(keep), WHAT)
+        usage += said.usage
+        if not _worth_another(said):
+            return said, usage
+    said = Forked()
+    for share in SHARES:
+        short = in_short(folded, int(window * share) * CHARACTERS_PER_TOKEN)
+        words = SHORTENED.format(conversation=short) + directive(keep)
+        said = await run_forked_agent(agent, words, WHAT, ())
+        usage += said.usage
+        if not _worth_another(said):
+            break
+    return said, usage
+
+
+def _worth_another(said: Forked) -> bool:
+    """Whether a shorter form may go better: it was too long, or nothing came but calls."""
+    if said.failure is not None:
+        return said.failure.slug == FULL
+    return said.refusal is None and not said.text
+
+
+def _unsaid(said: Forked, before: int, usage: Usage) -> Shortened:
+    """There is no summary, and nothing was changed."""
+    if said.refusal is not None:
+        why = said.refusal.why or f"the cap on {said.refusal.limit} is spent"
+        return Shortened(False, before, before, why, limit=said.refusal.limit, usage=usage)
+    why = said.failure.what if said.failure is not None else "the model wrote no summary"
+    return Shortened(False, before, before, why, failure=said.failure, usage=usage)
+
+
+def _fold(agent: Agent, upto: int, summary: str, restated: str, about: dict[str, object], *, tight: bool) -> int:
+    """Go on from the summary; what was told while it was written stays too. Returns the tokens that there are now.
+
+    Nothing waits in here: no line can come between what is kept and the line that says so.
+    """
+    compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
+    prefix = conversation.prefix if compaction.fresh is None else compaction.fresh()
+    if prefix.digest == conversation.prefix.digest:
+        prefix = conversation.prefix  # equality is identity
+    first = encode({"role": "user", "content": summary_blocks(summary, restated, agent.remind(True))})
+    kept = [without_thoughts(item) for item in conversation.items[upto:]]
+    room = room_of(card, answer_tokens(prefix)) - tokens_of_prefix(prefix) - tokens_of(first)
+    kept = with_room(kept, int(room * TIGHT) if tight else room)
+    conversation.fold((first, *kept), upto, about, prefix)
+    compaction.measured = (0, 0)
+    if compaction.forgotten is not None:
+        compaction.forgotten()
+    return context_of(conversation, compaction)
+
+
+def fold_at(conversation: Conversation) -> int:
+    """Where the last complete answer stands: all before it can be folded."""
+    items = conversation.items
+    return next((at for at in range(len(items) - 1, -1, -1) if not items[at].startswith(USER)), 0)
+
+
+def _in_the_way(conversation: Conversation) -> str:
+    """Why nothing can be folded now; empty when something can."""
+    if conversation.closed:
+        return _OVER
+    if conversation.unanswered():
+        return _CALLS
+    at = fold_at(conversation)
+    paused = conversation.owes_round and at == len(conversation.items) - 1
+    return _NOTHING if paused or at <= int(conversation.compacted) else ""
+
+
+async def _serve(agent: Agent, wanted: Wanted) -> Shortened:
+    """Do what was asked for by hand, and tell whoever asked. Cut short, it stays asked for."""
+    made = await compact(agent, MANUAL, wanted.keep)
+    agent.compaction.wanted = None
+    if not wanted.done.done():
+        wanted.done.set_result(made)
+    return made
+
+
+def _why_full(agent: Agent, heard: Heard, made: Shortened) -> Heard:
+    """What is said of a conversation that was full: what came then, or why it could not be made smaller."""
+    if not made.done and made.limit:
+        return Refusal(made.limit, made.why)
+    if not made.done and made.failure is not None and made.failure.slug != FULL:
+        return made.failure  # a service that cannot be asked now may be asked later
+    if not isinstance(heard, Failure) or heard.slug != FULL:
+        return heard
+    name = agent.model.card.name
+    tokens = f"{context_of(agent.conversation, agent.compaction):,} tokens by our count"
+    if made.done:
+        what = f"what was told last does not fit into the window of {name}, even after compaction: {tokens}"
+    else:
+        what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
+    do = ("put what is long into a file and name the file", "go on with a model of a larger window")
+    return replace(heard, what=what, do=do)

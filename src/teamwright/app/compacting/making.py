@@ -1,0 +1,46 @@
+"""Fills the ports of an agent's compaction: its settings, what is restated, the prefix that it goes on with.
+
+A new prefix begins with a compaction: the words and tools that an agent of today would be born with. Knows the agent,
+its team and the kit; compacts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compacting.state import Compaction, CompactSettings
+from teamwright.agent.prefix import store_prefix
+from teamwright.app.kit import Kit
+from teamwright.models.model import Prefix
+from teamwright.models.prefix import prefix_for
+from teamwright.protocol.blocks import Block
+from teamwright.teams.restating import Restating
+from teamwright.teams.team import Team
+
+
+@dataclass(frozen=True, slots=True)
+class Compacting:
+    """What the compactions of all agents of a session share. `nested` makes the instructions of deeper directories."""
+
+    settings: CompactSettings
+    kit: Kit
+    nested: Callable[[], Callable[[Path], str]] | None = None
+
+    def of(self, agent: Agent, team: Team | None, system: Sequence[Block], prefixes: Path) -> Agent:
+        """The agent, ready to be compacted. `system` is what its kind's prompt says today, `team` its team, if any."""
+        kit, nested = self.kit, self.nested
+
+        def fresh() -> Prefix:
+            made = prefix_for(agent.model.card, kit.model_settings, system, agent.toolbox.schemas)
+            store_prefix(prefixes, made)
+            return made
+
+        def forgotten() -> None:
+            agent.toolbox.workplace.nested = nested() if nested is not None else None
+
+        beside = Restating(agent, team, kit.jobs, kit.agents)
+        agent.compaction = Compaction(self.settings, beside, fresh, forgotten)
+        return agent

@@ -1,0 +1,175 @@
+"""What an agent is told anew after its conversation was compacted: how things stand, by the files and by what is alive.
+
+Team state never lives in a conversation alone. Fills the port of compaction. Knows the team, its desks, jobs and
+sub-agents; does not know what the conversation was about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.background import BackgroundJobs
+from teamwright.protocol.clock import iso
+from teamwright.protocol.envelope import escaped
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.task import Task, open_blockers
+from teamwright.teams.agents.book import Agents
+from teamwright.teams.desk import Desk
+from teamwright.teams.team import Team
+
+MOST_TASKS = 40
+"""Open tasks of others that are listed; the rest is counted."""
+
+MOST_LINES = 20
+"""Jobs, sub-agents and requests that are listed of each kind."""
+
+_ANSWERS = {"plan_approval": "plan_approval_response", "permission": "permission_response"}
+"""What answers a request of a member, by its kind."""
+
+_LONGEST = 200
+"""Characters of what others wrote, in one line."""
+
+
+@dataclass(slots=True)
+class Restating:
+    """The port of compaction for one agent. `team` is None for a sub-agent, which is part of none."""
+
+    agent: Agent
+    team: Team | None
+    jobs: BackgroundJobs
+    agents: Agents
+
+    async def flagged(self) -> None:
+        """See Beside.flagged."""
+        desk = self._desk()
+        if desk is not None:
+            await desk.flag_told()
+
+    async def restated(self) -> str:
+        """See Beside.restated."""
+        lines = [f"How things stand now ({iso()}); this is from the files, not from the summary."]
+        lines += self._who()
+        if self.team is not None:
+            lines += self._members(self.team)
+            lines += _tasks(await self.team.tasks.all(), self.agent.name)
+            lines += self._requests(self.team)
+        lines += self._mode()
+        lines += self._running()
+        return "\n".join(lines)
+
+    def _desk(self) -> Desk | None:
+        if self.team is None:
+            return None
+        if self.agent.name == LEAD:
+            return self.team.lead_desk
+        mate = self.team.find(self.agent.name)
+        return mate.desk if mate is not None else None
+
+    def _who(self) -> Iterator[str]:
+        place = f"You work in {self.agent.toolbox.workplace.cwd}."
+        if self.team is None:
+            yield f"You are the sub-agent {self.agent.agent_id}: your final answer goes to who started you. {place}"
+        elif self.agent.name != LEAD:
+            name, team = self.agent.name, self.team.name
+            yield f'You are {name}, a member of the team "{team}"; its lead is {LEAD_ALIAS}. {place}'
+        elif self.team.exists:
+            yield f'You lead the team "{self.team.name}". {place}'
+        else:
+            yield f"You have no team. {place}"
+
+    def _members(self, team: Team) -> Iterator[str]:
+        others = [mate for mate in team.live if mate.name != self.agent.name]
+        if others:
+            yield "Members:"
+        for mate in others:
+            waits = f", waits for {_short(mate.waiting_on)}" if mate.waiting_on else ""
+            yield f"- {mate.name} ({escaped(mate.agent_type)}): {mate.state}{waits}"
+
+    def _requests(self, team: Team) -> Iterator[str]:
+        if not team.exists:
+            return
+        name = self.agent.name
+        found = [body for body in team.requests.open_requests() if name in {body.get("target"), _asker(body)}]
+        if found:
+            yield "Open requests:"
+        for body in found[:MOST_LINES]:
+            yield _request(body, own=_asker(body) == name)
+        yield from _more(found)
+
+    def _mode(self) -> Iterator[str]:
+        yield f"Your permission mode is {self.agent.policy.shown_mode}."
+        plan = self.agent.plan
+        if plan is not None and plan.on:
+            waits = f" It was handed in as {plan.waits} and waits for an answer." if plan.waits else ""
+            yield f"You plan: nothing is changed but the plan in {plan.file}.{waits}"
+        elif plan is not None and plan.left_by and str(plan.file) not in {"", "."}:
+            yield f"Your last plan was approved; it is in {plan.file}."
+
+    def _running(self) -> Iterator[str]:
+        name = self.agent.name
+        jobs = [job for job in self.jobs.list(name) if job.state == "running"]
+        if jobs:
+            yield "Background commands of yours that run:"
+        for job in jobs[:MOST_LINES]:
+            yield f"- {job.id}: {_short(job.description or job.command)}; output in {job.file}"
+        yield from _more(jobs)
+        runs = self.agents.running(name)
+        if runs:
+            yield "Sub-agents of yours that run; you are told when one ends:"
+        for run in runs[:MOST_LINES]:
+            about = str(run.about.get("description") or run.name or "")
+            yield f"- {run.id}" + (f": {_short(about)}" if about else "")
+        yield from _more(runs)
+
+
+def _tasks(tasks: list[Task], name: str) -> Iterator[str]:
+    """The agent's own open tasks first, then the others'."""
+    statuses = {task.id: task.status for task in tasks}
+    still_open = [task for task in tasks if task.status != "completed"]
+    own = [task for task in still_open if task.owner == name]
+    others = [task for task in still_open if task.owner != name]
+    if own:
+        yield "Your tasks:"
+        yield from (_task(task, statuses) for task in own)
+    if others:
+        yield "Other open tasks:"
+        yield from (_task(task, statuses) for task in others[:MOST_TASKS])
+    if len(others) > MOST_TASKS:
+        yield f"- and {len(others) - MOST_TASKS} more: TaskList"
+    if tasks and not still_open:
+        yield f"All {len(tasks)} tasks are completed."
+
+
+def _task(task: Task, statuses: Mapping[str, Any]) -> str:
+    owner = f" ({escaped(task.owner)})" if task.owner else ""
+    blockers = ", ".join(f"#{id}" for id in open_blockers(task, statuses))
+    waits = f", waits for {blockers}" if blockers else ""
+    return f"- #{task.id} [{task.status}] {_short(task.subject)}{owner}{waits}"
+
+
+def _request(body: Mapping[str, Any], *, own: bool) -> str:
+    """One request: whose it is, what it is about, and how it is answered by whoever may."""
+    kind, id, asker = str(body.get("kind", "request")), body.get("id"), escaped(str(_asker(body)))
+    what = str(body.get("tool") or body.get("plan_file") or body.get("reason") or "")
+    line = f"- {escaped(kind)} {id}, {'yours' if own else f'of {asker}'}" + (f": {_short(what)}" if what else "")
+    if own or kind not in _ANSWERS:
+        return line
+    answer = f'{{"type": "{_ANSWERS[kind]}", "request_id": "{id}", "approve": true}}'
+    return f'{line}. SendMessage to "{asker}" with {answer} as `message` says yes; with "approve": false, no.'
+
+
+def _asker(body: Mapping[str, Any]) -> object:
+    return body.get("requester") or body.get("member")
+
+
+def _more(found: Sequence[object]) -> list[str]:
+    return [f"- and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
+
+
+def _short(text: str) -> str:
+    """One line of what others wrote."""
+    line = " ".join(text.split())
+    return escaped(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")

@@ -35,6 +35,7 @@ from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
 from teamwright.app.plans import Plans
 from teamwright.app.skills.born import alone_without_agents, equipped
+from teamwright.app.serving.serving import attach
 from teamwright.app.spending.meter import Meters
 from teamwright.app.spending.purse import Purse
 from teamwright.hooks.payload import LEAD as LEAD_KIND
@@ -137,6 +138,7 @@ class Maker:
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
         plan = self.plans.mode_of(self.policy, self.home.plans, record, lead=True, gate=policy)
         tools = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
+        tools += await self.kit.served(self.policy.hides)
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
         if conversation is None:
             appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
@@ -164,6 +166,7 @@ class Maker:
         path = Path(life.transcript)
         plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
         tools += self.kit.plan_tools(spec.name, plan, self.plans)
+        tools += await self.kit.served(self.policy.hides, kind)
         gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
         agent_id = f"{spec.name}@{team.name}"
@@ -202,6 +205,7 @@ class Maker:
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
         tools = [t for t in self.kit.plain_tools(agent_id) if not covers(denied, t.name)]
         tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
+        tools += await self.kit.served(self.policy.hides, kind, denied)
         waiting = run.held_up(blocking(self.team, caller)) if self.team is not None else None
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
@@ -354,6 +358,7 @@ class Maker:
         shown = alone_without_agents([tool for tool in tools if not self.policy.hides(tool.name)])
         made = Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
         made.attended = self.attended
+        attach(made)
         return made
 
     def _begin(

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.definition import AgentDefinition, covers
 from teamwright.agent.plan_mode import Approval, PlanMode
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult
 from teamwright.app.hooking.of_session import Hooking
+from teamwright.app.serving.serving import Serving
 from teamwright.hooks.book import TASK_CREATED
 from teamwright.models.settings import ModelSettings
 from teamwright.permissions.verdict import Asker
@@ -113,6 +115,7 @@ class Kit:
     extra: Sequence[AnyTool] = ()
     permits: Permits | None = None
     hooking: Hooking | None = None
+    serving: Serving | None = None
     agents: Agents = field(init=False)
     """The sub-agents of the session: set before the first agent is made."""
     agent_types: Callable[[], str] = str
@@ -140,6 +143,16 @@ class Kit:
             WebFetch(allow_private=self.allow_private),
             *self.extra,
         ]
+
+    async def served(
+        self, hides: Callable[[str], bool], kind: AgentDefinition | None = None, denied: Sequence[str] = ()
+    ) -> list[AnyTool]:
+        """The tools of MCP servers that an agent has. Raises UsageError, CannotStart for servers that it needs."""
+
+        def allowed(name: str) -> bool:
+            return not hides(name) and not covers(denied, name) and (kind is None or kind.allows(name))
+
+        return await self.serving.tools_of(kind, allowed) if self.serving is not None else []
 
     def plan_tools(self, member: str, mode: PlanMode, approval: Approval) -> list[AnyTool]:
         """What every agent has that may ever plan."""

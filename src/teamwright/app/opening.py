@@ -48,6 +48,7 @@ from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.requests.making import grants_of, requests_of
+from teamwright.app.serving.making import make_serving
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.skills.places import shelf_of, shelf_warnings
 from teamwright.app.spending.purse import Purse
@@ -122,8 +123,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     deadlines = Deadlines()
     maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
     make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
-    maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
-    stack.callback(maker.watchdog.close)
+    unserved = _equip(ground, log, maker, stack)
     grants = grants_of(ground, log, maker)
     team = _team(ground, log, maker)
     team.standing = standing
@@ -136,7 +136,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
-    warnings = (*trust_warnings(ground), *ground.settings.warnings, *maker.resolver.kinds.warnings())
+    warnings = (*trust_warnings(ground), *ground.settings.warnings, *unserved, *maker.resolver.kinds.warnings())
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, (*warnings, *shelf_warnings(maker.kit.shelf)))
     grants.modes = lambda: session.modes
@@ -144,6 +144,13 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)
     return session
+
+
+def _equip(ground: Ground, log: EventLog, maker: Maker, stack: AsyncExitStack) -> list[str]:
+    """The watchdog, and MCP servers; lines about servers that are left out."""
+    maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
+    stack.callback(maker.watchdog.close)
+    return make_serving(ground, log, maker.kit, stack)
 
 
 def _numbers(ground: Ground, log: EventLog) -> CallNumbers:
@@ -219,7 +226,7 @@ async def _take_up_team(session: Session, ground: Ground, directory: str, why: s
 
 def _check_rules(rules: Iterable[Rule], tools: Set[str]) -> None:
     """A rule of a flag that names no tool of ours would guard nothing. Raises UsageError with the nearest."""
-    known = tools | {"Task", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
+    known = tools | {"Task", "McpCall", "SendMessage", "ListAgents", "TeamCreate", "TeamDelete", "MultiEdit"}
     for rule in rules:
         if not rule.source.startswith("--") or rule.tool in known or "*" in rule.tool or "__" in rule.tool:
             continue

@@ -24,6 +24,7 @@ class Options:
     `agents` are definitions of agents by name, `plugin_dirs` directories of plugins.
     `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal;
     `ask_timeout_s` how long one waits at most, in seconds.
+    `mcp_config` are MCP servers, as JSON or as files with it; with `strict_mcp_config` there are no others.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
     runs none of the settings nor of definitions; `own_hooks` are functions of the program.
@@ -39,6 +40,8 @@ class Options:
     disallowed_tools: tuple[str, ...] = ()
     only_allowed: bool = False
     settings_file: Path | None = None
+    mcp_config: tuple[str, ...] = ()
+    strict_mcp_config: bool = False
     trust: bool = False
     hooks: bool = True
     own_hooks: tuple[Hook, ...] = ()

@@ -266,6 +266,8 @@ class Session:
         if self.requests.strangers is not None:
             await self.requests.strangers.close()
         await self.agents.close()
+        if self.maker.kit.serving is not None:
+            await self.maker.kit.serving.close()
         await self.jobs.close()
         if self.team.exists and self.team.implicit:
             await self._leave_implicit()

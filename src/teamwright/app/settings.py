@@ -16,6 +16,8 @@ from typing import Any
 from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.limits import SpawnSettings
 from teamwright.app.checking.settings import CheckSettings
+from teamwright.app.serving.said import KEYS as SERVER_KEYS
+from teamwright.app.serving.said import McpSettings, ServersSaid
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
@@ -88,6 +90,7 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     hooks: tuple[Hook, ...] = ()
     hooks_off: bool = False
+    mcp: McpSettings = field(default_factory=McpSettings)
     models: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: SpawnSettings = field(default_factory=SpawnSettings)
     each: Budget = NO_CAPS
@@ -182,6 +185,7 @@ class _Merge:
         self.skills_off: frozenset[str] = frozenset()
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.served = ServersSaid(trust, self.origins, self.warnings)
 
     def read(self, path: Path, origin: Origin) -> Layer | None:
         try:
@@ -208,6 +212,8 @@ class _Merge:
                 self.add_env(layer, value)
             elif name == HOOKS:
                 self.add_hooks(layer, value, heeded=heeded)
+            elif name in SERVER_KEYS:
+                self.served.add(layer, name, value)
             elif name == "skills.disabled":
                 self.skills_off |= {one for one in value if self.may(layer, name, one, one)}
             elif self.may(layer, name, "", value):
@@ -317,6 +323,7 @@ class _Merge:
             env=self.env,
             hooks=() if get("disableAllHooks") else tuple(self.hooks),
             hooks_off=bool(get("disableAllHooks")),
+            mcp=self.served.settings(self.values, compat=compat),
             models={name: value for name, value in self.values.items() if name in _FOR_MODELS},
             limits=SpawnSettings(
                 members=get("limits.members", limits.members),

@@ -111,6 +111,15 @@ KEYS: dict[str, Key] = {
     "agents.jobs_wait_s": Key("seconds", "How long a sub-agent that has answered waits for commands of its own."),
     "coordinator": Key("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
     "assistant": Key("bool", "Whether every sub-agent runs in the background."),
+    "mcpServers": Key("map", "MCP servers by name, as in .mcp.json."),
+    "enableAllProjectMcpServers": Key("bool", "false: of .mcp.json only the servers that enabledMcpjsonServers names."),
+    "enabledMcpjsonServers": Key("texts", "Servers of .mcp.json that are used though not all are."),
+    "disabledMcpjsonServers": Key("texts", "Servers of .mcp.json that are left out."),
+    "mcp.start_s": Key("seconds", "How long an MCP server may take until it can be called."),
+    "mcp.wait_s": Key("seconds", "How long the first agent waits for MCP servers that were never seen before."),
+    "mcp.call_s": Key("seconds", "How long a call of an MCP server may give no sign of itself."),
+    "mcp.prefix_tools": Key("count", "Tools of MCP servers in every agent's list; others are called by name."),
+    "mcp.prefix_bytes": Key("count", "How many bytes these tools may have together."),
     "stalled_after_s": Key("seconds", "How long nothing may come of a member at work before it shows as stalled."),
     "retention_days": Key("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
     "providers": Key("map", "Your own model services, by name.", user_only=True),
@@ -121,7 +130,6 @@ KEYS: dict[str, Key] = {
 
 _NOT_USED_YET = frozenset(
     {
-        *("mcpServers", "enableAllProjectMcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers"),
         *("statusLine", "outputStyle", "enabledPlugins", "extraKnownMarketplaces", "cleanupPeriodDays"),
         *("permissions.disableBypassPermissionsMode", "sandbox", "alwaysThinkingEnabled", "includeCoAuthoredBy"),
     }

@@ -113,6 +113,11 @@ class Home:
         return self.ours / "governors"
 
     @property
+    def listings(self) -> Path:
+        """`mcp/`: what MCP servers listed last, by what their configuration says."""
+        return self.ours / "mcp"
+
+    @property
     def trust(self) -> Path:
         """`trust.json`."""
         return self.ours / "trust.json"

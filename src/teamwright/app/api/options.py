@@ -5,6 +5,7 @@ A slip that Python itself would not notice (one function for a list, a number fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
@@ -75,6 +76,9 @@ class TeamOptions(TypedDict, total=False):
     append_system_prompt: str
     """Added to what the lead is told before anything else."""
 
+    mcp_servers: Mapping[str, Mapping[str, Any]]
+    """MCP servers by name, as in `.mcp.json`: `{"db": {"command": "db-server", "args": ["--read-only"]}}`."""
+
     settings_file: str | Path | None
     """One more settings file, above those of the user and the repository."""
 
@@ -100,6 +104,7 @@ def options_of(given: TeamOptions) -> Options:
         allowed_tools=tuple(given.get("allowed_tools", ())),
         disallowed_tools=tuple(given.get("disallowed_tools", ())),
         settings_file=Path(settings) if settings is not None else None,
+        mcp_config=(json.dumps({"mcpServers": servers}),) if (servers := given.get("mcp_servers")) else (),
         trust=given.get("trust", False),
         budget=given.get("budget") or Budget(),
         agents={name: dict(said) for name, said in given.get("agents", {}).items()},

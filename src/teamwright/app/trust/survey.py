@@ -20,7 +20,9 @@ from teamwright.app.agents.places import repository_shelves
 from teamwright.app.agents.reading import Found
 from teamwright.app.definition.applying import widening_of_role, widening_of_team
 from teamwright.app.definition.reading import FILE, read_definition
-from teamwright.app.settings_files import KEYS, MAX_BYTES, Layer, Origin, read_layer
+from teamwright.app.serving.project import FILE as SERVERS_FILE
+from teamwright.app.serving.project import SERVERS, command_of, project_servers, shown
+from teamwright.app.settings_files import KEYS, Layer, Origin, read_layer
 from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import CannotStart
 from teamwright.skills.finding import FILE_MOST, SKILL_FILE
@@ -35,7 +37,7 @@ MAX_FILES = 200
 """Files of one definition directory that go into a digest; more of them, or one that cannot be read, are never the
 same twice, so that they cannot be trusted."""
 
-NARROWING = frozenset({"permissions.deny", "permissions.ask"})
+NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonServers"})
 """The only settings of a repository that hold before somebody trusts it."""
 
 
@@ -98,13 +100,14 @@ def layer_entries(layer: Layer, root: Path) -> list[TrustEntry]:
     file = _relative(layer.path, root)
     found: list[TrustEntry] = []
     for name, value in layer.values.items():
-        if name not in NARROWING and not KEYS[name].user_only and name != HOOKS:
+        if name not in NARROWING and not KEYS[name].user_only and name not in {HOOKS, SERVERS}:
             found += [_entry(name, part, file, "used", inner) for part, inner in _parts(name, value)]
     hooks, _ = parse_hooks(layer.values.get(HOOKS, {}), str(layer.path))
     found += [hook_entry(layer, root, hook) for hook in hooks]
-    for name, value in layer.raw.items():
-        if name in {"mcpServers", "enableAllProjectMcpServers", "statusLine", "enabledMcpjsonServers"}:
-            found.append(_entry(name, "", file, "not used yet", value))
+    entries = layer.values.get(SERVERS, {})
+    found += [server_entry(root, layer.path, name, entry) for name, entry in entries.items()]
+    if "statusLine" in layer.raw:
+        found.append(_entry("statusLine", "", file, "not used yet", layer.raw["statusLine"]))
     return found
 
 
@@ -125,14 +128,14 @@ def hook_entry(layer: Layer, root: Path, hook: Hook) -> TrustEntry:
     return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
 
 
-def _named_files(root: Path, command: str) -> list[Path]:
-    """Files of the repository that stand in a command."""
+def _named_files(root: Path, command: str, base: Path | None = None) -> list[Path]:
+    """Files of the repository that stand in a command which runs in `base`, or at its root."""
     inside = _PROJECT.sub(lambda _: str(root), command.replace('"', "").replace("'", ""))
     words = {word for word in _BETWEEN.split(inside) if word and len(word) < 1_000}
     found: set[Path] = set()
     for word in words:
         with suppress(OSError, ValueError):  # a name that no file can have
-            found.add(Path(os.path.realpath(root / word)))
+            found.add(Path(os.path.realpath((base or root) / word)))
     return sorted(path for path in found if path.is_relative_to(root) and os.path.isfile(path))
 
 
@@ -172,16 +175,24 @@ def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:
     """The servers of `.mcp.json`."""
-    path = root / ".mcp.json"
-    try:
-        read: Any = json.loads(read_plain(path, MAX_BYTES)) if compat else {}
-    except (OSError, ValueError, RecursionError):
-        return []
-    servers: Any = cast("dict[str, Any]", read).get("mcpServers") if isinstance(read, dict) else None
-    if not isinstance(servers, dict):
-        return []
-    found = cast("dict[str, Any]", servers)
-    return [_entry("mcp server", name, ".mcp.json", "not used yet", value) for name, value in sorted(found.items())]
+    found = project_servers(root)[0] if compat else dict[str, Any]()
+    return [server_entry(root, root / SERVERS_FILE, name, entry) for name, entry in sorted(found.items())]
+
+
+def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry:
+    """The entry of one MCP server, shown whole. Its digest has the files of the repository that it names."""
+    parts = ["mcp server", name, json.dumps(entry, sort_keys=True), *_run_by(root, entry)]
+    summary = f"mcp server: {shown(name, entry)}"
+    return TrustEntry("mcp server", name, _relative(file, root), _digest(parts), "used", summary)
+
+
+def _run_by(root: Path, entry: Any) -> list[str]:
+    """Digests of the files of the repository that an entry of a server names."""
+    place: Any = cast("dict[str, Any]", entry).get("cwd") if isinstance(entry, dict) else None
+    bases = [root, root / place] if isinstance(place, str) else [root]
+    command = command_of(cast("object", entry))
+    named = {file for base in bases for file in _named_files(root, command, base)}
+    return [_tree_digest(file) for file in sorted(named)]
 
 
 def _agents(root: Path, compat: bool) -> list[TrustEntry]:
@@ -195,11 +206,12 @@ def agent_entry(root: Path, found: Found) -> TrustEntry:
     of its hooks are shown whole: whoever trusts it has read them."""
     made = found.definition
     hooks = made.hooks if made is not None else ()
-    servers = list(made.mcp_servers) if made is not None else []
+    servers = {name: entry for name, entry in made.mcp_servers.items() if entry} if made is not None else {}
     parts = ["agent", found.digest]
     parts += [_tree_digest(file) for hook in hooks for file in _named_files(root, hook.command)]
+    parts += [digest for entry in servers.values() for digest in _run_by(root, entry)]
     summary = f"agent: {found.name}"
-    summary += f"; MCP servers: {_shortened(', '.join(servers))}" if servers else ""
+    summary += "".join(f"; mcp server: {shown(name, entry)}" for name, entry in servers.items())
     summary += "".join(f"; hook: {' '.join(f'{hook.event} {hook.matcher}: {hook.command}'.split())}" for hook in hooks)
     return TrustEntry("agent", found.name, _relative(Path(found.file), root), _digest(parts), "used", summary)
 

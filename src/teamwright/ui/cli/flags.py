@@ -104,6 +104,8 @@ RUN: tuple[click.Option, ...] = (
         help="One more directory to work in.",
     ),
     click.Option(["--trust"], is_flag=True, help="Trust this repository's own entries for this run."),
+    click.Option(["--mcp-config"], multiple=True, metavar="JSON", help="MCP servers: a file, or JSON itself."),
+    click.Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those of --mcp-config."),
     click.Option(["--plan-approval"], metavar="WHO", help="Who approves plans of members: lead, human or auto."),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),

@@ -132,6 +132,8 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         allowed_tools=_rules(flags.get("allowed_tools") or ()),
         disallowed_tools=_rules(flags.get("disallowed_tools") or ()),
         settings_file=place.settings,
+        mcp_config=tuple(_json_or_path(place, given) for given in flags.get("mcp_config") or ()),
+        strict_mcp_config=bool(flags.get("strict_mcp_config")),
         trust=bool(flags.get("trust")),
         budget=Budget(
             usd=flags.get("max_budget_usd"),
@@ -159,6 +161,10 @@ def _mode(flags: Mapping[str, Any]) -> str | None:
     if mode not in (None, BYPASS):
         raise UsageError("usage", f"--permission-mode {mode} and --dangerously-skip-permissions contradict each other")
     return BYPASS
+
+
+def _json_or_path(place: Place, given: str) -> str:
+    return given if given.lstrip().startswith("{") else str(place.path(given))
 
 
 def _directory(place: Place, given: str) -> Path:

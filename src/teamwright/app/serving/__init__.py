@@ -1,0 +1,1 @@
+"""MCP servers of a session: which there are by settings, files and flags, and who gets their tools."""

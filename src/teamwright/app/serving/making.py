@@ -1,0 +1,75 @@
+"""Making a session's servers: where they run, what they see, who is told. Knows settings, trust and the log."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamwright.app.ground import Ground
+from teamwright.app.kit import Kit
+from teamwright.app.serving.configured import configured
+from teamwright.app.serving.serving import Serving
+from teamwright.mcp.config import Reading
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.storage.log import EventLog
+from teamwright.tools.shell.bash import MANNERS, environment_without
+
+if TYPE_CHECKING:
+    from teamwright.mcp.servers import Servers
+
+LOGS = "mcp"
+"""Name of the directory in a session's directory with what servers print to stderr."""
+
+
+def make_serving(ground: Ground, log: EventLog, kit: Kit, stack: AsyncExitStack) -> list[str]:
+    """Give the kit its servers; lines about those that are left out. Raises UsageError for a flag.
+
+    Nothing is started before the first agent is made.
+    """
+    settings, options, root = ground.settings, ground.options, ground.trust.root
+    seen = environment_without(kit.bash.hidden)
+    variables = {**ground.env, **settings.env}
+    withheld = frozenset(ground.env) - frozenset(seen)
+    said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
+    configs, warnings = configured(said, options.mcp_config, ground.cwd, variables, withheld)
+
+    def warn(text: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level="warning"))
+
+    def servers(serving: Serving) -> Servers:
+        return _servers(ground, log, kit, serving)
+
+    own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
+    reading = Reading("an agent definition", ground.cwd, variables, withheld)
+    env = {**seen, **settings.env, **MANNERS, **own}
+    kit.serving = Serving(configs, settings.mcp, ground.directory, servers, reading, warn, env)
+    stack.push_async_callback(kit.serving.close)
+    return warnings
+
+
+def _servers(ground: Ground, log: EventLog, kit: Kit, serving: Serving) -> Servers:
+    from teamwright import __version__
+    from teamwright.mcp.listing import Listings
+    from teamwright.mcp.server import Around, Limits
+    from teamwright.mcp.servers import Servers
+    from teamwright.mcp.stdio import Surroundings
+    from teamwright.storage.paths import make_private
+
+    logs: Path = ground.directory / LOGS
+    make_private(logs)
+
+    def report(text: str, level: str) -> None:
+        log.emit(Notice(member=LEAD, text=text, level=level))
+
+    around = Around(
+        Surroundings(serving.env, kit.jobs.records, logs),
+        Listings(ground.home.listings),
+        report,
+        __version__,
+        Limits(ground.settings.mcp.start_s, ground.settings.mcp.call_s),
+        before=kit.jobs.ready,
+        changed=serving.note,
+    )
+    return Servers(around)

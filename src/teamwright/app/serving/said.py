@@ -1,0 +1,115 @@
+"""What settings files say of MCP servers, layer by layer: entries by name with whose words they are, and limits.
+
+Entries are kept as they were written: variables are filled in when a session opens. Of a repository an entry holds
+only where a person trusted exactly that one, with the scripts of the repository that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from teamwright.app.serving.project import FILE, SERVERS, project_servers
+from teamwright.app.settings_files import Layer, Origin
+from teamwright.app.trust.store import TrustState
+from teamwright.app.trust.survey import entry_of, server_entry
+
+ENABLE_ALL = "enableAllProjectMcpServers"
+ENABLED = "enabledMcpjsonServers"
+DISABLED = "disabledMcpjsonServers"
+KEYS = frozenset({SERVERS, ENABLE_ALL, ENABLED, DISABLED})
+"""Settings that are read here."""
+
+PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
+"""Which entry of a name holds: the one of the highest rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One entry as it was written. `foreign`: a repository says it, so that it gets no credential of ours."""
+
+    name: str
+    entry: Any
+    source: str
+    rank: int
+    foreign: bool
+
+
+@dataclass(frozen=True, slots=True)
+class McpSettings:
+    """What holds. `start_s` `call_s` `wait_s` in seconds; `tools` and `size` (bytes) bound what stands in a prefix."""
+
+    servers: tuple[Said, ...] = ()
+    start_s: float = 30.0
+    call_s: float = 600.0
+    wait_s: float = 3.0
+    tools: int = 60
+    size: int = 24_000
+
+
+@dataclass(slots=True)
+class ServersSaid:
+    """Collects over a merge of settings."""
+
+    trust: TrustState
+    origins: dict[str, str]
+    warnings: list[str]
+    _said: list[Said] = field(default_factory=list[Said])
+    _enable_all: bool | None = None
+    _enabled: set[str] = field(default_factory=set[str])
+    _disabled: set[str] = field(default_factory=set[str])
+
+    def add(self, layer: Layer, name: str, value: Any) -> None:
+        """One setting of one layer."""
+        if name == SERVERS:
+            self._servers(layer, cast("Mapping[str, Any]", value))
+        elif name == ENABLE_ALL:
+            if self._holds(layer, name, "", value):
+                self._enable_all = bool(value)
+                self.origins[name] = str(layer.path)
+        else:
+            for one in cast("list[str]", value):
+                if name == DISABLED or self._holds(layer, name, one, one):
+                    (self._disabled if name == DISABLED else self._enabled).add(one)
+                    self.origins[f"{name} {one}"] = str(layer.path)
+
+    def settings(self, values: Mapping[str, Any], *, compat: bool) -> McpSettings:
+        """What holds in the end. `compat`: the repository's `.mcp.json` is read."""
+        if compat:
+            self._project()
+        by_name: dict[str, Said] = {}
+        for said in sorted(self._said, key=lambda one: one.rank):
+            by_name[said.name] = said
+        usual = McpSettings()
+        return McpSettings(
+            tuple(by_name.values()),
+            start_s=values.get("mcp.start_s", usual.start_s),
+            call_s=values.get("mcp.call_s", usual.call_s),
+            wait_s=values.get("mcp.wait_s", usual.wait_s),
+            tools=values.get("mcp.prefix_tools", usual.tools),
+            size=values.get("mcp.prefix_bytes", usual.size),
+        )
+
+    def _servers(self, layer: Layer, entries: Mapping[str, Any]) -> None:
+        foreign = layer.origin.of_repository
+        rank = FILES if foreign else GIVEN if layer.origin is Origin.GIVEN else USER
+        for name, entry in entries.items():
+            if foreign and not self.trust.allows(server_entry(self.trust.root, layer.path, name, entry)):
+                continue
+            self._said.append(Said(name, entry, str(layer.path), rank, foreign))
+            self.origins[f"{SERVERS} {name}"] = str(layer.path)
+
+    def _project(self) -> None:
+        path = self.trust.root / FILE
+        entries, problem = project_servers(self.trust.root)
+        if problem and self.trust.trusted:
+            self.warnings.append(f"{path}: left out: {problem}")
+        for name, entry in entries.items():
+            wanted = name not in self._disabled and (self._enable_all is not False or name in self._enabled)
+            if wanted and self.trust.allows(server_entry(self.trust.root, path, name, entry)):
+                self._said.append(Said(name, entry, str(path), PROJECT, True))
+                self.origins[f"{SERVERS} {name}"] = str(path)
+
+    def _holds(self, layer: Layer, name: str, part: str, value: Any) -> bool:
+        return not layer.origin.of_repository or self.trust.allows(entry_of(layer, self.trust.root, name, part, value))

@@ -1,0 +1,186 @@
+"""The servers of a session for whoever makes agents: which tools an agent gets, and what must be there before.
+
+The rooms that speak to servers load with the first server. Knows settings and kinds of agents; knows no screen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from teamwright.agent.definition import AgentDefinition, covers
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import Toolbox
+from teamwright.app.serving.said import McpSettings
+from teamwright.protocol.errors import CannotStart, StorageError, UsageError
+from teamwright.protocol.ids import nearest
+from teamwright.storage.atomic import write_atomic
+
+if TYPE_CHECKING:
+    from teamwright.mcp.config import Reading, ServerConfig
+    from teamwright.mcp.server import Server
+    from teamwright.mcp.servers import Servers
+
+STATE = "mcp.json"
+"""Name of the file in a session's directory that says how its servers stand."""
+
+CALL = "McpCall"
+
+
+@dataclass(slots=True)
+class Serving:
+    """The servers of one session. `made` makes their room when the first one is needed."""
+
+    configs: Sequence[ServerConfig]
+    settings: McpSettings
+    directory: Path
+    made: Callable[[Serving], Servers]
+    reading: Reading
+    warn: Callable[[str], None]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    _servers: Servers | None = None
+    _told: set[str] = field(default_factory=set[str])
+
+    @property
+    def servers(self) -> Servers:
+        """Their room."""
+        if self._servers is None:
+            self._servers = self.made(self)
+            for line in self._servers.add(self.configs):
+                self.warn(line)
+        return self._servers
+
+    async def tools_of(self, kind: AgentDefinition | None, allowed: Callable[[str], bool]) -> list[AnyTool]:
+        """The tools of servers for an agent that is born now; `allowed` says which names it may have.
+
+        Servers that nobody has seen yet are waited for, a few seconds. Raises UsageError, CannotStart for servers
+        that the agent's kind cannot do without.
+        """
+        if not self.configs and (kind is None or not (kind.mcp_servers or kind.required_mcp_servers)):
+            return []
+        servers = [server for server in self._of(kind) if self._visible(server, kind, allowed)]
+        if kind is not None and kind.required_mcp_servers:
+            await self.require(kind.required_mcp_servers, servers)
+        await self.servers.seen(servers, self.settings.wait_s)
+        servers = [server for server in servers if self._visible(server, kind, allowed)]
+        return self._made(servers, allowed, covers(() if kind is None else kind.disallowed_tools, CALL))
+
+    async def require(self, names: Iterable[str], among: Sequence[Server] = ()) -> None:
+        """Have these servers running. Raises UsageError for one that there is not, CannotStart for one that fails."""
+        from teamwright.mcp.servers import REQUIRED_S
+        from teamwright.mcp.trouble import ServerTrouble
+
+        every = among or self.servers.shared
+        wanted: list[Server] = []
+        for name in names:
+            found = next((one for one in every if name in {one.name, one.config.key}), None)
+            if found is None:
+                raise _missing(name, [one.name for one in every])
+            wanted.append(found)
+        await self.servers.seen(wanted, REQUIRED_S)
+        for server in wanted:
+            if server.tools is None and server.state == "starting":
+                raise _failed(server, f"was not ready in {REQUIRED_S:g} s")
+            try:
+                await server.ready()
+            except ServerTrouble as problem:
+                raise _failed(server, problem.what) from None
+
+    def _of(self, kind: AgentDefinition | None) -> list[Server]:
+        """The shared servers, and the kind's own in place of shared ones of the same name."""
+        from teamwright.mcp.config import parse_servers
+
+        servers = {server.config.key: server for server in self.servers.shared}
+        said = kind.mcp_servers if kind is not None else dict[str, Any]()
+        configs, problems = parse_servers({name: entry for name, entry in said.items() if entry}, self.reading)
+        for name, entry in said.items():
+            if not entry and self.servers.named(name) is None:
+                problems.append(f"an agent's definition names the MCP server {name!r}: there is none")
+        for line in problems:
+            if line not in self._told:
+                self._told.add(line)
+                self.warn(line)
+        for config in configs:
+            servers[config.key] = self.servers.own(config)
+        return list(servers.values())
+
+    def _visible(self, server: Server, kind: AgentDefinition | None, allowed: Callable[[str], bool]) -> bool:
+        """Whether an agent may have any of its tools, as far as they are known."""
+        if server.tools is not None:
+            return any(allowed(tool.name) for tool in server.tools)
+        begins = f"mcp__{server.config.key}"
+        named = kind.tools or () if kind is not None else ()
+        return allowed(f"{begins}__any") or any(name.startswith(begins) for name in named)
+
+    def _made(self, servers: Sequence[Server], allowed: Callable[[str], bool], no_call: bool) -> list[AnyTool]:
+        from teamwright.mcp.servers import Room, fitting
+        from teamwright.tools.mcp.call import McpCall
+        from teamwright.tools.mcp.served import Served
+
+        if not servers:
+            return []
+        inside = fitting(servers, allowed, Room(self.settings.tools, self.settings.size))
+        tools: list[AnyTool] = [Served(server, tool.name, tool) for server, tool in inside]
+        if no_call:
+            return tools
+        return [*tools, McpCall(servers, allowed, frozenset(tool.name for tool in tools))]
+
+    def note(self) -> None:
+        """Keep how the servers stand, for other processes to look at."""
+        if self._servers is None:
+            return
+        rows = [
+            {
+                "name": server.name,
+                "kind": server.config.kind,
+                "state": server.state,
+                "tools": len(server.tools) if server.tools is not None else None,
+                "pid": server.pid,
+                "problem": server.problem,
+                "from": server.config.source,
+            }
+            for server in self._servers.all
+        ]
+        content = json.dumps({"v": 1, "servers": rows}, ensure_ascii=False, indent=2)
+        with suppress(StorageError, OSError):  # looking is not worth a failed call
+            write_atomic(self.directory / STATE, content.encode("utf-8", "replace"))
+
+    async def close(self) -> None:
+        """End all servers. May be called twice."""
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def attach(toolbox: Toolbox) -> None:
+    """Let calls find tools of servers by their full names, where the agent may call what its prefix does not name."""
+    for tool in toolbox.tools:
+        if tool.name == CALL:
+            toolbox.find_more = getattr(tool, "find", toolbox.find_more)
+
+
+def state_of(directory: Path) -> list[Mapping[str, Any]]:
+    """How the servers of the session in that directory stand, as it wrote it last; nothing when that is unknown."""
+    try:
+        rows: Any = json.loads((directory / STATE).read_bytes())["servers"]
+        return [cast("Mapping[str, Any]", row) for row in rows if isinstance(row, dict) and "name" in row]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _missing(name: str, known: Sequence[str]) -> UsageError:
+    close = nearest(name, known)
+    looked_at = [("servers", ", ".join(known) or "none")]
+    do = [f"did you mean {close}?" if close else "name it in mcpServers of your settings, or give --mcp-config"]
+    return UsageError(
+        "usage", f"there is no MCP server {name!r}", looked_at=looked_at, do=do, note="nothing was started"
+    )
+
+
+def _failed(server: Server, why: str) -> CannotStart:
+    what = f'the MCP server "{server.name}" {server.config.masked(why)}'
+    looked_at = [("runs", server.config.shown), ("said by", server.config.source)]
+    return CannotStart("mcp-failed", what, looked_at=looked_at, note="nothing was started")

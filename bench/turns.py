@@ -16,7 +16,7 @@ TOOL = "python__look_up"
 ANSWER = "That is all there is to say about these lines."
 
 HIDDEN = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "AskUserQuestion", "Agent", "ListAgents", "TaskGet",
-          "EnterPlanMode", "ExitPlanMode")  # fmt: skip
+          "EnterPlanMode", "ExitPlanMode", "TaskOutput", "TaskStop")  # fmt: skip
 """Denied as a whole: with them gone a teammate has ten tools."""
 
 ALLOWED = (TOOL,)

@@ -1,6 +1,7 @@
 """Heads of skills and commands: read as people write them, and cheap whatever somebody puts there."""
 
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_without_a_head_the_directory_names_it_and_the_text_describes_it(text):
 
 
 BOMBS = {
-    "aliases": "a: &a [x, x]\n" + "\n".join(f"{b}: &{b} [*{a}, *{a}, *{a}]" for a, b in zip("abcdefgh", "bcdefghi")),
+    "aliases": "a: &a [x, x]\n" + "\n".join(f"{b}: &{b} [*{a}, *{a}, *{a}]" for a, b in pairwise("abcdefghi")),
     "depth": "a: " + "[" * 30_000,
     "depth in blocks": "\n".join("  " * at + "a:" for at in range(DEPTH_MOST + 200)),
     "parts": "a: [" + "x, " * 20_000 + "]",

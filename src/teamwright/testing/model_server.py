@@ -1,8 +1,8 @@
-"""A model server on this machine: speaks the Messages API over HTTP with streaming, by a script.
+"""A model server on this machine: answers by a script, streaming, in the API of the path that is asked.
 
-For tests of anything that calls a model: no key, no network, every failure at will. A script is a list of
-replies, one a request (the last one again when it is spent), or a function from the request to a reply.
-Built on asyncio alone.
+The Messages API, Chat Completions, Responses, Gemini's and Bedrock's Converse (`wires`). For tests of anything that
+calls a model: no key, no network, every failure at will. A script is a list of replies, one a request (the last one
+again when it is spent), or a function from the request to a reply. Built on asyncio alone.
 """
 
 from __future__ import annotations
@@ -14,25 +14,13 @@ import random
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
-from teamwright.testing.replies import (
-    ERROR_TYPES,
-    Answer,
-    Cut,
-    CutPrompt,
-    ErrorEvent,
-    Raw,
-    Scripted,
-    Stall,
-    Status,
-    encode_event,
-    events_of,
-    stream_bytes,
-)
+from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, Scripted, Stall, Status
+from teamwright.testing.wires.wire import MESSAGES, Asking, Wire, model_of, wire_of
 
 RequestJson: TypeAlias = dict[str, Any]
 Script: TypeAlias = Sequence[Scripted | str] | Callable[[RequestJson], Scripted | str | Awaitable[Scripted | str]]
@@ -52,13 +40,19 @@ class Recorded:
         """The body, decoded."""
         return cast("RequestJson", json.loads(self.body))
 
+    @property
+    def wire(self) -> Wire | None:
+        """The API that it speaks; None when it is no model call."""
+        return wire_of(self.path.partition("?")[0]) if self.method == "POST" else None
+
 
 class LoopbackModel:
     """A scripted model server on 127.0.0.1. Use it as an async context manager, or `in_thread` from plain code.
 
-    `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider. `requests` holds what came, `connections`
-    how many connections were opened, `left` is set when a client hung up before its answer was whole.
-    `models` is what `GET /v1/models` lists. `delay_s` (low, high) delays each answer by chance within it.
+    `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` behind it).
+    `requests` holds what came, `connections` how many connections were opened, `left` is set when a client hung up
+    before its answer was whole. `models` is what `GET /v1/models` lists. `delay_s` (low, high) delays each answer by
+    chance within it.
 
         async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:
             ...
@@ -148,9 +142,9 @@ class LoopbackModel:
             return False
         self.requests.append(request)
         path = request.path.partition("?")[0]
-        if request.method == "GET" and path.endswith("/v1/models"):
+        if request.method == "GET" and path.endswith("/models"):
             _write_whole(writer, 200, json.dumps({"data": self._listed(), "has_more": False}).encode())
-        elif request.method == "POST" and path.endswith("/v1/messages"):
+        elif request.wire is not None:
             return await self._answer(request, reader, writer)
         else:
             _write_whole(writer, 404, b"<html>not here</html>")
@@ -164,7 +158,7 @@ class LoopbackModel:
         number = len(self.bodies)
         reply = await self._scripted(request.json, number)
         if isinstance(reply, Status):
-            _write_status(writer, reply, number)
+            _write_status(writer, reply, number, request.wire or MESSAGES)
             await writer.drain()
             return True
         async with _noticing_the_end(reader):
@@ -220,17 +214,18 @@ async def _read_request(reader: asyncio.StreamReader) -> Recorded | None:
 
 async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Recorded, number: int) -> bool:
     """A streamed reply, chunk by chunk. False when it breaks off."""
-    tokens, model = len(request.body) // 4, str(request.json.get("model", "test"))
+    wire = request.wire or MESSAGES
+    asking = Asking(len(request.body) // 4, number, model_of(request.path.partition("?")[0], request.json))
     headers = dict(reply.headers) if isinstance(reply, Raw) else {}
-    kind = reply.content_type if isinstance(reply, Raw) else "text/event-stream; charset=utf-8"
-    _write_head(writer, 200, {"content-type": kind, "transfer-encoding": "chunked", **headers}, number)
-    for chunk in _chunks(reply, tokens, number, model):
+    kind = reply.content_type if isinstance(reply, Raw) and reply.content_type else wire.content_type
+    _write_head(writer, 200, {"content-type": kind, "transfer-encoding": "chunked", **headers}, number, wire)
+    for chunk in _chunks(reply, wire, asking):
         writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         await writer.drain()
     if isinstance(reply, Cut):
         return False
     if isinstance(reply, Stall):
-        await _stall(writer, reply)
+        await _stall(writer, reply, wire.ping)
     if isinstance(reply, Raw) and not reply.close:
         await asyncio.Event().wait()
     writer.write(b"0\r\n\r\n")
@@ -238,40 +233,35 @@ async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Record
     return True
 
 
-def _chunks(reply: Scripted, tokens: int, number: int, model: str) -> Iterator[bytes]:
+def _chunks(reply: Scripted, wire: Wire, asking: Asking) -> Iterator[bytes]:
     if isinstance(reply, Raw):
         yield from filter(None, reply.chunks)
     elif isinstance(reply, Answer):
-        yield from map(encode_event, events_of(reply, prompt_tokens=tokens, number=number, model=model))
+        yield from wire.events(reply, asking)
     elif isinstance(reply, CutPrompt):
-        read = min(tokens, reply.limit)
-        yield from map(encode_event, events_of(reply.answer, prompt_tokens=read, number=number, model=model))
+        read = replace(asking, prompt_tokens=min(asking.prompt_tokens, reply.limit))
+        yield from wire.events(reply.answer, read)
     elif isinstance(reply, Cut):
-        yield stream_bytes(reply.answer, prompt_tokens=tokens, number=number, model=model)[: reply.after_bytes]
+        yield b"".join(wire.events(reply.answer, asking))[: reply.after_bytes]
     elif isinstance(reply, Stall | ErrorEvent):
-        whole = events_of(reply.answer, prompt_tokens=tokens, number=number, model=model)
-        yield from map(encode_event, islice(whole, reply.after_events))
+        yield from islice(wire.events(reply.answer, asking), reply.after_events)
         if isinstance(reply, ErrorEvent):
-            error = {"type": reply.type, "message": reply.message}
-            yield encode_event({"type": "error", "error": error, "request_id": _request_id(number)})
+            yield wire.error_event(reply.type, reply.message, asking.number)
 
 
-async def _stall(writer: asyncio.StreamWriter, stall: Stall) -> None:
+async def _stall(writer: asyncio.StreamWriter, stall: Stall, ping: bytes) -> None:
     """Signs of life and nothing else, until the client leaves."""
-    while stall.pings:
-        ping = encode_event({"type": "ping"})
+    while stall.pings and ping:
         writer.write(b"%x\r\n%s\r\n" % (len(ping), ping))
         await writer.drain()
         await asyncio.sleep(stall.every_s)
     await asyncio.Event().wait()
 
 
-def _request_id(number: int) -> str:
-    return f"req_test_{number}"
-
-
-def _write_head(writer: asyncio.StreamWriter, status: int, headers: dict[str, str], number: int) -> None:
-    lines = [f"HTTP/1.1 {status} scripted", f"request-id: {_request_id(number)}"]
+def _write_head(
+    writer: asyncio.StreamWriter, status: int, headers: dict[str, str], number: int, wire: Wire = MESSAGES
+) -> None:
+    lines = [f"HTTP/1.1 {status} scripted", f"{wire.id_header}: req_test_{number}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
@@ -282,12 +272,11 @@ def _write_whole(writer: asyncio.StreamWriter, status: int, body: bytes, headers
     writer.write(body)
 
 
-def _write_status(writer: asyncio.StreamWriter, reply: Status, number: int) -> None:
-    error = {"type": reply.type or ERROR_TYPES.get(reply.status, "api_error"), "message": reply.message}
-    body = json.dumps({"type": "error", "error": error, "request_id": _request_id(number)}).encode()
+def _write_status(writer: asyncio.StreamWriter, reply: Status, number: int, wire: Wire) -> None:
     headers = {"content-type": "application/json", **reply.headers}
     if reply.retry_after is not None:
         headers["retry-after"] = str(reply.retry_after)
-    body = body if reply.body is None else reply.body
-    _write_head(writer, reply.status, {**headers, "content-length": str(len(body))}, number)
+    own = wire.status_body(reply.status, reply.type, reply.message, number)
+    body = own if reply.body is None else reply.body
+    _write_head(writer, reply.status, {**headers, "content-length": str(len(body))}, number, wire)
     writer.write(body)

@@ -95,11 +95,14 @@ class CutPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes of a stream, sent as they are, each chunk on its own; `close=False` leaves the stream open."""
+    """Bytes of a stream, sent as they are, each chunk on its own; `close=False` leaves the stream open.
+
+    `content_type` is that of the API which is asked, unless given.
+    """
 
     chunks: Sequence[bytes]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    content_type: str = "text/event-stream; charset=utf-8"
+    content_type: str = ""
     close: bool = True
 
 

@@ -1,0 +1,42 @@
+"""What an answer is made of, whatever the API: its counts, and pieces of text as they would come."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from teamwright.testing.replies import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tokens of one answer; `prompt` holds those of the cache too."""
+
+    prompt: int
+    read: int
+    write: int
+    out: int
+
+
+def counts_of(answer: Answer, prompt_tokens: int) -> Counts:
+    """The counts that the script gives, else bytes / 4."""
+    given = answer.usage or {}
+    written = len(answer.text + answer.thinking + json.dumps([dict(i) for _, i in answer.tools])) // 4 + 1
+    read, write = given.get("cache_read_input_tokens", 0), given.get("cache_creation_input_tokens", 0)
+    fresh = given.get("input_tokens", prompt_tokens)
+    return Counts(fresh + read + write, read, write, given.get("output_tokens", written))
+
+
+def pieces(text: str, size: int = 24) -> list[str]:
+    """The text, cut."""
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def stop_of(answer: Answer) -> str:
+    """Why it ends, in the words of the Messages API."""
+    return answer.stop_reason or ("tool_use" if answer.tools else "end_turn")
+
+
+def call_id(number: int, place: int) -> str:
+    """The id of a call: new in every answer."""
+    return f"call_test_{number}_{place}_0123456789"

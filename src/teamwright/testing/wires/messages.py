@@ -1,0 +1,29 @@
+"""The Messages API on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from teamwright.testing.replies import Answer, Event, encode_event, events_of
+
+if TYPE_CHECKING:
+    from teamwright.testing.wires.wire import Asking
+
+PING = encode_event({"type": "ping"})
+
+
+def events(answer: Answer, asking: Asking) -> Iterator[bytes]:
+    """The events of an answer."""
+    told = events_of(answer, prompt_tokens=asking.prompt_tokens, number=asking.number, model=asking.model)
+    return map(encode_event, told)
+
+
+def error(type: str, message: str, number: int) -> Event:
+    """An error, alone or inside a stream."""
+    return {"type": "error", "error": {"type": type, "message": message}, "request_id": f"req_test_{number}"}
+
+
+def error_event(type: str, message: str, number: int) -> bytes:
+    """An error inside a stream."""
+    return encode_event(error(type, message, number))

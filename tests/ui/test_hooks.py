@@ -157,6 +157,34 @@ def test_hooks_of_a_repository_that_nobody_trusts_never_run(tmp_path, claude_fol
     assert "not trusted" in done.stderr and "--trust" in done.stderr
 
 
+@pytest.mark.promise("G7", "F44", "P7")
+@pytest.mark.parametrize("there", [True, False])
+def test_no_agent_changes_what_a_hook_runs_without_being_asked(tmp_path, repo, there):
+    """Else whoever may edit files could have any program run, by the next hook."""
+    script = repo / "scripts" / "look.sh"
+    script.parent.mkdir()
+    (repo / "evil").write_text(f"touch {tmp_path}/ran")
+    if there:
+        script.write_text("true")
+    hook = {"type": "command", "command": 'sh "$CLAUDE_PROJECT_DIR"/scripts/look.sh'}
+    work = [
+        *([Answer(tools=[("Read", {"file_path": "scripts/look.sh"})])] if there else []),
+        Answer(tools=[("Write", {"file_path": "scripts/look.sh", "content": f"touch {tmp_path}/ran"})]),
+        Answer(tools=[("Bash", {"command": "cp evil scripts/look.sh"})]),
+        Answer(tools=[("Bash", {"command": "mv scripts moved"})] if there else []),
+        Answer(tools=[("Write", {"file_path": "scripts/other.sh", "content": "x"})]),
+        Answer("Done."),
+    ]
+    with LoopbackModel.in_thread([one for one in work if one.tools or one.text]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        program.settings(hooks={"PostToolUse": [{"hooks": [hook]}]})
+        done = program.run("-p", "Change it.", "--permission-mode", "acceptEdits")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert (script.read_text() if script.exists() else None) == ("true" if there else None)
+    assert (repo / "scripts" / "other.sh").exists(), "only what a hook runs is guarded"
+
+
 @pytest.mark.promise("G7", "K1", "P7")
 def test_a_trusted_hook_whose_script_was_changed_waits_for_trust_again(tmp_path, claude_folder):
     with LoopbackModel.in_thread(["Done."]) as server:

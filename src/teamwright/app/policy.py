@@ -13,6 +13,7 @@ from typing import Any, cast
 from teamwright.app.settings import Settings
 from teamwright.app.settings_files import bad_settings
 from teamwright.app.trust.store import TrustState
+from teamwright.app.trust.survey import files_run_by
 from teamwright.models.endpoint import APIS
 from teamwright.models.settings import CustomProvider, ModelSettings, Price
 from teamwright.permissions.book import Scope
@@ -36,6 +37,7 @@ def policy_of(settings: Settings, home: Home, cwd: Path, trust: TrustState, own:
         own=tuple(Path(os.path.realpath(path)) for path in own),
         trusted_git=trust.trusted_git,
         base=trust.root,
+        run=files_run_by(settings.hooks, trust.root),
     )
     made = Policy(settings.mode, settings.rules, scope)
     made.delegating = settings.delegates

@@ -23,7 +23,8 @@ class Scope:
 
     `directories` may be used; `private` are denied to file tools (the state root), but for reading what is the
     agent's `own` in them; `trusted_git` are common directories of repositories whose git configuration a person
-    trusted; `base` is where relative rules and offered rules lie; `fence` tells what belongs to others.
+    trusted; `base` is where relative rules and offered rules lie; `fence` tells what belongs to others. `run` are files
+    that hooks run, by real path: they are guarded wherever they lie.
     """
 
     directories: tuple[Path, ...] = ()
@@ -32,6 +33,7 @@ class Scope:
     trusted_git: frozenset[Path] = frozenset()
     base: Path = Path("/")
     fence: Fence | None = None
+    run: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

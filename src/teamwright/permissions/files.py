@@ -96,6 +96,8 @@ def _below(ground: Ground, rules: ToolRules, real: str) -> Decision | None:
 
 def _guarded(ground: Ground, rules: ToolRules, named: str, real: str) -> Decision | None:
     guard = _guard(ground, real) or (_guard(ground, named) if named != real else "")
+    if not guard and real in ground.scope.run:
+        guard = os.path.basename(real).lower()
     if not guard:
         return None
     for rule in rules.allow:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -128,15 +128,26 @@ def hook_entry(layer: Layer, root: Path, hook: Hook) -> TrustEntry:
     return TrustEntry("hook", name, _relative(layer.path, root), _digest(parts), "used", summary)
 
 
+def files_run_by(hooks: Iterable[Hook], root: Path) -> frozenset[str]:
+    """Files of the repository that these hooks run, by real path: also those that are not there yet."""
+    found = {path for hook in hooks for path in _named_paths(root, hook.command)}
+    return frozenset(str(path) for path in found if path != root and not path.is_dir())
+
+
 def _named_files(root: Path, command: str, base: Path | None = None) -> list[Path]:
     """Files of the repository that stand in a command which runs in `base`, or at its root."""
+    return sorted(path for path in _named_paths(root, command, base) if os.path.isfile(path))
+
+
+def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
+    """Everything in a command that could name something of the repository."""
     inside = _PROJECT.sub(lambda _: str(root), command.replace('"', "").replace("'", ""))
     words = {word for word in _BETWEEN.split(inside) if word and len(word) < 1_000}
     found: set[Path] = set()
     for word in words:
         with suppress(OSError, ValueError):  # a name that no file can have
             found.add(Path(os.path.realpath((base or root) / word)))
-    return sorted(path for path in found if path.is_relative_to(root) and os.path.isfile(path))
+    return {path for path in found if path.is_relative_to(root)}
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from teamwright.agent.system_prompt import Surroundings
 from teamwright.agent.transcript import read_header
+from teamwright.app.agents.places import Places, places_of
 from teamwright.app.definition.applying import held, narrowed_limits
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.definition.schema import TeamDefinition
@@ -62,6 +63,7 @@ class Ground:
     id: SessionId
     resumed: bool
     definition: TeamDefinition | None = None
+    places: Places = field(default_factory=Places)
 
     @property
     def directory(self) -> Path:
@@ -92,7 +94,9 @@ def ground_of(options: Options) -> Ground:
     if definition is not None:
         options = replace(options, budget=options.budget.within(definition.budget))
         settings = _with_definition(settings, definition)
-    return Ground(options, home, cwd, env, settings, trust, session, resumed, definition)
+    plugins, agents = options.plugin_dirs, options.agents
+    places = places_of(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
+    return Ground(options, home, cwd, env, settings, trust, session, resumed, definition, places)
 
 
 def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:

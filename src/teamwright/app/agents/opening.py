@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from teamwright.app.agents.kinds import Kinds
-from teamwright.app.agents.places import places_of
 from teamwright.app.agents.reading import Found
 from teamwright.app.agents.resolving import Resolver
 from teamwright.app.ground import Ground
@@ -53,11 +52,9 @@ class Trusted:
 
 
 def resolver_of(ground: Ground, emit: Emit) -> Resolver:
-    """What settles specs in this session. Raises UsageError for agents or plugins that were given."""
-    compat = ground.settings.compat
-    options, root = ground.options, ground.trust.root
-    places = places_of(ground.home, root, compat=compat, agents=options.agents, plugins=options.plugin_dirs)
-    kinds = Kinds(places, ground.definition, Trusted(ground.home, ground.trust, compat))
+    """What settles specs in this session."""
+    trusted = Trusted(ground.home, ground.trust, ground.settings.compat)
+    kinds = Kinds(ground.places, ground.definition, trusted)
 
     def tell(text: str) -> None:
         emit(Notice(member=LEAD, text=text, level="warning"))

@@ -20,6 +20,7 @@ KNOWN = frozenset(
     {
         *("Bash", "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "WebFetch"),
         *("Agent", "AskUserQuestion", "ListAgents", "EnterPlanMode", "ExitPlanMode"),
+        *("TaskOutput", "TaskStop", "Skill", "McpCall"),
         *TEAMMATE_TOOLS,
         *LEAD_ONLY,
     }

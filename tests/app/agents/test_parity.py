@@ -1,0 +1,295 @@
+"""Every field of a definition on every route: the same effect for a sub-agent and for a teammate, or a plain word."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from teamwright import Team
+from teamwright.app.agents.fields import FIELDS
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.events import Notice
+from teamwright.testing import ScriptedModel
+
+pytestmark = pytest.mark.timeout(60)
+
+ROUTES = ("sub-agent", "teammate")
+
+
+@dataclass
+class Ran:
+    """What became of one agent: what it was offered, told and answered, and what its caller and people read."""
+
+    head: dict = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    rounds: int = 0
+    caller: str = ""
+    notices: list[str] = field(default_factory=list)
+    color: str | None = None
+    models: list[str | None] = field(default_factory=list)
+
+    @property
+    def tools(self) -> set[str]:
+        return {tool["name"] for tool in self.head.get("tools", ())}
+
+    @property
+    def system(self) -> str:
+        return json.dumps(self.head.get("system", ""), ensure_ascii=False)
+
+    @property
+    def all_told(self) -> str:
+        return "\n".join(self.told)
+
+
+class Source:
+    """Opens one scripted model under whatever name, and keeps the names."""
+
+    def __init__(self, model: ScriptedModel, ran: Ran) -> None:
+        self.model, self.ran = model, ran
+
+    async def open(self, name, agent):
+        self.ran.models.append(name)
+        return self.model
+
+
+async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | None = None, **options) -> Ran:
+    """One agent of the type `kind` with these fields, that makes these calls."""
+    ran, call = Ran(), call or {}
+    definition = {"description": "For a test.", "prompt": "You are the kind.", **said}
+    script = [*calls, "Done."]
+    spawn = ("Agent", {"description": "do it", "prompt": "Do it now.", "subagent_type": "kind", **call})
+    if route == "teammate":
+        spawn[1]["name"] = "ada"
+    lead = [spawn, "Done."]
+
+    def answer(request):
+        if request.asker == "team-lead":
+            return lead.pop(0) if lead else "Done."
+        ran.rounds += 1
+        return script.pop(0) if script else "Done."
+
+    model = ScriptedModel(answer)
+    mode = options.pop("permission_mode", "bypassPermissions")
+    team = Team("crew", model=model, cwd=root, permission_mode=mode, agents={"kind": definition}, **options)
+    async with asyncio.timeout(30), team:
+        session = team.session
+        session.log.subscribe(
+            lambda _n, event: ran.notices.append(event.text) if isinstance(event, Notice) else None, live=False
+        )
+        session.maker.models = Source(model, ran)
+        await team.run("Go.")
+        ran.color = next((mate.color for mate in session.team.members.values()), None)
+    own = [request for request in model.requests if request.asker != "team-lead"]
+    if own:
+        ran.head = read_head(own[0].prefix)
+        ran.told = [text_of(item) for request in own for item in request.items]
+    ran.caller = "\n".join(text_of(item) for r in model.requests if r.asker == "team-lead" for item in r.items)
+    return ran
+
+
+def read_head(prefix) -> dict:
+    """System prompt and tools of a prefix, from its bytes."""
+    text = prefix.head.decode()
+    found = {}
+    for key in ("system", "tools"):
+        at = text.find(f'"{key}":')
+        found[key] = json.JSONDecoder().raw_decode(text[at + len(key) + 3 :].lstrip())[0]
+    return found
+
+
+def text_of(item: bytes) -> str:
+    return json.dumps(json.loads(item), ensure_ascii=False)
+
+
+def test_every_field_has_a_case_here():
+    assert set(CASES) == set(FIELDS)
+
+
+@pytest.mark.promise("row F8", "F42")
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("name", list(FIELDS))
+async def test_a_field_has_its_effect(tmp_path, name, route):
+    await CASES[name](tmp_path, route)
+
+
+async def names(root, route):
+    assert (await run(root, route, {})).rounds >= 1
+
+
+async def described(root, route):
+    ran = await run(root, route, {"description": "Knows about whales."})
+    assert ran.rounds >= 1
+
+
+async def prompts(root, route):
+    ran = await run(root, route, {"prompt": "You speak of whales."})
+    assert "You speak of whales." in ran.system
+    # a teammate is told it behind what every member knows, a sub-agent in place of that
+    assert ("# Your role: kind" in ran.system) is (route == "teammate")
+
+
+async def tools(root, route):
+    ran = await run(root, route, {"tools": ["Read", "Agent"]})
+    assert "Read" in ran.tools
+    assert not ran.tools & {"Bash", "Write", "Grep"}
+    assert ({"SendMessage", "TaskUpdate"} <= ran.tools) is (route == "teammate")
+
+
+async def without(root, route):
+    push = ("Bash", {"command": "git push origin main"})
+    ran = await run(root, route, {"disallowedTools": ["Write", "Bash(git push:*)"]}, push)
+    assert "Write" not in ran.tools
+    assert "Bash" in ran.tools
+    assert "Bash(git push:*)" in ran.all_told
+
+
+async def model(root, route):
+    assert (await run(root, route, {"model": "opus"})).models[-1] == "opus"
+    assert (await run(root, route, {"model": "inherit"})).models[-1] is None
+    assert (await run(root, route, {"model": "opus"}, call={"model": "haiku"})).models[-1] == "haiku"
+    assert (await run(root, route, {"model": "opus"}, call={"model": "inherit"})).models[-1] is None
+
+
+async def mode(root, route):
+    await run(root, route, {"permissionMode": "dontAsk"}, ("Write", {"file_path": "made", "content": "x"}))
+    assert not (root / "made").exists()
+    await run(root, route, {}, ("Write", {"file_path": "made", "content": "x"}))
+    assert (root / "made").exists()
+
+
+async def turns(root, route):
+    ran = await run(root, route, {"maxTurns": 1}, ("Glob", {"pattern": "*"}), ("Glob", {"pattern": "*"}))
+    assert ran.rounds == 1
+    ran = await run(root, route, {"maxTurns": 1}, ("Glob", {"pattern": "*"}), call={"max_turns": 9})
+    assert ran.rounds == 1
+
+
+async def background(root, route):
+    ran = await run(root, route, {"background": True})
+    assert ran.rounds >= 1
+    assert ("in the background" in ran.caller) is (route == "sub-agent")
+
+
+async def isolation(root, route):
+    ran = await run(root, route, {"isolation": "worktree"})
+    assert ran.rounds == 0
+    assert "isolation" in ran.caller
+
+
+async def color(root, route):
+    ran = await run(root, route, {"color": "pink"})
+    assert ran.rounds >= 1
+    assert ran.color == ("pink" if route == "teammate" else None)
+
+
+async def required(root, route):
+    ran = await run(root, route, {"requiredMcpServers": ["whales"]})
+    assert ran.rounds == 0
+    assert "MCP server" in ran.caller
+
+
+async def servers(root, route):
+    ran = await run(root, route, {"mcpServers": ["whales"]})
+    assert any("mcpServers" in text or "whales" in text for text in [*ran.notices, ran.caller, ran.system])
+
+
+async def effort(root, route):
+    ran = await run(root, route, {"effort": "high"})
+    assert "the agent type kind: effort is not used yet: its model decides by itself" in ran.notices
+
+
+async def hooks(root, route):
+    mark = [{"matcher": "Glob", "hooks": [{"type": "command", "command": "touch seen-by-hook; exit 2"}]}]
+    ran = await run(root, route, {"hooks": {"PreToolUse": mark}}, ("Glob", {"pattern": "*"}))
+    assert (root / "seen-by-hook").exists()
+    assert "A hook refused this call" in ran.all_told
+    assert "A hook refused" not in ran.caller
+
+
+async def memory(root, route):
+    with_it, without = await run(root, route, {"memory": "user"}), await run(root, route, {})
+    assert ("memory" in with_it.system.lower()) and with_it.system != without.system
+
+
+async def skills(root, route):
+    ran = await run(root, route, {"skills": ["whales"]})
+    assert any("whales" in text for text in [*ran.notices, ran.system])
+
+
+async def initial(root, route):
+    ran = await run(root, route, {"initialPrompt": "Greet first."})
+    first = ran.told[0]
+    assert first.index("Greet first.") < first.index("Do it now.")
+
+
+CASES = {
+    "name": names,
+    "description": described,
+    "prompt": prompts,
+    "tools": tools,
+    "disallowedTools": without,
+    "model": model,
+    "effort": effort,
+    "permissionMode": mode,
+    "background": background,
+    "isolation": isolation,
+    "maxTurns": turns,
+    "color": color,
+    "memory": memory,
+    "requiredMcpServers": required,
+    "mcpServers": servers,
+    "hooks": hooks,
+    "skills": skills,
+    "initialPrompt": initial,
+}
+
+
+@pytest.mark.promise("F43")
+async def test_a_model_that_a_definition_names_and_nobody_has_is_told_with_the_definition(tmp_path):
+    team = Team(
+        "crew",
+        model="ollama/none",
+        cwd=tmp_path,
+        env={},
+        agents={"kind": {"description": "d", "prompt": "p", "model": "sonnet"}},
+    )
+    async with team:
+        with pytest.raises(CannotStart) as refused:
+            await team.spawn("ada", "Go.", role="kind")
+    assert ("asked by", "the agent type kind") in refused.value.looked_at
+
+
+@pytest.mark.promise("F46")
+async def test_what_a_teammate_was_denied_its_sub_agents_do_not_have(tmp_path):
+    inner = ("Agent", {"description": "do it", "prompt": "Do it.", "subagent_type": "general-purpose"})
+    heads: list[set[str]] = []
+
+    def answer(request):
+        found = {tool["name"] for tool in read_head(request.prefix)["tools"]}
+        if request.asker == "team-lead":
+            return "Done."
+        heads.append(found)
+        return inner if len(heads) == 1 else "Done."
+
+    kinds = {"kind": {"description": "d", "prompt": "p", "disallowedTools": ["Bash"]}}
+    async with asyncio.timeout(30), Team("crew", model=ScriptedModel(answer), cwd=tmp_path, agents=kinds) as team:
+        await team.spawn("ada", "Go.", role="kind")
+        await team.run("Wait.")
+    assert len(heads) >= 2
+    assert not any("Bash" in found for found in heads)
+
+
+async def test_a_definition_that_asks_for_bypass_is_never_above_its_caller(tmp_path):
+    write = ("Write", {"file_path": "made", "content": "x"})
+    for route in ROUTES:
+        await run(tmp_path, route, {"permissionMode": "bypassPermissions"}, write, permission_mode="default")
+        assert not (tmp_path / "made").exists()
+
+
+async def test_an_unknown_field_or_a_wrong_value_of_a_program_is_an_error_before_anything_starts(tmp_path):
+    for said in ({"tols": ["Read"]}, {"maxTurns": 0}, {"color": "mauve"}, {"permissionMode": "whatever"}):
+        with pytest.raises(UsageError, match=next(iter(said))):
+            async with Team("crew", model=ScriptedModel("x"), cwd=tmp_path, agents={"kind": said}):
+                pass

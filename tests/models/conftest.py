@@ -2,6 +2,7 @@
 
 import pytest
 
+from teamwright.models.dialects.table import dialect_of
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.governor import Governor
 from teamwright.models.messages_api import MessagesApi
@@ -40,7 +41,8 @@ class Client:
         self.endpoint = Endpoint(provider, url, key, key_name="TEST_API_KEY", **endpoint)
         self.governor = governor or Governor(backoff_s=0.001, backoff_most_s=0.01)
         self.settings = settings or quick()
-        self.model = MessagesApi(self.card, self.endpoint, governor=self.governor, settings=self.settings)
+        kit = {"governor": self.governor, "settings": self.settings, "dialect": dialect_of(self.card, self.endpoint)}
+        self.model = MessagesApi(self.card, self.endpoint, **kit)
 
     def request(self, *items, betas=(), asker="ada", **fields):
         prefix = Prefix.build({"model": self.card.wire, "max_tokens": 100, **fields}, betas)

@@ -199,8 +199,7 @@ class Maker:
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         self.limits.admit(depth=1)
         policy = self._policy_of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
-        kind = kind if kind.prompt else replace(kind, prompt=prompt("base"))
-        kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
+        kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit, otherwise=prompt("base"))
         plan = self.plans.mode_of(policy(), self.home.plans, None)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
         tools = [t for t in self.kit.plain_tools(agent_id) if not covers(denied, t.name)]

@@ -21,17 +21,20 @@ from teamwright.skills.shelf import Shelf
 from teamwright.tools.skill.skill import SkillTool
 
 
-def equipped(kind: AgentDefinition, policy: Policy, shelf: Shelf, home: Path, emit: Emit) -> AgentDefinition:
+def equipped(
+    kind: AgentDefinition, policy: Policy, shelf: Shelf, home: Path, emit: Emit, *, otherwise: str = ""
+) -> AgentDefinition:
     """The kind with its skills and its memory in its words. What cannot be had is left out, and told.
 
-    `policy` is the agent's own: from now on it may read and write the memory. `home` is the user's state root.
+    `policy` is the agent's own: from now on it may read and write the memory. `home` is the user's state root;
+    `otherwise` are the words of a kind that has none.
     """
     if kind.memory is None and not kind.skills:
         return kind
     texts, missing = shelf.preloaded(kind.skills)
     for what in missing:
         _warn(emit, f"the agent type {kind.name} begins without a skill: {what}")
-    parts = (kind.prompt, texts, _memory(kind, policy, home, emit))
+    parts = (kind.prompt or otherwise, texts, _memory(kind, policy, home, emit))
     return replace(kind, prompt="\n\n".join(part for part in parts if part))
 
 

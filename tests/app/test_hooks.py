@@ -1,14 +1,19 @@
 """Hooks on every route: calls, prompts, turns, sub-agents, teammates, tasks, requests; each start has one stop."""
 
 import asyncio
+import gc
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from teamwright import Result, Team
 from teamwright.agent.stopping import MOST_BLOCKS
+from teamwright.hooks.payload import SUBAGENT
 from teamwright.models.model import Failure
+from teamwright.permissions.verdict import Question
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import Notice
 from teamwright.testing import Call, ScriptedModel
@@ -435,6 +440,25 @@ async def test_a_teammate_that_would_rest_with_a_task_in_progress_is_asked_about
 
 
 # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("G7", "G4", "F44")
+async def test_of_two_sub_agents_that_are_called_alike_each_has_its_hooks_also_when_the_other_is_over(hooks):
+    """A hook that denies must not be lost with a namesake."""
+    no = own("PermissionRequest", decision={"behavior": "deny", "message": "not on Fridays"})
+    hooks.on("PermissionRequest", no)
+    async with a_team(hooks, ScriptedModel("ok"), permission_mode="default") as team:
+        hooking, shown = team.session.maker.kit.hooking, "lead › Explore: find it"
+        like = [SimpleNamespace(toolbox=None, policy=team.session.maker.policy) for _ in range(2)]
+        for number, agent in enumerate(like):
+            hooking.dress(agent, replace(hooking.who, kind=SUBAGENT, agent_id=f"agent-{number}"), shown, [])
+        like[0].hooks.cwd = like[1].hooks.cwd = lambda: hooks.directory
+        del like[1], agent
+        gc.collect()
+        asked = Question(shown, "Bash", "permission", "touch x", "mode default")
+        answer = await hooking.answer(asked)
+    assert answer is not None and not answer.allowed and answer.text == "not on Fridays"
+    assert [event["agent_id"] for event in hooks.told] == ["agent-0"]
 
 
 @pytest.mark.promise("G7", "G4", "F44", "F69")

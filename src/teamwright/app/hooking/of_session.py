@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.gate import Denial
@@ -66,7 +66,7 @@ class Hooking:
     who: Who
     directory: Path
     emit: Emit
-    agents: WeakValueDictionary[str, AgentHooks] = field(default_factory=WeakValueDictionary[str, AgentHooks])
+    agents: WeakKeyDictionary[AgentHooks, str] = field(default_factory=WeakKeyDictionary[AgentHooks, str])
     runs_own: bool = True
     """Whether hooks of agent definitions run."""
     ask_hooks: Callable[[], None] = _nothing
@@ -106,10 +106,15 @@ class Hooking:
             return str(agent.policy.shown_mode)
 
         made = AgentHooks(hooks, who, lambda: toolbox.workplace.cwd, mode, denied, self._starts_for(hooks))
-        self.agents[shown] = agent.hooks = made
+        agent.hooks = made
+        self.agents[made] = shown  # sub-agents may be called alike: each keeps its own
         if made.wrap is not None:
             toolbox.put_around(made.wrap)
         return agent
+
+    def _of(self, shown: str) -> AgentHooks | None:
+        """The hooks of an agent that lives, as people read its name."""
+        return next((hooks for hooks, name in list(self.agents.items()) if name == shown), None)
 
     def with_own(self, own: Sequence[Hook]) -> Hooks:
         """The session's hooks, with those that one agent has besides, unless all hooks are switched off."""
@@ -122,7 +127,7 @@ class Hooking:
 
     async def answer(self, question: Question) -> Answer | None:
         """What hooks say to a request, before anybody is asked; None leaves it to the others."""
-        own = self.agents.get(question.member)
+        own = self._of(question.member)
         if own is None or question.kind != "permission":
             return None  # plans and questions are for those that they were put to
         from teamwright.permissions.updates import to_wire
@@ -161,7 +166,7 @@ class Hooking:
         return Completing(said.halt_reason if said.halted else said.reason if said.blocked else "", ends=said.halted)
 
     async def _of_task(self, event: str, name: str, task: Task, team: Team) -> Outcome:
-        own = self.agents.get(name)
+        own = self._of(name)
         if own is None:
             return Outcome()
         told = payload.task_event(task.id, task.subject, task.description, name, team.name)
@@ -243,7 +248,7 @@ class Hooking:
                 pass
 
     def _notify(self, kind: str, message: str) -> None:
-        own = self.agents.get(LEAD)
+        own = self._of(LEAD)
         if own is not None:
             firing = own.fire(NOTIFICATION, lambda: payload.notification(kind, message), kind)
             self.hooks.later(firing, f"hooks of {NOTIFICATION}")

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from teamwright.agent.compacting.state import Shortened
     from teamwright.agent.tool import ToolResult
     from teamwright.app.api.handles import Member, Tasks
     from teamwright.app.api.hook import Hook
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     )
     from teamwright.protocol.events import (
         AgentChanged,
+        Compacted,
         LimitReached,
         MemberChanged,
         MessageSeen,
@@ -79,6 +81,7 @@ __all__ = [
     "AgentChanged",
     "Budget",
     "CannotStart",
+    "Compacted",
     "Failure",
     "Hook",
     "InboxFull",
@@ -111,6 +114,7 @@ __all__ = [
     "RunEnded",
     "Sent",
     "SessionOpened",
+    "Shortened",
     "Spoken",
     "StorageError",
     "Task",
@@ -140,6 +144,7 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "teamwright.agent.compacting.state": ("Shortened",),
     "teamwright.agent.tool": ("ToolResult",),
     "teamwright.app.api.handles": (
         "Member",
@@ -189,6 +194,7 @@ _ROOMS = {
     ),
     "teamwright.protocol.events": (
         "AgentChanged",
+        "Compacted",
         "LimitReached",
         "MemberChanged",
         "MessageSeen",

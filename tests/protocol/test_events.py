@@ -34,6 +34,7 @@ LOGGED = [
     events.TaskChanged(member="ann", at=1.5, task=TASK, change="claimed", file=FILE),
     events.MemberChanged(member="ann", at=1.5, state="idle", detail="d", color="blue", model="m", life=2, turn=7),
     events.AgentChanged(member="ann", at=1.5, agent="a1", state="killed", kind="Explore", description="d", name="n"),
+    events.Compacted(member="ann", at=1.5, state="done", trigger="auto", before=9, after=3, detail="d"),
     events.ModeChanged(member="ann", at=1.5, mode="plan", by="user"),
     events.Underway(member="ann", at=1.5, doing="tool", what="Bash make", since=0.25, stalled=True),
     events.TeamChanged(member="team-lead", at=1.5, team="Crew", directory="crew", change="created"),

@@ -15,6 +15,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
+from teamwright.agent.compacting.state import CompactSettings
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, covers, prompt
 from teamwright.agent.gate import Denial, Gate, Grant
@@ -29,13 +30,14 @@ from teamwright.agent.toolbox import CallNumbers, Toolbox
 from teamwright.agent.transcript import read_header
 from teamwright.agent.workplace import Edits, Workplace
 from teamwright.app.agents.resolving import Resolver, asked_for_by
+from teamwright.app.compacting.making import Compacting
 from teamwright.app.definition.applying import fence_of, roles_text
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
 from teamwright.app.plans import Plans
-from teamwright.app.skills.born import alone_without_agents, equipped
 from teamwright.app.serving.serving import attach
+from teamwright.app.skills.born import alone_without_agents, equipped
 from teamwright.app.spending.meter import Meters
 from teamwright.app.spending.purse import Purse
 from teamwright.hooks.payload import LEAD as LEAD_KIND
@@ -120,12 +122,15 @@ class Maker:
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
     definition: TeamDefinition | None = None
     resolver: Resolver = field(default_factory=Resolver)
+    compact: CompactSettings = field(default_factory=CompactSettings)
     meters: Meters = field(init=False)
     plans: Plans = field(init=False)
+    compacting: Compacting = field(init=False)
 
     def __post_init__(self) -> None:
         self.plans = Plans(self.asker, self.emit)
         self.meters = Meters(self.purse)
+        self.compacting = Compacting(self.compact, self.kit, self.nested)
 
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,16 +145,17 @@ class Maker:
         tools = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
         tools += await self.kit.served(self.policy.hides)
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
+        appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
+        system = lead_prompt(self.kit.teams, self.place, self.instructions, appended)
         if conversation is None:
-            appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
-            system = lead_prompt(self.kit.teams, self.place, self.instructions, appended)
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
         else:
             conversation = self._go_on(conversation, model)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
         made.plan = self.plans.born(LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.on)
         who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
-        return self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
+        made = self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
+        return self.compacting.of(made, team, system, self.prefixes)
 
     async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
         """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
@@ -170,11 +176,11 @@ class Maker:
         gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
         agent_id = f"{spec.name}@{team.name}"
-        goes_on = read_header(path) is not None
+        goes_on, prefixes = read_header(path) is not None, path.parent.parent / "prefixes"
+        system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
         if goes_on:
-            conversation = self._go_on(load_conversation(path, path.parent.parent / "prefixes"), model)
+            conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
-            system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
             conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
@@ -184,8 +190,8 @@ class Maker:
         made.meter = self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on)
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)
-        made = self._hooked(made, who, spec.name, kind)
-        return self._reminded(made, born.now(), Role.MEMBER)
+        made = self._reminded(self._hooked(made, who, spec.name, kind), born.now(), Role.MEMBER)
+        return self.compacting.of(made, team, system, prefixes)
 
     async def subagent(self, spec: SpawnSpec, caller: str, run: Run, *, goes_on: bool = False) -> Agent:
         """A sub-agent of a caller (port of `teams`): new, or with the transcript of its run.
@@ -210,10 +216,10 @@ class Maker:
         gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
         toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
         path = self.transcript_of(agent_id)
+        system = subagent_prompt(kind, self.place, self.instructions)
         if goes_on:
             conversation = self._go_on(await asyncio.to_thread(load_conversation, path, self.prefixes), model)
         else:
-            system = subagent_prompt(kind, self.place, self.instructions)
             conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
@@ -224,7 +230,7 @@ class Maker:
             plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
         who = replace(who, parent=LEAD_ALIAS if caller == LEAD else caller, generation=run.generation)
-        return self._hooked(made, who, shown, kind)
+        return self.compacting.of(self._hooked(made, who, shown, kind), None, system, self.prefixes)
 
     def transcript_of(self, id: str) -> Path:
         """Where the transcript of a sub-agent lies (port of `teams`)."""

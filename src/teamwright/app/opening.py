@@ -66,9 +66,9 @@ from teamwright.storage.log_reader import call_of, last_call, read_recent
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.shared import list_name, share
-from teamwright.teams.health.standing import Standing
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.telling import notification, owners_of, tell_lost_agents
+from teamwright.teams.health.standing import Standing
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
 from teamwright.teams.resuming import Resumed
@@ -318,6 +318,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         numbers=numbers,
         attended=log.attended,
         definition=ground.definition,
+        compact=settings.compact,
         resolver=resolver_of(ground, log.emit),
     )
     kit.agent_types = partial(made.resolver.kinds.for_tool, made.may_start)

@@ -16,6 +16,7 @@ from shlex import quote
 
 from teamwright.agent.agent import TurnEnd
 from teamwright.agent.background import BackgroundJobs
+from teamwright.agent.compacting.state import Shortened
 from teamwright.app.asking import Requests
 from teamwright.app.builder import Maker
 from teamwright.app.models_of import Models
@@ -82,6 +83,8 @@ class Session:
     tally: Tally = field(default_factory=Tally)
     resumed: Resumed = field(default_factory=Resumed)
     cut_off: list[str] = field(default_factory=list[str])
+    compactions: set[asyncio.Task[Shortened]] = field(default_factory=set["asyncio.Task[Shortened]"])
+    """Those that a person asked for."""
     started: float = field(default_factory=time.monotonic)
 
     async def run(self, prompt: Sequence[Block]) -> Result:
@@ -256,6 +259,8 @@ class Session:
         May be called twice.
         """
         await self.maker.plans.close()
+        for compaction in self.compactions:
+            compaction.cancel()
         await self.agents.end_background()
         self.requests.close("the session is over")
         await self.wind_down("the session is over", keep=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.agent.activity import STALLED_AFTER_S
+from teamwright.agent.compacting.state import CompactSettings
 from teamwright.agent.limits import SpawnSettings
 from teamwright.app.checking.settings import CheckSettings
 from teamwright.app.serving.said import KEYS as SERVER_KEYS
@@ -98,6 +99,7 @@ class Settings:
     bash: BashSettings = field(default_factory=BashSettings)
     check: CheckSettings = field(default_factory=CheckSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
+    compact: CompactSettings = field(default_factory=CompactSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
     headless_asks: str = "deny"
@@ -346,6 +348,7 @@ class _Merge:
             each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
             agents=_agents(self.values),
             check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
+            compact=CompactSettings(get("compact_at", CompactSettings().at)),
             teams=get("teams", True),
             ask_timeout_s=get("ask_timeout_s"),
             headless_asks=get("headless_asks", "deny"),

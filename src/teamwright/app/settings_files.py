@@ -120,6 +120,9 @@ KEYS: dict[str, Key] = {
     "mcp.call_s": Key("seconds", "How long a call of an MCP server may give no sign of itself."),
     "mcp.prefix_tools": Key("count", "Tools of MCP servers in every agent's list; others are called by name."),
     "mcp.prefix_bytes": Key("count", "How many bytes these tools may have together."),
+    "compact_at": Key(
+        "share or null", "The share of its window at which a conversation is compacted; null: only when it is full."
+    ),
     "stalled_after_s": Key("seconds", "How long nothing may come of a member at work before it shows as stalled."),
     "retention_days": Key("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
     "providers": Key("map", "Your own model services, by name.", user_only=True),
@@ -247,6 +250,9 @@ def _fits(kind: str, value: Any) -> bool:
         case "seconds" | "seconds or null":
             number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
             return number or (kind != "seconds" and value is None)
+        case "share or null":
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return value is None or (number and 0.1 <= value <= 0.95)
         case "text":
             return isinstance(value, str)
         case "texts":
@@ -266,6 +272,7 @@ _EXPECTED = {
     "amount": "a number above 0",
     "seconds": "a number of seconds above 0",
     "seconds or null": "a number of seconds above 0, or null",
+    "share or null": "a number from 0.1 to 0.95, or null",
     "text": "a text",
     "texts": "a list of texts",
     "env": "an object with texts",

@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
 from teamwright.models.script_file import ScriptFile, read_script, stage_name
 from teamwright.models.script_player import CannotPlay, Player, Receipts
-from teamwright.protocol.blocks import Block
+from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage
 
@@ -115,6 +115,10 @@ class ScriptedAgent:
         """The next answer of the script; a Failure (`bad-script`) when no turn fits or a name has no text."""
         if self._script.pace_s > 0:
             await asyncio.sleep(self._script.pace_s)
+        if request.aside:
+            said = text_block(f"[{len(request.items) - 1} messages came before; a script writes no summary of them.]")
+            yield Reply([said], "end_turn", _USAGE, self.card.wire)
+            return
         try:
             content = self._player.answer(request.items)
         except CannotPlay as error:
@@ -148,6 +152,8 @@ class Ensemble:
         """The next answer of the asker's part. A conversation that begins anew gets a new player."""
         first = request.items[0] if request.items else b""
         known = self._players.get(request.asker)
+        if known is not None and request.aside:
+            return known[1].stream(request)
         if known is None or (known[0] != first and not any(_is_answer(item) for item in request.items)):
             known = (first, self._script.model(request.asker, self._given, self._receipts))
             self._players[request.asker] = known

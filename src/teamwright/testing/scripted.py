@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
@@ -66,7 +66,7 @@ class ScriptedModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """The next answer."""
-        self.requests.append(Request(request.prefix, tuple(request.items), request.asker))
+        self.requests.append(replace(request, items=tuple(request.items)))
         answer = self._next(request)
         if isinstance(answer, Failure):
             yield answer

@@ -246,8 +246,9 @@ def _why_full(agent: Agent, heard: Heard, made: Shortened) -> Heard:
         return heard
     name = agent.model.card.name
     tokens = f"{context_of(agent.conversation, agent.compaction):,} tokens by our count"
-    if made.done:
-        what = f"what was told last does not fit into the window of {name}, even after compaction: {tokens}"
+    if made.done or made.why == _NOTHING:
+        even = ", even after compaction" if agent.conversation.compacted else ""
+        what = f"what was told last does not fit into the window of {name}{even}: {tokens}"
     else:
         what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
     do = ("put what is long into a file and name the file", "go on with a model of a larger window")

@@ -13,10 +13,12 @@ from dataclasses import replace as replace_fields
 from types import TracebackType
 from typing import Self, Unpack
 
+from teamwright.agent.compacting.state import Shortened
 from teamwright.app.api.handles import USER, Member, Tasks
 from teamwright.app.api.options import PermissionMode, TeamOptions, options_of, require_model
 from teamwright.app.api.running import Run
 from teamwright.app.api.watching import Events, Readers
+from teamwright.app.compacting.asking import compact_agent
 from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
 from teamwright.app.opening import open_session
@@ -258,6 +260,14 @@ class Team:
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
         """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""
         return await send_text(self.session.team, USER, to, text, summary)
+
+    async def compact(self, name: str = "lead", keep: str = "") -> Shortened:
+        """Have the lead, or a member, go on from a summary of its conversation; `keep` says what it must not lose.
+
+        At once when it rests, before its next model call when it works; returns when it is done. `done` of the result
+        says whether it was, `why` what was in the way; nothing was changed then. Raises UnknownMember.
+        """
+        return await compact_agent(self.session, name, keep)
 
     async def stop(self, name: str) -> None:
         """End a member at once; its open tasks go back to the list. Raises UnknownMember."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from teamwright.protocol.events import (
+    Compacted,
     LimitReached,
     MemberChanged,
     MessageSent,
@@ -15,6 +16,7 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.ui.compacted import compacted_words
 
 _CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
 _QUIET_STATES = frozenset({"working", "pending", "stopping"})
@@ -45,14 +47,16 @@ def line_of(event: TeamEvent) -> str | None:
             return f"{who:<12} {state}" + (f": {_one_line(event.detail)}" if event.detail else "")
         case RequestOpened() | RequestClosed():
             return f"{who:<12} {_asked(event)}"
-        case LimitReached() | ModeChanged() | Notice():
+        case LimitReached() | ModeChanged() | Notice() | Compacted():
             return f"{who:<12} {_said(event)}"
         case _:
             return None
 
 
-def _said(event: LimitReached | ModeChanged | Notice) -> str:
+def _said(event: LimitReached | ModeChanged | Notice | Compacted) -> str:
     match event:
+        case Compacted():
+            return compacted_words(event)
         case LimitReached():
             return f"limit: {event.detail}"
         case ModeChanged():

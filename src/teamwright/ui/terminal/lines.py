@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 
 from teamwright.protocol.events import (
+    Compacted,
     LimitReached,
     MemberChanged,
     MessageSent,
@@ -23,6 +24,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.asked import asked_for, closed_words
+from teamwright.ui.compacted import compacted_words
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.text import cells, clean, cut, one_line, padded
 
@@ -83,9 +85,10 @@ class Narrator:
                 return self._closed(event)
             case LimitReached():
                 return [self._line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
-            case Notice():
-                style = "yellow" if event.level == "warning" else ""
-                return [self._line(event.member, one_line(event.text), style, whole=True)]
+            case Notice() | Compacted():
+                said = event.text if isinstance(event, Notice) else compacted_words(event)
+                warns = event.level == "warning" if isinstance(event, Notice) else event.state == "failed"
+                return [self._line(event.member, one_line(said), "yellow" if warns else "", whole=True)]
             case _:
                 return []
 

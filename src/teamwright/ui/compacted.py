@@ -1,0 +1,16 @@
+"""What is said of a compaction, for all faces. Pure."""
+
+from __future__ import annotations
+
+from teamwright.protocol.events import Compacted
+
+
+def compacted_words(event: Compacted) -> str:
+    """What happens to a conversation, or happened."""
+    match event.state:
+        case "begun":
+            return f"compacts its conversation ({event.before:,} tokens)"
+        case "done":
+            return f"goes on from a summary: {event.before:,} tokens became about {event.after:,}"
+        case _:
+            return f"its conversation was not compacted, and is as it was: {event.detail}"

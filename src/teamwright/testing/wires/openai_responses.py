@@ -18,7 +18,12 @@ _INCOMPLETE = {"max_tokens": "max_output_tokens"}
 
 def events(answer: Answer, asking: Asking) -> Iterator[bytes]:
     """The events of an answer, numbered."""
+    items: list[Event] = []
     for sequence, event in enumerate(_told(answer, asking)):
+        if event["type"] == "response.output_item.done":
+            items.append(event["item"])
+        if event["type"] in ("response.completed", "response.incomplete"):
+            event["response"]["output"] = items
         yield encode_event({**event, "sequence_number": sequence})
 
 

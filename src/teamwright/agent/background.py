@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class BackgroundJobs:
         self._processes: dict[str, tuple[Process, Output]] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._remains: list[Process] = []
+        self._front: dict[int, tuple[Process, str, str]] = {}
         self._closed = False
 
     def start(self, command: Command, *, owner: str, scratch: Path, text: str, description: str = "") -> Job:
@@ -92,6 +94,25 @@ class BackgroundJobs:
         output.keep()
         job = Job(self._new_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
         return self._enter(job, process, output)
+
+    @contextmanager
+    def in_front(self, process: Process, owner: str, text: str) -> Generator[None]:
+        """A command that somebody waits for, as long as the block runs: it can be let go."""
+        self._front[process.pid] = (process, owner, text)
+        try:
+            yield
+        finally:
+            del self._front[process.pid]
+
+    def let_go(self, owner: str | None = None) -> list[str]:
+        """Nobody waits any more for the commands in the foreground, of one owner if given: they go on as jobs.
+
+        Returns them as people read them.
+        """
+        going = [(process, text) for process, whose, text in self._front.values() if owner in {None, whose}]
+        for process, _ in going:
+            process.turned.set()
+        return [text for _, text in going]
 
     def take_over(self) -> None:
         """Begin to end what earlier lives of the session left running; call it once, with the lease in hand.

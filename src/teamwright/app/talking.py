@@ -15,6 +15,7 @@ from teamwright.app.session import Session
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
+from teamwright.teams.agents.run import Run
 from teamwright.teams.ending import kill
 from teamwright.teams.post import Sent, send_text
 from teamwright.teams.teammate import Teammate
@@ -110,6 +111,30 @@ def interrupt_member(session: Session, name: str) -> bool:
     Raises UnknownMember, InvalidName, and TeamRefused for the lead.
     """
     return _mate(session, name).interrupt()
+
+
+def to_background(session: Session, name: str = "") -> list[str]:
+    """Let what is waited for go on in the background: sub-agents and commands, of everybody or of that one.
+
+    `name` is a sub-agent's id or name, or a member's. Returns what went, as people read it. Raises UsageError for a
+    name that nothing has.
+    """
+    agents, owner = session.agents, None
+    chosen = agents.find(name) if name else None
+    if chosen is not None:
+        return [_shown(chosen)] if agents.to_background(chosen) else []
+    if name:
+        wanted = addressee(name)
+        mate = session.team.find(wanted)
+        if mate is None and wanted != LEAD:
+            raise _unknown(session, name, "nothing was moved")
+        owner = LEAD if mate is None else mate.name
+    moved = [run for run in agents.running(owner, background=False) if agents.to_background(run)]
+    return [*map(_shown, moved), *session.jobs.let_go(owner)]
+
+
+def _shown(run: Run) -> str:
+    return f"{run.id} {run.description}"
 
 
 def lead_was_interrupted(session: Session) -> None:

@@ -80,6 +80,8 @@ class Process:
         self.pid = child.pid
         self.family = family
         self.exited = asyncio.Event()
+        self.turned = asyncio.Event()
+        """Set when it exited, or when nobody is to wait for it in the foreground any more."""
         self._child = child
         self._pipes = pipes
         self._record = record
@@ -211,6 +213,7 @@ class Process:
 
     def _ended(self) -> None:
         self.exited.set()
+        self.turned.set()
         if self._closed:  # killed by one who could not wait
             self.left_running()
 
@@ -218,13 +221,15 @@ class Process:
 async def finish(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:
     """Wait until the process ended by itself (True), or end its family after `timeout_s` (False).
 
-    What it wrote is in its outputs then. Cancelled, it ends the family before it passes the cancellation on.
+    One that is let go meanwhile (`turned` is set) runs on: then `exited` is not set. What it wrote is in its outputs then. Cancelled, it ends the family before it passes the cancellation on.
     """
     in_time = True
     try:
         try:
             async with asyncio.timeout(timeout_s):
-                await process.exited.wait()
+                await process.turned.wait()
+            if not process.exited.is_set():
+                return True
         except TimeoutError:
             in_time = False
             await process.end(grace_s)

@@ -24,9 +24,10 @@ def behind(prompt: str, **more: object) -> Call:
 
 
 class Children(ScriptedModel):
-    """The lead plays `lead`; once that is used up it says what it was told. A child answers `done: <job>`; one whose newest
-    words have `hold` thinks first until `go` is set, `fail` fails, `work` runs a command and then answers; one whose job
-    has `stall` never gets to its second answer.
+    """The lead plays `lead`; once that is used up it says what it was told. A child answers `done: <its newest words>`.
+
+    Words with `hold` make it think first until `go` is set, `fail` makes it fail, `work` run a command before it
+    answers; one whose job has `stall` never gets to its second answer.
     """
 
     def __init__(self, *lead: object) -> None:
@@ -40,6 +41,8 @@ class Children(ScriptedModel):
         if request.asker == LEAD:
             answer = self.lead.pop(0) if self.lead else f"told: {words}"
             return answer(request) if callable(answer) else answer
+        if b'"tool_result"' in request.items[-1]:
+            return f"done: {words[:60]}"
         if "fail" in words:
             return Failure("model-failed", "it broke")
         if "work" in words:

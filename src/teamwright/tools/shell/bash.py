@@ -195,13 +195,18 @@ class Bash(Tool[BashInput]):
         argv = (shell(), "-c", _script(call.command, ended_in))
         purpose = Purpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
         process = Process.start(Command(argv, before, self.environment(place), self._jobs.records, purpose), output)
+        goes_on = False
         try:
-            in_time = await finish(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
+            with self._jobs.in_front(process, ctx.member, call.command):
+                in_time = await finish(process, timeout_s=timeout_s, grace_s=self._settings.grace_s)
+            goes_on = in_time and not process.exited.is_set()
+            if goes_on:
+                return self._let_go(process, output, call, ctx)
             moved = _moved(place, before, ended_in)
         finally:
             with contextlib.suppress(OSError):
                 ended_in.unlink(missing_ok=True)
-            if not process.exited.is_set() or not process.left_running():
+            if not goes_on and not (process.exited.is_set() and process.left_running()):
                 process.close()
                 output.close()
         left = self._left(process, output, call, ctx) if in_time else ""
@@ -219,6 +224,18 @@ class Bash(Tool[BashInput]):
                 "cwd": str(place.cwd),
                 **({"output_file": str(output.file)} if output.file else {}),
             },
+        )
+
+    def _let_go(self, process: Process, output: Output, call: BashInput, ctx: ToolContext) -> ToolResult:
+        """It runs on as a job: a person did not want the agent to wait."""
+        job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
+        if job is None:
+            return ToolResult("The command goes on in the background; it has closed its output.", brief="background")
+        return ToolResult(
+            f"Went on in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
+            f"You are told when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
+            brief=f"background {job.id}",
+            facts={"job": job.id, "output_file": str(job.file)},
         )
 
     def _left(self, process: Process, output: Output, call: BashInput, ctx: ToolContext) -> str:

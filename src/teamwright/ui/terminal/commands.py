@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from teamwright.app.compacting.asking import begin_compacting
 from teamwright.app.looking.cost import CostLine, session_cost
 from teamwright.app.modes import meanings
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
-from teamwright.app.talking import interrupt_member, live_members, stop_member
+from teamwright.app.talking import interrupt_member, live_members, stop_member, to_background
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
@@ -22,6 +23,7 @@ KEYS = (
     "@PATH in a prompt  attaches the file",
     "Alt-Enter          a new line · Tab completes @member, @path, /command",
     "Ctrl-C             clears the line; on an empty line ends the lead's turn, members go on",
+    "Ctrl-B             on an empty line: /bg, what the lead waits for goes on in the background",
     "Ctrl-D             leave, like /quit",
 )
 
@@ -113,6 +115,18 @@ async def _interrupt(session: Session, rest: str) -> list[str]:
     return [f"  {name}'s turn was ended; what it was at goes along with your next words: @{name} …"]
 
 
+async def _background(session: Session, rest: str) -> list[str]:
+    return background_lines(session, rest.strip().removeprefix("@"))
+
+
+def background_lines(session: Session, name: str = "") -> list[str]:
+    """Move what is waited for to the background, and say what went."""
+    moved = to_background(session, name)
+    if not moved:
+        return ["  nothing runs in the foreground that could go on in the background"]
+    return [f"  in the background: {one_line(what)}" for what in moved]
+
+
 async def _mode(session: Session, rest: str) -> list[str]:
     words = rest.split()
     named = [word for word in words if word.startswith("@") and len(word) > 1]
@@ -123,6 +137,15 @@ async def _mode(session: Session, rest: str) -> list[str]:
     if said:
         return [f"  {clean(str(await session.modes.set(said[0], name, source='/mode')))}"]
     return mode_lines(session)
+
+
+async def _compact(session: Session, rest: str) -> list[str]:
+    first, _, words = rest.partition(" ")
+    named = first.startswith("@") and len(first) > 1
+    agent, _ = begin_compacting(session, first[1:] if named else "", words if named else rest)
+    if agent.compaction.turn.locked():
+        return [f"  {shown(agent.name)} does it before its next model call"]
+    return []
 
 
 def mode_lines(session: Session) -> list[str]:
@@ -138,7 +161,9 @@ RUN: dict[str, Shown] = {
     "/cost": _cost,
     "/stop": _stop,
     "/interrupt": _interrupt,
+    "/bg": _background,
     "/mode": _mode,
+    "/compact": _compact,
 }
 """What runs a command. `/quit` is not here: it is the session's own end."""
 

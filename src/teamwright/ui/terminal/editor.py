@@ -38,6 +38,10 @@ class Withdrawn(Exception):
         self.kept = kept
 
 
+def _nothing() -> None:
+    """No key for that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """What an editor asks of whoever reads from it.
@@ -51,6 +55,8 @@ class Wiring:
     status: Callable[[], str]
     history: Path
     colors: bool = False
+    background: Callable[[], None] = _nothing
+    """What Ctrl-B does on an empty line."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -24,7 +24,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.asking import Questions
 from teamwright.ui.terminal.called import Calls
-from teamwright.ui.terminal.commands import RUN, unknown_lines
+from teamwright.ui.terminal.commands import RUN, background_lines, unknown_lines
 from teamwright.ui.terminal.completion import Candidate, candidates
 from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
@@ -98,6 +98,10 @@ class Host:
         elif act is Act.HINT:
             self.show([self._hint()])
         return act
+
+    def background(self) -> None:
+        """What Ctrl-B on an empty line does: nobody waits any more for what could go on in the background."""
+        self.show(background_lines(self.session))
 
     def offered(self, before: str) -> list[Candidate]:
         """What Tab offers."""

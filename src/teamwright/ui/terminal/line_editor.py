@@ -163,7 +163,14 @@ class LineEditor:
         def interrupt(event: KeyPressEvent) -> None:
             self._interrupt(event.current_buffer)
 
-        self._bound = (send, new_line, interrupt)
+        @keys.add("c-b")
+        def background(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.cursor_left()
+            else:
+                self._wiring.background()
+
+        self._bound = (send, new_line, interrupt, background)
         return keys
 
 

@@ -77,6 +77,7 @@ def _editor(session: Session, host: Host) -> Editor:
         status=host.status,
         history=session.maker.home.history,
         colors=host.narrator.paint.on,
+        background=host.background,
     )
     if is_plain(os.environ) or not sys.stdin.isatty():
         return PlainEditor(wiring, sys.stdin.fileno())

@@ -394,3 +394,13 @@ def test_a_team_is_gone_on_with_by_its_name(
     assert seen == [SESSION] * 3
     assert main(["resume", "leek", "-p", "go on"]) == 2
     assert "[unknown-session]" in capsys.readouterr().err
+
+
+def test_json_on_a_terminal_steers_nothing(capsys):
+    from teamwright.ui.cli.output import say_json
+
+    nasty = "a\x1b[2J\x9b31mb\u202ec\x7fd"
+    say_json({"what": nasty})
+    out = capsys.readouterr().out
+    assert not set(out) & set("\x1b\x9b\u202e\x7f")
+    assert json.loads(out) == {"what": nasty}

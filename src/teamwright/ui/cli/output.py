@@ -6,6 +6,7 @@ What others wrote is shown without control characters: no text of a file moves t
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ CELL_MOST = 1_000
 """Characters of a cell that are looked at: no line has room for more."""
 
 
+_STEERING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters that JSON leaves as they are, and those that turn the direction of text."""
+
+
 def say(line: str = "") -> None:
     """One line on stdout."""
     sys.stdout.write(line + "\n")
@@ -30,8 +35,9 @@ def note(line: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """A value as JSON on stdout, two spaces deep; dataclasses become objects."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+    """A value as JSON on stdout, two spaces deep; dataclasses become objects, what steers a terminal is escaped."""
+    text = json.dumps(plain(value), ensure_ascii=False, indent=2)
+    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def plain(value: Any) -> Any:

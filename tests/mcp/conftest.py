@@ -1,0 +1,68 @@
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teamwright.mcp.config import Reading, ServerConfig, parse_servers
+from teamwright.mcp.listing import Listings
+from teamwright.mcp.server import Around, Limits, Server
+from teamwright.mcp.stdio import Surroundings
+from teamwright.storage.process_records import ProcessRecords
+
+SERVER = str(Path(__file__).with_name("stdio_server.py"))
+
+
+class Place:
+    """Servers that a test starts, what is reported of them, and what they leave."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.said: list[str] = []
+        self.heard = asyncio.Event()
+        self.session = root / "session"
+        (root / "logs").mkdir()
+        self.limits = Limits(start_s=20, call_s=20)
+
+    def around(self) -> Around:
+        env = {"PATH": os.environ["PATH"], "HOME": "/"}
+        records = ProcessRecords(self.session)
+        surroundings = Surroundings(env, records, self.root / "logs")
+        listings = Listings(self.root / "listings")
+        return Around(surroundings, listings, self.report, "0", self.limits)
+
+    def report(self, text: str, level: str) -> None:
+        assert level in {"info", "warning"}
+        self.said.append(text)
+        self.heard.set()
+
+    def config(self, name: str = "plain", *habits: str, **entry: Any) -> ServerConfig:
+        said = {"command": sys.executable, "args": [SERVER, *habits], **entry}
+        if "url" in said:
+            said = entry
+        [made], problems = parse_servers({name: said}, Reading("a test", self.root, os.environ))
+        assert not problems
+        return made
+
+    def server(self, *habits: str, **entry: Any) -> Server:
+        return Server(self.config("plain", *habits, **entry), self.around())
+
+    @property
+    def records(self) -> list[Path]:
+        return list((self.session / "processes").glob("*.json"))
+
+    def listed(self) -> list[str]:
+        [file] = (self.root / "listings").glob("*.json")
+        return [tool["name"] for tool in json.loads(file.read_text())["tools"]]
+
+
+@pytest.fixture
+def place(tmp_path) -> Place:
+    return Place(tmp_path)
+
+
+def words(result: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in result["content"])

@@ -1,0 +1,150 @@
+"""A streamable HTTP server on the loopback in plain Python: JSON or a stream of events, sessions, misbehaviour."""
+
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+TOOLS = [
+    {"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object", "properties": {"text": {}}}},
+    {"name": "headers", "inputSchema": {"type": "object"}},
+    {"name": "hang", "inputSchema": {"type": "object"}},
+    {"name": "cut", "inputSchema": {"type": "object"}},
+    {"name": "huge", "inputSchema": {"type": "object"}},
+    {"name": "forget", "inputSchema": {"type": "object"}},
+    {"name": "page", "inputSchema": {"type": "object"}},
+]
+
+
+class HttpServer(ThreadingHTTPServer):
+    """What was asked of it. `stream`: answers are events. `status`: every answer is an error of that number."""
+
+    daemon_threads = True
+
+    def __init__(self, *, stream: bool = False, status: int = 0, modern: bool = False) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.stream, self.status, self.modern = stream, status, modern
+        self.sessions: list[str] = []
+        self.deleted: list[str] = []
+        self.told: list[str] = []
+        self.sent: list[dict[str, str]] = []
+        self.held = threading.Event()
+        self.hung = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/mcp"
+
+
+@contextmanager
+def serving(**habits) -> Generator[HttpServer, None, None]:
+    server = HttpServer(**habits)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.held.set()
+        server.shutdown()
+        thread.join(10)
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HttpServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_DELETE(self) -> None:
+        self.server.deleted.append(self.headers["mcp-session-id"])
+        self.reply(200, b"")
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        server, method = self.server, message.get("method")
+        server.told.append(method)
+        server.sent.append({name.lower(): value for name, value in self.headers.items()})
+        if server.status:
+            self.reply(server.status, b"no", location="http://127.0.0.1:1/")
+            return
+        if "id" not in message:
+            self.reply(202, b"")
+            return
+        if method == "initialize" and server.modern:
+            body = {"error": {"code": -32022, "message": "no handshake", "data": {"supported": ["2026-07-28"]}}}
+            self.reply(400, json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}).encode())
+            return
+        if method == "initialize":
+            server.sessions.append(f"session-{len(server.sessions) + 1}")
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "h"}}
+            self.answer(message["id"], result, session=server.sessions[-1])
+            return
+        if not server.modern and self.headers["mcp-session-id"] != server.sessions[-1]:
+            self.reply(404, b"unknown session")
+            return
+        self.served(message)
+
+    def served(self, message: dict) -> None:
+        method, params = message["method"], message.get("params", {})
+        if method == "server/discover":
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+        elif method == "tools/list":
+            result = {"tools": TOOLS}
+        else:
+            result = self.called(params["name"], params["arguments"])
+        if result is not None:
+            self.answer(message["id"], result)
+
+    def called(self, name: str, given: dict) -> dict | None:
+        words = name
+        if name == "echo":
+            words = given["text"]
+        elif name == "headers":
+            words = json.dumps(self.server.sent[-1])
+        elif name == "hang":
+            self.server.hung.set()
+            self.server.held.wait(30)
+            self.close_connection = True
+            return None
+        elif name == "cut":
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(b": hello\n\n")
+            self.close_connection = True
+            return None
+        elif name == "huge":
+            words = "x" * 20_000_000
+        elif name == "forget":
+            self.server.sessions.append("another")
+        elif name == "page":
+            self.reply(200, b"<html>hello</html>", kind="text/html")
+            return None
+        return {"content": [{"type": "text", "text": words}]}
+
+    def answer(self, number: object, result: dict, session: str = "") -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": number, "result": result}, ensure_ascii=False).encode()
+        if self.server.stream:
+            note = b'event: message\r\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\r\n\r\n'
+            self.reply(
+                200, b": ping\r\n\r\n" + note + b"id: 1\r\ndata:" + body + b"\r\n\r\n", "text/event-stream", session
+            )
+        else:
+            self.reply(200, body, session=session)
+
+    def reply(
+        self, status: int, body: bytes, kind: str = "application/json", session: str = "", location: str = ""
+    ) -> None:
+        self.send_response(status)
+        if body:
+            self.send_header("content-type", kind)
+        if session:
+            self.send_header("mcp-session-id", session)
+        if location:
+            self.send_header("location", location)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,151 @@
+"""What `mcpServers` may say, what names of tools become, and what of a listing is used."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamwright.mcp.config import Reading, parse_servers
+from teamwright.mcp.listing import MOST_DESCRIPTION, read_tools
+from teamwright.mcp.names import LONGEST, key_of, server_key, tool_name
+from teamwright.mcp.servers import Room, fitting
+from teamwright.mcp.sse import Events
+
+READING = Reading("f.json", Path("/project"), {"A": "one", "EMPTY": "", "KEY": "sk-1"}, {"KEY"})
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def read(**entry):
+    return parse_servers({"db": entry}, READING)
+
+
+def test_variables_are_filled_in_everywhere_they_may_stand():
+    [made], problems = read(command="${A}/x", args=["${B:-two}", "${EMPTY:-three}", "$A"], env={"X": "${A}${B:-}"})
+    assert (made.argv, made.env, problems) == (("one/x", "two", "three", "$A"), {"X": "one"}, [])
+    [made], _ = read(url="https://${A}.example/x?key=${B:-secret99}", headers={"X-Key": "Bearer ${A}"})
+    assert (made.kind, made.url, made.headers) == (
+        "http",
+        "https://one.example/x?key=secret99",
+        {"X-Key": "Bearer one"},
+    )
+    assert made.shown == "https://one.example/x"
+    assert made.masked("failed at ?key=secret99") == "failed at ?****"
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"command": "${B}"}, "the variable B is not set"),
+        ({"command": "x", "args": ["${EMPTY}"]}, "the variable EMPTY is not set"),
+        ({"command": "x", "env": {"K": "${KEY}"}}, "the variable KEY is not given to servers of a repository"),
+        ({"url": "https://x.example/${KEY:-}"}, "the variable KEY is not given"),
+        ({}, "its command is not a text"),
+        ({"command": " "}, "its command is not a text"),
+        ({"command": "a\0b"}, "a NUL"),
+        ({"command": "x", "args": "y"}, "its args is not a list of texts"),
+        ({"command": "x", "env": {"A": 1}}, "holds something that is not a text"),
+        ({"command": "x", "env": {"A=B": "1"}}, "a name that cannot be one"),
+        ({"url": "ftp://x"}, "not an http address"),
+        ({"url": "http://x:0/"}, "not an http address"),
+        ({"url": "http://x y/"}, "not an http address"),
+        ({"url": "http://x", "headers": {"A": "b\nc"}}, "cannot be sent"),
+        ({"url": "http://x", "headers": {"A b": "c"}}, "cannot be sent"),
+        ({"type": "sse", "url": "http://x"}, "old transport"),
+        ({"type": "ws", "url": "http://x"}, "the type 'ws' is not supported"),
+        ({"command": "x", "timeout": "soon"}, "its timeout"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_left_out_with_the_reason(entry, why):
+    made, [problem] = read(**entry)
+    assert not made and problem.startswith("f.json: the MCP server 'db' is left out: ") and why in problem
+
+
+def test_one_that_is_disabled_is_none_and_what_we_do_not_know_is_said():
+    assert read(command="x", disabled=True) == ([], [])
+    [made], [problem] = read(command="x", autoApprove=["y"])
+    assert made.argv == ("x",) and "'autoApprove' is not used" in problem
+
+
+@given(JSON)
+def test_whatever_a_file_says_reading_it_does_not_fail(value):
+    for entries in (
+        value,
+        {"db": value},
+        {"db": {"command": value, "args": value}},
+        {"db": {"url": "http://x", "headers": value}},
+    ):
+        made, problems = parse_servers(entries, READING)
+        assert all(isinstance(line, str) for line in problems)
+        assert all(server.key == server_key(server.name) for server in made)
+
+
+@given(st.text(max_size=60), st.text(min_size=1, max_size=60))
+def test_no_server_s_name_can_be_taken_for_another_s(server, tool):
+    key = server_key(server)
+    if key:
+        name = tool_name(key, tool)
+        assert key_of(name) == key
+        assert all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+
+
+@given(st.lists(JSON, max_size=5), JSON)
+def test_whatever_a_server_lists_reading_it_does_not_fail(entries, schema):
+    wrapped = [{"name": "t", "description": entry, "inputSchema": schema} for entry in entries]
+    for listed in (entries, wrapped):
+        tools, refused = read_tools("k", listed)
+        assert len(tools) + len(refused) == len(listed)
+        assert all(tool.schema["type"] == "object" and len(tool.name) <= LONGEST for tool in tools)
+
+
+def test_tools_are_bounded_and_told_apart():
+    deep: dict = {}
+    for _ in range(60):
+        deep = {"properties": {"a": deep}}
+    listed = [
+        {"name": "a b", "description": "x\x1b[2J" + "y" * 5_000},
+        {"name": "a_b"},
+        {"name": "x" * 80},
+        {"name": "deep", "inputSchema": deep},
+        {"name": "big", "inputSchema": {"properties": {"a": {"enum": ["x" * 90_000]}}}},
+        {"name": "odd", "inputSchema": {"properties": {"a b": {}}}},
+        {"name": "list", "inputSchema": {"type": "array"}},
+        {"name": "any", "inputSchema": {"anyOf": [{"type": "string"}], "properties": {"title": {"title": "T"}}}},
+    ]
+    tools, refused = read_tools("k", listed)
+    assert [tool.wire for tool in tools] == ["a b", "any"] and len(refused) == 6
+    assert len(tools[0].description) == MOST_DESCRIPTION and "\x1b" not in tools[0].description
+    assert tools[1].schema == {"type": "object", "properties": {"title": {}}}
+
+
+class Listed:
+    def __init__(self, key: str, count: int, size: int) -> None:
+        entries = [{"name": f"t{n}", "description": "x" * size} for n in range(count)]
+        self.tools = read_tools(key, entries)[0]
+
+
+def test_what_stands_in_a_prefix_is_bounded_and_shared_between_servers():
+    greedy, small, huge = Listed("greedy", 100, 50), Listed("small", 3, 50), Listed("huge", 1, 2_000)
+    inside = fitting([greedy, small, huge], lambda _: True, Room(30, 6_000))
+    assert len(inside) <= 30 and sum(tool.size for _, tool in inside) <= 6_000
+    assert [tool.wire for server, tool in inside if server is small] == ["t0", "t1", "t2"]
+    assert sum(server is greedy for server, _ in inside) > 10
+    assert inside == fitting([greedy, small, huge], lambda _: True, Room(30, 6_000))
+    assert not fitting([greedy], lambda _: True, Room(0, 10_000))
+    assert [t.wire for _, t in fitting([greedy], lambda name: name.endswith("t7"), Room())] == ["t7"]
+
+
+@given(st.lists(st.binary(max_size=12).filter(lambda b: b"\r" not in b and b"\n" not in b), max_size=5), st.data())
+def test_events_are_the_same_however_a_stream_is_cut(datas, data):
+    ends = [data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"])) for _ in datas]
+    whole = b"".join(b"data: " + part + end + b"id: 1" + end + end for part, end in zip(datas, ends, strict=True))
+    events, found = Events(), []
+    while whole:
+        at = data.draw(st.integers(1, len(whole)))
+        found += events.feed(whole[:at])
+        whole = whole[at:]
+    assert found == datas

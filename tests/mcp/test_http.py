@@ -1,0 +1,112 @@
+"""Servers behind an address on the loopback: JSON and streams, sessions, headers, and everything that goes wrong."""
+
+import asyncio
+import json
+
+import pytest
+
+from teamwright.mcp.servers import Servers
+from teamwright.mcp.trouble import ServerTrouble
+from tests.mcp.conftest import words
+from tests.mcp.http_server import serving
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def at(place, server, **more):
+    from teamwright.mcp.server import Server
+
+    return Server(place.config("web", url=server.url, **more), place.around())
+
+
+@pytest.mark.promise("H7")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_behind_an_address_is_called_in_one_session_that_is_ended(place, stream):
+    with serving(stream=stream) as http:
+        server = at(place, http, headers={"Authorization": "Bearer ${TOKEN:-abc123456}", "Accept": "mine"})
+        answers = await asyncio.gather(*(server.call("echo", {"text": f"é {n}\u2028"}) for n in range(5)))
+        assert [words(answer) for answer in answers] == [f"é {n}\u2028" for n in range(5)]
+        seen = json.loads(words(await server.call("headers", {})))
+        assert (seen["authorization"], seen["mcp-session-id"]) == ("Bearer abc123456", "session-1")
+        assert (seen["mcp-protocol-version"], seen["accept"]) == ("2025-06-18", "application/json, text/event-stream")
+        assert http.told[:3] == ["initialize", "notifications/initialized", "tools/list"]
+        await server.close()
+        assert http.deleted == ["session-1"]
+
+
+async def test_one_without_a_handshake_gets_its_headers(place):
+    with serving(modern=True) as http:
+        server = at(place, http)
+        seen = json.loads(words(await server.call("headers", {})))
+        assert (seen["mcp-protocol-version"], seen["mcp-method"], seen["mcp-name"]) == (
+            "2026-07-28",
+            "tools/call",
+            "headers",
+        )
+        assert "mcp-session-id" not in seen
+        await server.close()
+        assert not http.deleted
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, r"wants a login \(HTTP 401\)"),
+        (307, r"has moved \(HTTP 307\)"),
+        (500, "answered with HTTP 500 and no message"),
+    ],
+)
+async def test_an_answer_that_is_none_is_said_and_no_redirect_is_followed(place, status, said):
+    with serving(status=status) as http:
+        server = at(place, http, headers={"X-Key": "hunter2hunter2"})
+        with pytest.raises(ServerTrouble, match=said):
+            await server.call("echo", {"text": "x"})
+        assert len(http.told) == 1 and "hunter2" not in "".join(place.said)
+        await server.close()
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("cut", "ended its stream without an answer|broke off"),
+        ("huge", "a message of more than|more than its answer may hold"),
+        ("page", "answered with HTTP 200 and no message"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream):
+    with serving(stream=stream) as http:
+        server = at(place, http)
+        waiting = asyncio.create_task(server.call("hang", {}))
+        async with asyncio.timeout(30):
+            await asyncio.to_thread(http.hung.wait, 20)
+            with pytest.raises(ServerTrouble, match=said):
+                await server.call(tool, {})
+            assert words(await server.call("echo", {"text": "on"})) == "on"
+            assert not waiting.done()
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            await server.close()
+
+
+async def test_a_session_that_a_server_forgot_is_begun_again_by_the_next_call(place):
+    with serving() as http:
+        server = at(place, http)
+        await server.call("forget", {})
+        with pytest.raises(ServerTrouble, match="has forgotten the session"):
+            await server.call("echo", {"text": "lost"})
+        assert words(await server.call("echo", {"text": "again"})) == "again"
+        assert http.told.count("initialize") == 2
+        await server.close()
+
+
+async def test_nobody_there_is_said_within_the_bounds_of_a_start(place):
+    with serving() as http:
+        config = place.config("web", url=http.url)
+    servers = Servers(place.around())
+    servers.add([config])
+    async with asyncio.timeout(20):
+        await servers.seen(servers.shared)
+    [server] = servers.shared
+    assert (server.state, server.problem) == ("failed", "cannot be reached")
+    await servers.close()

@@ -1,0 +1,254 @@
+"""Servers as processes: used, cancelled, killed, hostile; whatever they do, their callers go on and nothing is left."""
+
+import asyncio
+import json
+import os
+import signal
+
+import pytest
+
+from teamwright.mcp.server import MOST_IN_A_ROW, Limits
+from teamwright.mcp.trouble import Refused, ServerTrouble
+from teamwright.storage.family import processes
+from tests.mcp.conftest import words
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def alive(pid: int) -> bool:
+    return any(pid in {row.pid, row.group} for row in processes())
+
+
+async def pid_of(server) -> int:
+    return int(words(await server.call("pid", {})))
+
+
+@pytest.mark.promise("H7")
+async def test_a_server_is_started_at_its_first_call_and_shared_by_all_that_call(place):
+    server = place.server("banner")
+    assert (server.state, server.tools, place.records) == ("asleep", None, [])
+    async with asyncio.timeout(30):
+        answers = await asyncio.gather(*(server.call("echo", {"text": str(n)}) for n in range(20)), pid_of(server))
+    assert [words(answer) for answer in answers[:20]] == [str(n) for n in range(20)]
+    assert (server.state, answers[20]) == ("running", server.pid)
+    assert [tool.wire for tool in server.tools] == place.listed()
+    assert len(server.tools) == 14  # of three pages
+    echo = server.find("mcp__plain__echo")
+    assert echo.schema == {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "list": {"type": "array", "items": True}},
+        "required": ["text"],
+    }
+    assert place.said == [
+        'the MCP server "plain" prints what is no message to its stdout, which is left out: '
+        "Server 1.0 listening on stdio"
+    ]
+    [record] = place.records
+    assert str(server.pid) in record.read_text()
+    await server.close()
+    assert not alive(answers[20])
+    assert not place.records
+
+
+@pytest.mark.promise("H7")
+async def test_a_list_is_known_at_the_next_start_without_starting_anything(place):
+    first = place.server()
+    await first.ready()
+    await first.close()
+    again = place.server()
+    assert [tool.name for tool in again.tools] == [tool.name for tool in first.tools]
+    assert again.state == "asleep"
+    assert place.server(env={"OTHER": "1"}).tools is None  # another configuration is another server
+    [file] = (place.root / "listings").glob("*.json")
+    assert file.stat().st_mode & 0o777 == 0o600
+    for damage in (b"", b"[]", b'{"v": 1, "tools": 3}', b'{"v": 2, "tools": []}', b"\xff" * 100):
+        file.write_bytes(damage)
+        assert place.server().tools is None
+
+
+async def test_it_sees_its_own_variables_and_not_those_of_others(place, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-hidden")
+    monkeypatch.setenv("GIVEN", "value")
+    server = place.server(env={"MINE": "a ${GIVEN} ${UNSET:-other}"})
+    assert words(await server.call("env", {"name": "MINE"})) == "a value other"
+    assert words(await server.call("env", {"name": "ANTHROPIC_API_KEY"})) == "(unset)"
+    await server.close()
+
+
+async def test_who_cancels_a_call_ends_nothing_else_and_the_server_is_told(place):
+    server = place.server()
+    waiting = asyncio.create_task(server.call("wait", {}))
+    other = asyncio.create_task(server.call("wait", {}))
+    await server.ready()
+    await server.call("pid", {})  # both calls are with the server by now
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert waiting.cancelled() and not other.done()
+    [number] = json.loads(words(await server.call("cancelled", {})))
+    assert isinstance(number, int)
+    other.cancel()
+    await asyncio.wait({other})
+    await server.close()
+
+
+async def test_who_cancels_the_wait_for_a_start_does_not_end_the_start(place):
+    server = place.server()
+    first = asyncio.create_task(server.ready())
+    second = asyncio.create_task(server.ready())
+    await asyncio.sleep(0)
+    first.cancel()
+    async with asyncio.timeout(30):
+        assert await second is await server.ready()
+    await server.close()
+
+
+async def test_a_call_that_takes_too_long_ends_with_where_it_was(place):
+    server = place.server(timeout=300)
+    with pytest.raises(ServerTrouble, match=r"gave no answer in 0.3 s; it was at 2 of 3: still at it"):
+        await server.call("progress", {})
+    with pytest.raises(ServerTrouble, match=r"gave no answer in 0.3 s$"):
+        await server.call("wait", {})
+    assert words(await server.call("echo", {"text": "here"})) == "here"
+    await server.close()
+
+
+async def test_an_error_of_a_server_is_its_answer(place):
+    server = place.server()
+    with pytest.raises(Refused, match="answered with error -32602: there is no such tool"):
+        await server.call("nothing", {})
+    assert (await server.call("broken", {}))["isError"]
+    await server.close()
+
+
+@pytest.mark.promise("F62")
+async def test_one_that_dies_fails_its_calls_at_once_is_reported_once_and_started_again_by_the_next(place):
+    server = place.server(env={"SECRET": "hunter2hunter2"})
+    before = await pid_of(server)
+    waiting = asyncio.create_task(server.call("wait", {}))
+    with pytest.raises(ServerTrouble, match=r"ended \(exit code 7\); its last words: it hurts") as death:
+        await server.call("die", {})
+    with pytest.raises(ServerTrouble):
+        await waiting
+    assert death.value.dead and server.begin_again
+    assert "hunter2" not in place.said[-1] and "****" in place.said[-1]
+    after = await pid_of(server)
+    assert after != before and not alive(before)
+    os.kill(after, signal.SIGKILL)
+    with pytest.raises(ServerTrouble, match=r"signal 9|is not connected"):
+        await server.call("wait", {})
+    assert len(place.said) == 2
+    await server.close()
+    assert not place.records
+
+
+async def test_one_that_never_comes_up_is_given_up_after_a_few_starts(place):
+    server = place.server("fails", env={"SECRET": "hunter2hunter2"})
+    for _ in range(MOST_IN_A_ROW):
+        with pytest.raises(ServerTrouble, match="its last words: no database at"):
+            await server.call("pid", {})
+    with pytest.raises(ServerTrouble, match="is not started again in this session"):
+        await server.call("pid", {})
+    assert (server.state, server.begin_again, len(place.said)) == ("failed", False, 1)
+    assert "hunter2" not in place.said[0]
+    await server.close()
+    assert not place.records
+
+
+@pytest.mark.parametrize(
+    ("habit", "said"),
+    [
+        ("deaf", "was not ready in 1 s"),
+        ("ancient", r"speaks another version of the protocol \(1999-01-01\)"),
+        ("noise", "MB that nobody asked for|was not ready in"),
+    ],
+)
+async def test_one_that_cannot_be_spoken_to_is_ended(place, habit, said):
+    place.limits = Limits(start_s=1 if habit == "deaf" else 20)
+    server = place.server(habit)
+    async with asyncio.timeout(60):
+        with pytest.raises(ServerTrouble, match=said):
+            await server.ready()
+    assert not place.records
+    await server.close()
+
+
+@pytest.mark.promise("F62")
+@pytest.mark.parametrize(("tool", "said"), [("flood", "nobody asked for"), ("line", "a message of more than")])
+async def test_a_flood_ends_the_server_and_nobody_else(place, tool, said):
+    server = place.server()
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    async with asyncio.timeout(60):
+        with pytest.raises(ServerTrouble, match=said):
+            await server.call(tool, {})
+        assert turns > 100
+        assert words(await server.call("echo", {"text": "again"})) == "again"
+    beside.cancel()
+    await server.close()
+    assert not place.records
+    assert sum(file.stat().st_size for file in (place.root / "logs").iterdir()) < 2_000_000
+
+
+async def test_a_program_that_does_not_exist_is_an_answer(place):
+    server = place.server(command="/no/such/program")
+    with pytest.raises(ServerTrouble, match="could not be started: /no/such/program: No such file"):
+        await server.ready()
+    assert not place.records
+    await server.close()
+
+
+async def test_what_is_no_message_is_left_out_and_what_asks_us_is_refused(place):
+    server = place.server()
+    assert words(await server.call("odd", {})) == "odd"
+    assert words(await server.call("echo", {"text": "here"})) == "here"
+    assert len(place.said) == 1 and "hello, I am a banner" in place.said[0]
+    await server.close()
+
+
+async def test_one_without_a_handshake_is_spoken_to_as_it_wants(place):
+    server = place.server("modern")
+    client = await server.ready()
+    assert (client.version, words(await server.call("echo", {"text": "new"}))) == ("2026-07-28", "new")
+    await server.close()
+
+
+async def test_a_new_list_is_kept_for_agents_that_are_born_later(place):
+    server = place.server()
+    assert words(await server.call("grow", {})) == "grown"
+    async with asyncio.timeout(20):
+        while server.find("mcp__plain__grown") is None:
+            await server.call("pid", {})
+    assert "grown" in place.listed()
+    await server.close()
+
+
+@pytest.mark.promise("F62", "F21")
+async def test_closing_ends_the_family_of_a_server_that_will_not_go(place):
+    server = place.server("stubborn", "child")
+    pid = await pid_of(server)
+    grown = {row.pid for row in processes() if row.parent == pid}
+    assert grown
+    async with asyncio.timeout(20):
+        await server.close()
+        await server.close()
+    assert not alive(pid) and not any(alive(one) for one in grown)
+    with pytest.raises(ServerTrouble, match="closed with the session"):
+        await server.call("pid", {})
+
+
+async def test_closing_while_it_starts_leaves_nothing(place):
+    server = place.server("banner", "deaf")
+    starting = asyncio.create_task(server.ready())
+    async with asyncio.timeout(20):
+        await place.heard.wait()
+        assert place.records
+        await server.close()
+        await asyncio.wait({starting})
+    assert not place.records

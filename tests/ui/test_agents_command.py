@@ -84,7 +84,7 @@ def test_agents_and_plugins_that_flags_give_are_listed_and_run(tmp_path, teamwri
     listed = teamwright("agents", "list", *given).stdout
     assert "whales:reviewer" in listed
     assert "own " in listed
-    assert "hooks: not read; of a plugin only agents are" in listed
+    assert "hooks: not read; of a plugin only agents, skills and commands are" in listed
     done = teamwright("-p", "Go.", "--model", f"scripted:{tmp_path}/script.toml", *given, "--output-format", "json")
     assert done.returncode == 0, done.stderr
     begun = "".join(path.read_text() for path in (tmp_path / "state/projects").rglob("prefixes/*.json"))

@@ -328,3 +328,17 @@ def test_what_a_definition_cannot_begin_with_is_told(repo, mine, tmp_path):
     assert "begins without a skill: there is no skill 'gone'" in done.stderr
     assert "begins without memory" in done.stderr
     assert "Your memory" not in json.dumps(bodies[1])
+
+
+@pytest.mark.promise("H4")
+def test_a_plugin_brings_skills_and_commands_under_its_name(repo, mine, tmp_path):
+    plugin = tmp_path / "whales"
+    put(plugin / "commands" / "sing.md", "Sing $1.")
+    put(plugin / "skills" / "dive" / "SKILL.md", SKILL.replace("notes", "dive"))
+    done, bodies = run(repo, mine, "-p", "/whales:sing it", "--plugin-dir", str(plugin))
+    assert done.returncode == 0, done.stderr
+    assert words_of(bodies[0]) == "Sing it."
+    [tool] = [tool for tool in bodies[0]["tools"] if tool["name"] == "Skill"]
+    assert "- whales:dive: " in tool["description"]
+    done, bodies = run(repo, mine, "-p", "/sing it")
+    assert (done.returncode, bodies) == (2, [])

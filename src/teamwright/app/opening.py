@@ -275,7 +275,7 @@ def _kit(ground: Ground, jobs: BackgroundJobs, requests: Requests, deadlines: De
         teams=teams_on(ground),
         extra=python_tools(options.tools),
         permits=requests,
-        shelf=shelf_of(settings, ground.home, ground.trust),
+        shelf=shelf_of(settings, ground.home, ground.trust, ground.places.plugins),
     )
 
 

@@ -239,10 +239,10 @@ def test_without_compat_the_other_products_directories_are_not_read(tmp_path, mo
 def test_a_plugin_is_called_as_its_manifest_says_and_what_is_not_read_is_told(tmp_path):
     put(tmp_path, ".claude-plugin/plugin.json", '{"name": "whales"}')
     put(tmp_path, "agents/a.md", minimal("reviewer"))
-    put(tmp_path, "skills/s/SKILL.md", "x")
+    put(tmp_path, "output-styles/s.md", "x")
     places = places_of(home_of(), tmp_path / "repo", compat=False, plugins=[tmp_path])
     assert "whales:reviewer" in Kinds(places).known()
-    assert places.plugins[0].ignored == ("skills",)
+    assert places.plugins[0].ignored == ("output-styles",)
 
 
 @pytest.mark.parametrize("manifest", ["{", '{"name": "../x"}', '{"name": 3}'])

@@ -21,7 +21,7 @@ from teamwright.storage.plain import read_plain
 REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
 """Words for sources, before their directories."""
 
-_OTHERS = ("skills", "commands", "hooks", "output-styles", ".mcp.json", ".lsp.json")
+_OTHERS = ("hooks", "output-styles", ".mcp.json", ".lsp.json")
 _MAX_MANIFEST = 100_000
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -91,7 +91,8 @@ def kind_views(asked: Asked, name: str) -> list[KindView]:
 
 
 def _ignored(plugin: Plugin) -> list[str]:
-    return [f"{plugin.path / part}: not read; of a plugin only agents are" for part in plugin.ignored]
+    what = "not read; of a plugin only agents, skills and commands are"
+    return [f"{plugin.path / part}: {what}" for part in plugin.ignored]
 
 
 def _view(entry: Entry) -> KindView:

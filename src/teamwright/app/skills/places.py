@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from teamwright.app.agents.places import Plugin
 from teamwright.app.settings import Settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import TrustEntry, asset_digest, asset_places
@@ -25,15 +26,15 @@ TOLD = 5
 YOURS = "yours"
 
 
-def shelf_of(settings: Settings, home: Home, trust: TrustState, plugins: Iterable[tuple[str, Path]] = ()) -> Shelf:
-    """The skills and commands of a run. `plugins` are names and directories that a flag gave. Never raises."""
+def shelf_of(settings: Settings, home: Home, trust: TrustState, plugins: Iterable[Plugin] = ()) -> Shelf:
+    """The skills and commands of a run. `plugins` are those that a flag gave. Never raises."""
     if not settings.skills:
         return Shelf()
     recipes: list[Recipe] = []
     problems: list[str] = []
     own, theirs = user_places(home, settings.compat), repository_places(trust, settings.compat)
     known = {os.path.realpath(place.directory) for place in own}
-    parts = [place for name, directory in plugins for place in plugin_places(name, directory)]
+    parts = [place for plugin in plugins for place in plugin_places(plugin.name, plugin.path)]
     for place in (*own, *(one for one in theirs if os.path.realpath(one.directory) not in known), *parts):
         found = find(place)
         recipes += found.recipes

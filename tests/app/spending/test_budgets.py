@@ -271,6 +271,27 @@ async def test_a_members_cap_on_money_needs_a_price_and_a_budget_a_member(tmp_pa
             await team.allow("ada", Budget(usd=-1))
 
 
+@pytest.mark.promise("H10", "F61")
+async def test_who_writes_to_a_member_at_its_cap_is_told_that_it_does_nothing_now(tmp_path):
+    def play(request: Request):
+        if request.asker == "ada":
+            return LOOK
+        if request.asker == "bob" or "Write" in newest(request):
+            return ("SendMessage", {"to": "ada", "message": "And?"}) if "inbox" not in newest(request) else "ok"
+        return "I wait."
+
+    model = Counting(play)
+    async with a_team(tmp_path, model) as team:
+        await team.spawn("ada", "Go.", budget=Budget(turns=1))
+        await within(20, until(team, rests(team, "ada")))
+        await team.run("Write to ada.")
+        await team.spawn("bob", "Write to ada.")
+        await within(20, until(team, rests(team, "bob")))
+    for who, then in (("team-lead", "Stop it to give the task back"), ("bob", "Do without it until then")):
+        heard = told(model, who)
+        assert "In ada's inbox. It does nothing now: the cap on turns is spent" in heard and then in heard
+
+
 async def test_a_member_at_its_cap_is_shown_with_it(tmp_path):
     model = Counting(lambda request: LOOK if request.asker == "ada" else "ok")
     async with a_team(tmp_path, model) as team:

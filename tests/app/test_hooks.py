@@ -509,19 +509,17 @@ async def test_who_should_look_is_notified_without_anybody_waiting(hooks):
 
 
 @pytest.mark.promise("G7")
-async def test_compaction_will_have_its_hooks(hooks):
-    hooks.on("PreCompact", matcher="manual").on("PostCompact", matcher="auto")
-    async with a_team(hooks, ScriptedModel(["ok"])) as team:
-        hooking, agent = team.session.maker.kit.hooking, team.session.lead.agent
-        assert hooking is not None
-        await hooking.before_compact(agent, "manual", "Keep the names.")
-        await hooking.before_compact(agent, "auto")
-        await hooking.after_compact(agent, "auto", "We did it.")
+async def test_a_compaction_has_its_hooks(hooks):
+    hooks.on("PreCompact", matcher="manual").on("PostCompact", matcher="manual").on("PreCompact", matcher="auto")
+    async with a_team(hooks, ScriptedModel(["ok", "We did it.", "Fine."])) as team:
+        await team.run("Begin.")
+        assert (await team.compact(keep="Keep the names.")).done
     assert [(one["hook_event_name"], one["trigger"]) for one in hooks.told] == [
         ("PreCompact", "manual"),
-        ("PostCompact", "auto"),
+        ("PostCompact", "manual"),
     ]
     assert hooks.told[0]["custom_instructions"] == "Keep the names."
+    assert hooks.told[1]["compact_summary"] == "We did it."
 
 
 @pytest.mark.promise("G7")

@@ -219,7 +219,7 @@ async def test_results_for_which_there_is_no_room_are_cut_and_say_so(tmp_path):
             made = await super().run(call, ctx)
             return replace(made, content=[text_block(big), picture])
 
-    answers = (says("one"), says(call("Echo", "t1", text="x")), says("S"), says("two"))
+    answers = (says("one"), says(call("Echo", "t1", text="x")), FULL, says("S"), says("two"))
     agent, _, model = small(tmp_path, *answers, tools=[Big()])
     await run_turn(agent, told("a", "prompt:1"))
     end = await run_turn(agent, told("read it", "prompt:2"))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.compacting.measure import answer_tokens, context_of, tokens_of, tokens_of_prefix
+from teamwright.agent.compacting.measure import answer_tokens, context_of, tokens_of, tokens_of_all, tokens_of_prefix
 from teamwright.agent.compacting.shortening import in_short, with_room, without_thoughts
 from teamwright.agent.compacting.state import AUTO, MANUAL, Shortened, Wanted, room_of
 from teamwright.agent.compacting.words import SHORTENED, directive, summary_blocks
@@ -38,8 +38,10 @@ FULL = "context-full"
 GROWTH = 0.05
 """By this share of the window a conversation must have grown before it is tried again by itself."""
 
-SHARES = (0.6, 0.3, 0.15)
-"""Of the window: what a conversation may have that is written down in short, tried in this order."""
+SHARES = (0.6, 0.3, 0.1)
+"""Of the window, or of the conversation where that is less: what is written down of it in short, tried in this order.
+
+A service may have a far smaller window than we know of: what it refused is the only measure then."""
 
 CHARACTERS_PER_TOKEN = 3
 """Fewer than usual, to be on the safe side."""
@@ -104,17 +106,19 @@ async def compact_now(agent: Agent, keep: str = "") -> Shortened:
 
 
 def due(agent: Agent) -> bool:
-    """Whether the conversation has passed its share of the window, and something of it can be folded.
+    """Whether the conversation has passed its share of the window, and folding it would give some of it back.
 
     A service that answered more than the window that we know of has a larger one: it says itself when it is full.
     """
     compaction, conversation, card = agent.compaction, agent.conversation, agent.model.card
     limit = compaction.limit(card, answer_tokens(conversation.prefix))
-    if limit is None or context_of(conversation, compaction) < max(limit, compaction.again_at):
+    context = context_of(conversation, compaction)
+    if limit is None or context < max(limit, compaction.again_at) or _in_the_way(conversation):
         return False
     if conversation.reported[1] > card.context_tokens:
         return False
-    return not _in_the_way(conversation)
+    left = tokens_of_prefix(conversation.prefix) + tokens_of_all(conversation.items[fold_at(conversation) :])
+    return context - left >= card.context_tokens * GROWTH  # else what was told last is most of it, and stays
 
 
 async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = False) -> Shortened:
@@ -163,9 +167,9 @@ async def _summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bo
         usage += said.usage
         if not _worth_another(said):
             return said, usage
-    said = Forked()
+    said, most = Forked(), min(window, tokens_of_all(agent.conversation.items))
     for share in SHARES:
-        short = in_short(folded, int(window * share) * CHARACTERS_PER_TOKEN)
+        short = in_short(folded, int(most * share) * CHARACTERS_PER_TOKEN)
         words = SHORTENED.format(conversation=short) + directive(keep)
         said = await run_forked_agent(agent, words, WHAT, ())
         usage += said.usage

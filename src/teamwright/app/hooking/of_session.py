@@ -20,8 +20,6 @@ from teamwright.hooks import payload
 from teamwright.hooks.book import (
     NOTIFICATION,
     PERMISSION,
-    POST_COMPACT,
-    PRE_COMPACT,
     SESSION_END,
     SESSION_START,
     SUBAGENT_STOP,
@@ -223,14 +221,6 @@ class Hooking:
         await self.hooks.close()
         if self._starts is not None:
             self._starts.close()
-
-    async def before_compact(self, agent: Agent, trigger: str, instructions: str = "") -> Outcome:
-        """An agent's conversation is about to be shortened (`trigger`: manual or auto)."""
-        return await agent.hooks.fire(PRE_COMPACT, lambda: payload.pre_compact(trigger, instructions), trigger)
-
-    async def after_compact(self, agent: Agent, trigger: str, summary: str) -> Outcome:
-        """It was shortened to that summary."""
-        return await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, summary), trigger)
 
     # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────
 

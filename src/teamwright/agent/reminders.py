@@ -45,7 +45,7 @@ MEANING: Mapping[Mode, str] = {
     Mode.DEFAULT: "reading inside the directories is allowed, the rest asks",
     Mode.ACCEPT_EDITS: "as default, and files inside the directories may be changed",
     Mode.PLAN: "only what changes nothing, until a plan was approved",
-    Mode.DELEGATE: "a lead only coordinates; a member works as in acceptEdits and asks its lead",
+    Mode.DELEGATE: "a lead only coordinates; a member edits and asks its lead",
     Mode.DONT_ASK: "as default, and what would ask is denied",
     Mode.BYPASS: "everything is allowed that no deny rule names",
     Mode.BUBBLE: "as whoever started it, whatever becomes of that",

@@ -85,6 +85,10 @@ WRONG = [
     ("[team]\ncheck = ''", "line 2, team.check", "a text"),
     ("x = [", "", "team file"),
     ("[team]\nmembers = 2.5", "line 2, team.members", "a whole number"),
+    ('[roles.a]\ndisallowed_tools = ["Bsh"]', "line 2, roles.a.disallowed_tools", "did you mean Bash?"),
+    ('[roles.a]\ntools = ["Bash(git:*)"]', "line 2, roles.a.tools", "whole tools are named here"),
+    ("[team]\nbudget = { dollars = 1 }", "line 2, team.budget", "not known here"),
+    ("[team]\n[roles.a\n", "line 2", "Expected ']'"),
 ]
 
 

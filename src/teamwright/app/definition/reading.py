@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.definition import built_in
+from teamwright.app.agents.tools import KNOWN
 from teamwright.app.definition.lines import line_of
 from teamwright.app.definition.schema import EXPECTED, ROLE, TEAM, TOPS, Kind, Role, TeamDefinition
 from teamwright.protocol.budget import NAMES, Budget
@@ -79,8 +80,18 @@ class _Reader:
                 near = nearest(kind, built_in())
                 known = f"there is no agent type {kind!r} (types: {', '.join(built_in())})"
                 raise self.wrong((*where, "type"), known, near)
+            for key in ("tools", "disallowed_tools"):
+                self.tools(values.get(key) or (), (*where, key))
             found[name] = Role(name=name, line=line_of(self.text, where), **values)
         return found
+
+    def tools(self, names: Sequence[str], where: Sequence[str]) -> None:
+        """A tool that is misspelt would not be taken away, and a part of a tool is none."""
+        for name in names:
+            if "(" in name:
+                raise self.wrong(where, f"{name[:60]!r} is a rule, and whole tools are named here")
+            if name not in KNOWN and "*" not in name and not name.startswith(("mcp__", "python__")):
+                raise self.wrong(where, f"there is no tool {name[:60]!r}", nearest(name, KNOWN))
 
     def role_name(self, name: str, where: Sequence[str], found: Mapping[str, Role]) -> None:
         if name.lower() in {LEAD, LEAD_ALIAS}:

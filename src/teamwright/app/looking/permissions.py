@@ -208,7 +208,7 @@ def _no_call(text: str, why: str) -> UsageError:
     return UsageError(
         "usage",
         f"{text[:120]!r} is not a call: {why}",
-        do=["Bash(git push), Edit(src/x.py), Read(//etc/hosts), WebFetch(https://example.org), Agent(Explore)"],
+        do=["write it like Bash(git push), Edit(src/x.py), Agent(Explore)"],
         note="nothing was run",
     )
 
@@ -260,7 +260,7 @@ def _lead(subject: Subject, cwd: Path, session: str) -> tuple[_Link, Settings, T
     kept = kept_mode(own[0]) if own else None
     if kept is not None:
         take_up(policy, kept)
-        mode_from = "/mode, in its session"
+        mode_from = "kept by its session"
     if subject.mode is not None and subject.member is None:
         mode = lead_mode(subject.mode, "--mode")
         policy.delegating = mode is Mode.DELEGATE

@@ -50,6 +50,7 @@ from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.requests.making import grants_of, requests_of
 from teamwright.app.serving.making import make_serving
 from teamwright.app.session import Deadlines, Session
+from teamwright.app.shell_line import run_line
 from teamwright.app.skills.places import shelf_of, shelf_warnings
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire
@@ -165,6 +166,7 @@ def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lea
         team.emit(ModeChanged(member=LEAD, mode=mode))
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     owners_of(lead, team, jobs)
+    lead.on_shell = partial(run_line, agent)
     return lead
 
 

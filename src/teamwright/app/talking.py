@@ -84,6 +84,11 @@ def say_to_lead(session: Session, text: str) -> None:
     session.lead.prompt(read_prompt(text, None, session.maker.cwd))
 
 
+def run_in_shell(session: Session, command: str) -> None:
+    """The user's own shell command: it runs between the lead's turns, and the lead reads what it printed later."""
+    session.lead.shell(command)
+
+
 async def write_to(session: Session, name: str, text: str) -> Sent:
     """Mail from the user to a member. Raises UnknownMember, InboxFull, LockTimeout; nothing is sent then."""
     if not session.team.exists:

@@ -33,6 +33,7 @@ class Children(ScriptedModel):
     def __init__(self, *lead: object) -> None:
         super().__init__(self._said)
         self.lead = list(lead)
+        self.stalls = True
         self.go = asyncio.Event()
         self.thinking = asyncio.Event()
 
@@ -53,7 +54,7 @@ class Children(ScriptedModel):
         if request.asker != LEAD and "hold" in newest(request):
             self.thinking.set()
             await self.go.wait()
-        if request.asker != LEAD and len(request.items) > 1 and b"stall" in request.items[0]:
+        if self.stalls and request.asker != LEAD and len(request.items) > 1 and b"stall" in request.items[0]:
             self.thinking.set()
             await asyncio.Event().wait()
         async for part in super().stream(request):

@@ -20,6 +20,7 @@ from teamwright.ui.terminal.text import clean, one_line
 
 KEYS = (
     "@NAME words        to that member; without @NAME to the lead, also while it works",
+    "!COMMAND           your own shell command; the lead reads what it printed with your next words",
     "@PATH in a prompt  attaches the file",
     "Alt-Enter          a new line · Tab completes @member, @path, /command",
     "Ctrl-C             clears the line; on an empty line ends the lead's turn, members go on",

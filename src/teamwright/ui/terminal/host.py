@@ -17,7 +17,14 @@ from teamwright.app.looking.system import mask_secrets
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
-from teamwright.app.talking import lead_was_interrupted, member_names, members_at_work, say_to_lead, write_to
+from teamwright.app.talking import (
+    lead_was_interrupted,
+    member_names,
+    members_at_work,
+    run_in_shell,
+    say_to_lead,
+    write_to,
+)
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -242,6 +249,9 @@ class Host:
 
     async def _said(self, text: str) -> None:
         """Do what a line says. Raises EOFError for /quit."""
+        if text.startswith("!") and (command := text[1:].strip()):
+            run_in_shell(self.session, command)
+            return
         names = member_names(self.session)
         is_path = (self.session.maker.cwd / leading_word(text).rstrip(",:")).exists()
         written = self._written()

@@ -1,0 +1,31 @@
+"""A person's own shell command in a session: run where the lead's commands run, shown, and kept for the lead to read.
+
+Nobody is asked, for the person typed it. Knows the lead's tools; wakes nobody.
+"""
+
+from __future__ import annotations
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.tool import ToolContext
+from teamwright.protocol.blocks import text_of
+from teamwright.protocol.envelope import escaped
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.tools.shell.bash import BashInput
+
+SHOWN = 4_000
+"""Characters of output that a person is shown; the lead reads as much as of its own commands."""
+
+
+async def run_line(agent: Agent, command: str) -> str:
+    """Run it; what the lead reads of it with its next words."""
+    tool = next((tool for tool in agent.toolbox.tools if tool.name == "Bash"), None)
+    if tool is None:
+        return f"The user wanted to run {escaped(command)}, and commands are switched off here."
+    call, ctx = BashInput.model_validate({"command": command}), ToolContext(LEAD, agent.toolbox.workplace)
+    tool.access(call, ctx)
+    result = await tool.run(call, ctx)
+    output = result.content if isinstance(result.content, str) else text_of(list(result.content))
+    agent.emit(Notice(member=LEAD, text=f"! {command}\n{output[:SHOWN]}", level="info"))
+    said = f"<bash-input>{escaped(command)}</bash-input>\n<bash-output>{escaped(output)}</bash-output>"
+    return f"The user ran a command.\n{said}"

@@ -1,0 +1,71 @@
+"""A session that is killed in the middle of its sub-agents, and gone on with: told once, nothing lost, gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from teamwright import Team
+from teamwright.protocol.ids import LEAD
+from teamwright.testing import Call
+from tests.teams.agents.crowd import Children, results
+
+pytestmark = pytest.mark.timeout(120)
+CHILD = Path(__file__).with_name("mortal.py")
+
+
+def killed(tmp_path, how: str) -> str:
+    """The id of the sub-agent that ran when its session was killed."""
+    with subprocess.Popen(
+        [sys.executable, str(CHILD), str(tmp_path), how], stdout=subprocess.PIPE, text=True, env=os.environ
+    ) as child:
+        assert child.stdout is not None
+        id = child.stdout.readline().strip()
+        child.send_signal(signal.SIGKILL)
+        child.wait(20)
+    assert id
+    return id
+
+
+def again(tmp_path, model) -> Team:
+    return Team.resume("crew", model=model, cwd=tmp_path / "work", permission_mode="bypassPermissions")
+
+
+@pytest.mark.promise("F38", "F57", "row F3")
+async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_with(tmp_path):
+    id = killed(tmp_path, "background")
+    model = Children(Call("Agent", {"description": "more", "prompt": "Finish.", "resume": id}), "Good.")
+    model.stalls = False
+    async with again(tmp_path, model) as team:
+        await team.run("Where are we?")
+        assert team.session.agents.runs[id].state == "completed"
+    notice = model.asked(0)
+    assert f"<task-id>{id}</task-id>" in notice and "<status>killed</status>" in notice
+    assert f'Agent with resume "{id}" goes on with it' in notice
+    child = next(r for r in model.requests if r.asker == id)
+    assert b"work, then stall" in child.items[0] and b"Finish." in child.items[-1]
+    model = Children("Nothing new.")
+    async with again(tmp_path, model) as team:
+        await team.run("And now?")
+    assert model.told().count(f"<task-id>{id}</task-id>") == 1, "it is told once, over all lives"
+
+
+@pytest.mark.promise("F57", "row F1")
+async def test_one_that_was_waited_for_goes_on_where_it_was_and_its_answer_is_the_calls_result(tmp_path):
+    id = killed(tmp_path, "foreground")
+    model = Children("I have it.")
+    model.stalls = False
+    async with again(tmp_path, model) as team:
+        await team.run("Go on.")
+        [run] = team.session.agents.runs.values()
+    assert run.id == id and run.generation == 1
+    asked = [r for r in model.requests if r.asker == id]
+    assert len(asked) == 1 and len(asked[0].items) == 3, "what it had done is not done again"
+    assert f"agentId: {id}" in results(model)[0]
+    lead = next(r for r in model.requests if r.asker == LEAD)
+    assert len([item for item in lead.items if b"tool_use" in item and b"Agent" in item]) == 1
+    assert json.loads(lead.items[-1])["role"] == "user"

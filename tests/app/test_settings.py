@@ -120,11 +120,11 @@ def test_a_settings_file_that_was_named_and_is_not_there_stops_the_start(reposit
 
 
 def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
-    repository.user({"modle": "x", "mcpServers": {}, "$schema": "x", "limits": {"member": 3}})
+    repository.user({"modle": "x", "statusLine": {}, "$schema": "x", "limits": {"member": 3}})
     warnings = "\n".join(repository.settings().warnings)
     assert "modle is not a setting; did you mean model?" in warnings
     assert "limits.member is not a setting; did you mean limits.members?" in warnings
-    assert "mcpServers is not used yet" in warnings
+    assert "statusLine is not used yet" in warnings
     assert "$schema" not in warnings
 
 

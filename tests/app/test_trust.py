@@ -129,7 +129,7 @@ def test_a_broken_settings_file_of_an_untrusted_repository_is_a_warning(reposito
 def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     repository.write(
         ".claude/settings.json",
-        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]}, "mcpServers": {}},
+        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]}, "mcpServers": {"own": {}}, "statusLine": {}},
     )
     repository.write(".mcp.json", {"mcpServers": {"db": {"command": "./evil"}}})
     repository.write(".claude/skills/deploy/SKILL.md", "deploy")
@@ -139,13 +139,15 @@ def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     found = {(entry.kind, entry.name, entry.effect) for entry in repository.state().entries}
     assert found == {
         ("permissions.allow", "Bash(make:*)", "used"),
-        ("mcpServers", "", "not used yet"),
-        ("mcp server", "db", "not used yet"),
+        ("statusLine", "", "not used yet"),
+        ("mcp server", "own", "used"),
+        ("mcp server", "db", "used"),
         ("skill", "deploy", "used"),
         ("command", "fix", "used"),
         ("agent", "tester", "used"),
     }
-    assert [entry.name for entry in repository.state().needs_asking] == ["Bash(make:*)", "tester", "deploy", "fix"]
+    asked = ["Bash(make:*)", "own", "db", "tester", "deploy", "fix"]
+    assert [entry.name for entry in repository.state().needs_asking] == asked
     assert {entry.kind for entry in repository.state(compat=False).entries} == set()
 
 

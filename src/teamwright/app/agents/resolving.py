@@ -100,15 +100,11 @@ def require_possible(kind: AgentDefinition) -> None:
     if kind.isolation is not None:
         what = f"the agent type {kind.name} works in isolation ({kind.isolation}), which is not there yet"
         raise _refused(kind, what, "it would change your files; without `isolation` it starts")
-    if kind.required_mcp_servers:
-        what = f"the agent type {kind.name} needs MCP servers, which are not there yet"
-        raise _refused(kind, what, "without `requiredMcpServers` it starts, and has none of their tools")
 
 
 def not_used(kind: AgentDefinition) -> list[str]:
     """Fields of the kind that are read and have no effect yet, each with what happens in their place."""
     rows = (
-        ("mcpServers", bool(kind.mcp_servers), "it has none of their tools"),
         ("effort", kind.effort is not None, "its model decides by itself"),
     )
     return [f"{name} is not used yet: {instead}" for name, said, instead in rows if said]

@@ -20,7 +20,8 @@ from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, Scripted, Stall, Status
-from teamwright.testing.wires.wire import MESSAGES, Asking, Wire, model_of, wire_of
+from teamwright.testing.wires.counts import Asking
+from teamwright.testing.wires.wire import MESSAGES, Wire, model_of, wire_of
 
 RequestJson: TypeAlias = dict[str, Any]
 Script: TypeAlias = Sequence[Scripted | str] | Callable[[RequestJson], Scripted | str | Awaitable[Scripted | str]]

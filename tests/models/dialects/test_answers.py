@@ -8,7 +8,8 @@ import pytest
 from teamwright.models.model import Alive, Failure, ModelCard, Reply, Retrying, TextPart, ThinkingPart
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
-from teamwright.testing.wires.wire import Asking, wire_of
+from teamwright.testing.wires.counts import Asking
+from teamwright.testing.wires.wire import wire_of
 
 pytestmark = pytest.mark.promise("H3")
 WORDS = 'Some text that is cut in pieces: ä \u2028 \U0001f600 }]} "quoted".'

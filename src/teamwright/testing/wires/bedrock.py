@@ -9,13 +9,9 @@ import json
 import struct
 from binascii import crc32
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from teamwright.testing.replies import Answer, Event
-from teamwright.testing.wires.counts import call_id, counts_of, pieces, stop_of
-
-if TYPE_CHECKING:
-    from teamwright.testing.wires.wire import Asking
+from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 
 CONTENT_TYPE = "application/vnd.amazon.eventstream"
 STOPS = {"refusal": "content_filtered"}

@@ -1,4 +1,4 @@
-"""What an answer is made of, whatever the API: its counts, and pieces of text as they would come."""
+"""What an answer is made of, whatever the API: whom it answers, its counts, pieces of text as they would come."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import json
 from dataclasses import dataclass
 
 from teamwright.testing.replies import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What an answer needs to know of its request."""
+
+    prompt_tokens: int
+    number: int
+    model: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from teamwright.testing.replies import Answer, Event
-from teamwright.testing.wires.counts import call_id, counts_of, pieces, stop_of
+from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 from teamwright.testing.wires.openai_chat import data
-
-if TYPE_CHECKING:
-    from teamwright.testing.wires.wire import Asking
 
 STOPS = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
 _STATUS = {

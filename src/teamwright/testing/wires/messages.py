@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from teamwright.testing.replies import Answer, Event, encode_event, events_of
-
-if TYPE_CHECKING:
-    from teamwright.testing.wires.wire import Asking
+from teamwright.testing.wires.counts import Asking
 
 PING = encode_event({"type": "ping"})
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from teamwright.testing.replies import Answer, Event
-from teamwright.testing.wires.counts import call_id, counts_of, pieces, stop_of
-
-if TYPE_CHECKING:
-    from teamwright.testing.wires.wire import Asking
+from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 _ERRORS = {

@@ -5,13 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from teamwright.testing.replies import Answer, Event, encode_event
-from teamwright.testing.wires.counts import call_id, counts_of, pieces, stop_of
-
-if TYPE_CHECKING:
-    from teamwright.testing.wires.wire import Asking
+from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 
 _INCOMPLETE = {"max_tokens": "max_output_tokens"}
 

@@ -9,15 +9,7 @@ from urllib.parse import unquote
 
 from teamwright.testing.replies import ERROR_TYPES, Answer, Event
 from teamwright.testing.wires import bedrock, gemini, messages, openai_chat, openai_responses
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """What an answer needs to know of its request."""
-
-    prompt_tokens: int
-    number: int
-    model: str
+from teamwright.testing.wires.counts import Asking
 
 
 @dataclass(frozen=True, slots=True)

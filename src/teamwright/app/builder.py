@@ -194,10 +194,7 @@ class Maker:
         return self.compacting.of(made, team, system, prefixes)
 
     async def subagent(self, spec: SpawnSpec, caller: str, run: Run, *, goes_on: bool = False) -> Agent:
-        """A sub-agent of a caller (port of `teams`): new, or with the transcript of its run.
-
-        Raises LimitExceeded, UsageError, CannotStart, StorageError.
-        """
+        """A sub-agent of a caller (port of `teams`): new, or with all of its conversation. Raises TeamwrightError."""
         spec, agent_id = self.resolved(spec), run.id
         kind = self.resolver.kind(spec)
         parent = self.born.get(caller, Born(lambda: self.policy, None))

@@ -91,6 +91,8 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotS
     others = {} if wanted else dict(list(there.items())[:MOST_OTHERS])
     looked = [name for name in KEY_VARIABLES if name not in others]
     names = looked if not wanted else tuple(key.name for key in reversed(provider.keys))
+    if wanted and provider.api == "bedrock":
+        names = (*names, "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
     looked_at = [("looked at", ", ".join(names) + ("" if wanted else ', "model" in the settings') + ": none set")]
     found = [str(server) for server in servers[:3]] + _others(env, others)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]

@@ -53,6 +53,8 @@ def catalogue(settings: ModelSettings, env: Mapping[str, str]) -> Catalogue:
     rows = providers(settings)
     names = {wire: alias for alias, wire in aliases().items()}
     cards = [(wire, card(rows["anthropic"], wire, settings)) for wire in known_ids()]
+    others = [card(row, wire, settings) for row in rows.values() if row.id != "anthropic" for wire in known_ids(row.id)]
+    cards += [(found.name, found) for found in others]
     return Catalogue(
         providers=tuple(
             ProviderView(
@@ -76,7 +78,7 @@ def catalogue(settings: ModelSettings, env: Mapping[str, str]) -> Catalogue:
 
 
 def _key(endpoint: Endpoint, needed: bool) -> str:
-    if endpoint.credential:
+    if endpoint.has_key:
         return endpoint.shown_key
     return f"{endpoint.key_name} is not set" if needed else "none needed"
 

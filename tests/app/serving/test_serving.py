@@ -3,12 +3,13 @@
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from teamwright import Result, Team
-from teamwright.app.serving.serving import state_of
+from teamwright.app.serving.state import read_state
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
@@ -42,7 +43,7 @@ class Run:
             log = team.session.log
             log.subscribe(lambda _n, e: self.notices.append(e.text) if isinstance(e, Notice) else None)
             result = await team.run(prompt)
-            self.states = [dict(row) for row in state_of(log.path.parent)]
+            self.states = [asdict(row) for row in read_state(log.path.parent)]
             self.pids |= {row["pid"] for row in self.states if row["pid"]}
             self.warnings = team.session.warnings
         assert not {row.pid for row in processes()} & self.pids
@@ -84,7 +85,7 @@ async def test_two_members_and_a_sub_agent_share_one_process_which_ends_with_the
             "tools": 14,
             "pid": run.pids.pop(),
             "problem": "",
-            "from": "--mcp-config",
+            "source": "--mcp-config",
         }
     ]
 

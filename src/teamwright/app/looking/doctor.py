@@ -10,10 +10,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeAlias
 
+from teamwright.app.looking.finding import Finding, Subject, Verdict
+from teamwright.app.looking.servers import server_findings
 from teamwright.app.looking.system import platform_name, require_platform
 from teamwright.app.policy import model_settings
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
@@ -25,31 +24,7 @@ from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
 
-Verdict: TypeAlias = Literal["ok", "note", "problem"]
-
-SECTIONS = ("machine", "model", "repository", "settings")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line: where it belongs, what was looked at, what was found, what to do about it."""
-
-    section: str
-    label: str
-    value: str
-    verdict: Verdict = "ok"
-    do: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is looked at. `model` is what `--model` would name; `env` is the environment."""
-
-    home: Home
-    cwd: Path
-    env: Mapping[str, str]
-    model: str | None = None
-    settings_file: Path | None = None
+SECTIONS = ("machine", "model", "repository", "settings", "servers")
 
 
 def examine(subject: Subject) -> list[Finding]:
@@ -62,7 +37,7 @@ def examine(subject: Subject) -> list[Finding]:
         return [*findings, *_model(subject, ModelSettings(), {}), _trouble("settings", "file", problem)]
     findings += _model(subject, for_models, settings.origins)
     findings += _repository(trust)
-    return [*findings, *_settings(settings)]
+    return [*findings, *_settings(settings), *server_findings(subject, settings)]
 
 
 def models_settings(subject: Subject) -> ModelSettings:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from teamwright.app.inspect import FOREIGN, LIVE, MemberView, TaskView, TeamView, find_team, team_view, team_views
 from teamwright.app.requests.record import KINDS
+from teamwright.app.serving.state import ServerStatus, read_state
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
@@ -92,6 +93,7 @@ class StatusView:
     members: tuple[MemberStatus, ...] = ()
     tasks: tuple[TaskView, ...] = ()
     requests: tuple[RequestStatus, ...] = ()
+    servers: tuple[ServerStatus, ...] = ()
     unread: int = 0
     tokens: int = 0
     usd: float | None = 0.0
@@ -176,6 +178,7 @@ def status_of(home: Home, team: TeamView, standing: Standing, *, closed: bool = 
         members=tuple(members),
         tasks=team.tasks,
         requests=tuple(_requests(home, team, standing)) if live else (),
+        servers=read_state(Path(team.log).parent) if live and team.log else (),
         unread=team.unread,
         tokens=usage.tokens,
         usd=usage.usd,

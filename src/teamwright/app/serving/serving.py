@@ -5,28 +5,23 @@ The rooms that speak to servers load with the first server. Knows settings and k
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from teamwright.agent.definition import AgentDefinition, covers
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
 from teamwright.app.serving.said import McpSettings
-from teamwright.protocol.errors import CannotStart, StorageError, UsageError
+from teamwright.app.serving.state import ServerStatus, write_state
+from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
-from teamwright.storage.atomic import write_atomic
 
 if TYPE_CHECKING:
     from teamwright.mcp.config import Reading, ServerConfig
     from teamwright.mcp.server import Server
     from teamwright.mcp.servers import Servers
-
-STATE = "mcp.json"
-"""Name of the file in a session's directory that says how its servers stand."""
 
 CALL = "McpCall"
 
@@ -131,23 +126,24 @@ class Serving:
 
     def note(self) -> None:
         """Keep how the servers stand, for other processes to look at."""
+        write_state(self.directory, self.views())
+
+    def views(self) -> list[ServerStatus]:
+        """How they stand; without starting or loading anything that is not there."""
         if self._servers is None:
-            return
-        rows = [
-            {
-                "name": server.name,
-                "kind": server.config.kind,
-                "state": server.state,
-                "tools": len(server.tools) if server.tools is not None else None,
-                "pid": server.pid,
-                "problem": server.problem,
-                "from": server.config.source,
-            }
+            return [ServerStatus(one.name, one.kind, "asleep", source=one.source) for one in self.configs]
+        return [
+            ServerStatus(
+                server.name,
+                server.config.kind,
+                server.state,
+                len(server.tools) if server.tools is not None else None,
+                server.pid,
+                server.problem,
+                server.config.source,
+            )
             for server in self._servers.all
         ]
-        content = json.dumps({"v": 1, "servers": rows}, ensure_ascii=False, indent=2)
-        with suppress(StorageError, OSError):  # looking is not worth a failed call
-            write_atomic(self.directory / STATE, content.encode("utf-8", "replace"))
 
     async def close(self) -> None:
         """End all servers. May be called twice."""
@@ -160,15 +156,6 @@ def attach(toolbox: Toolbox) -> None:
     for tool in toolbox.tools:
         if tool.name == CALL:
             toolbox.find_more = getattr(tool, "find", toolbox.find_more)
-
-
-def state_of(directory: Path) -> list[Mapping[str, Any]]:
-    """How the servers of the session in that directory stand, as it wrote it last; nothing when that is unknown."""
-    try:
-        rows: Any = json.loads((directory / STATE).read_bytes())["servers"]
-        return [cast("Mapping[str, Any]", row) for row in rows if isinstance(row, dict) and "name" in row]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
 
 
 def _missing(name: str, known: Sequence[str]) -> UsageError:

@@ -15,6 +15,7 @@ import click
 from teamwright.app.cost_line import duration
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.status import MemberStatus, RequestStatus, StatusView, status_views
+from teamwright.app.serving.state import ServerStatus
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
 from teamwright.ui.asked import answer_command, asked_for
@@ -64,6 +65,9 @@ def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) 
     lines += ["", *table(("member", "turns", "tokens", "cost", "mode", "model"), used, width=width)]
     if view.tasks:
         lines += ["", *table(("task", "status", "owner", "subject"), task_rows(view.tasks), width=width)]
+    if view.servers:
+        served = [_server(server) for server in view.servers]
+        lines += ["", *table(("server", "state", "tools", "process", ""), served, width=width)]
     if view.requests:
         lines += ["", *(line for one in view.requests for line in _asked(one, now, width))]
     return lines
@@ -88,6 +92,11 @@ def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
     tasks = " ".join(f"#{id}" for id in member.open_tasks[:4]) + (" …" if len(member.open_tasks) > 4 else "")
     unread = "damaged" if member.unread < 0 else str(member.unread or "")
     return member.name, member.state, _age(member.active, now), tasks, unread, member.on
+
+
+def _server(server: ServerStatus) -> tuple[str, ...]:
+    tools = "not known" if server.tools is None else str(server.tools)
+    return server.name, server.state, tools, str(server.pid or ""), server.problem
 
 
 def _asked(one: RequestStatus, now: float, width: int) -> list[str]:

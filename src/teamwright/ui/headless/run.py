@@ -170,7 +170,9 @@ def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> 
         agent = session.lead.agent
         tools = [tool.name for tool in agent.toolbox.tools]
         mode = session.permission_mode
-        outlet.json_line(init_object(session.id, str(invocation.options.cwd), agent.model.card.name, mode, tools))
+        served = session.maker.kit.serving
+        about = (agent.model.card.name, mode, tools, served.views() if served is not None else ())
+        outlet.json_line(init_object(session.id, str(invocation.options.cwd), *about))
 
 
 def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:

@@ -6,16 +6,19 @@ Field names are the ecosystem's; ours are under `team`. Pure: events and results
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from teamwright.app.result import Result, TaskLine
+from teamwright.app.serving.state import ServerStatus
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import Spoken, TeamEvent, TextDelta, ToolStarted
 from teamwright.protocol.ids import LEAD
 
 SUBTYPES = {"money": "error_max_budget_usd", "turns": "error_max_turns"}
 """The ecosystem's subtypes for caps; all other endings that are not done are `error_during_execution`."""
+
+_CONNECTED = {"running": "connected", "failed": "failed"}
 
 
 def result_object(result: Result) -> dict[str, Any]:
@@ -76,7 +79,9 @@ def _task(task: TaskLine) -> dict[str, Any]:
     return said | ({"unverified": True} if task.unverified else {})
 
 
-def init_object(session_id: str, cwd: str, model: str, mode: str, tools: list[str]) -> dict[str, Any]:
+def init_object(
+    session_id: str, cwd: str, model: str, mode: str, tools: list[str], servers: Sequence[ServerStatus] = ()
+) -> dict[str, Any]:
     """The first line of stream-json."""
     return {
         "type": "system",
@@ -84,7 +89,7 @@ def init_object(session_id: str, cwd: str, model: str, mode: str, tools: list[st
         "cwd": cwd,
         "session_id": session_id,
         "tools": tools,
-        "mcp_servers": [],
+        "mcp_servers": [{"name": one.name, "status": _CONNECTED.get(one.state, "pending")} for one in servers],
         "model": model,
         "permissionMode": mode,
         "uuid": str(uuid.uuid4()),

@@ -129,7 +129,11 @@ def test_a_broken_settings_file_of_an_untrusted_repository_is_a_warning(reposito
 def test_what_would_take_effect_is_listed_with_what_is_not_used_yet(repository):
     repository.write(
         ".claude/settings.json",
-        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]}, "mcpServers": {"own": {}}, "statusLine": {}},
+        {
+            "permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"]},
+            "mcpServers": {"own": {}},
+            "statusLine": {},
+        },
     )
     repository.write(".mcp.json", {"mcpServers": {"db": {"command": "./evil"}}})
     repository.write(".claude/skills/deploy/SKILL.md", "deploy")

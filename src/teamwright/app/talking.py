@@ -23,7 +23,10 @@ from teamwright.teams.teammate import Teammate
 
 @dataclass(frozen=True, slots=True)
 class LiveMember:
-    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens, `mode` the permission mode."""
+    """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens.
+
+    `mode` is its permission mode.
+    """
 
     name: str
     state: str

@@ -240,8 +240,8 @@ class RequestAnswer:
 class RequestOpened(Event):
     """Somebody waits for a person: `kind` is permission, question or plan.
 
-    `always` says what "always" would store and, in brackets, where; empty when nothing could be stored. `owner` is the member that
-    is held up by it; `deadline` when it is denied for want of an answer, in seconds since 1970 (0: never);
+    `always` says what "always" would store and, in brackets, where; empty when nothing could be stored. `owner` is the
+    member that is held up by it; `deadline` when it is denied for want of an answer, in seconds since 1970 (0: never);
     `suggestions` what may be granted along with a yes, as on the wire.
     """
 

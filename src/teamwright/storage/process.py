@@ -221,7 +221,8 @@ class Process:
 async def finish(process: Process, *, timeout_s: float, grace_s: float = 2.0) -> bool:
     """Wait until the process ended by itself (True), or end its family after `timeout_s` (False).
 
-    One that is let go meanwhile (`turned` is set) runs on: then `exited` is not set. What it wrote is in its outputs then. Cancelled, it ends the family before it passes the cancellation on.
+    One that is let go meanwhile (`turned` is set) runs on: then `exited` is not set. What it wrote is in its outputs
+    then. Cancelled, it ends the family before it passes the cancellation on.
     """
     in_time = True
     try:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from teamwright.app.spending.ledger import Ledger
 from teamwright.agent.compacting.measure import IMAGE_TOKENS, tokens_of
+from teamwright.app.spending.ledger import Ledger
 from teamwright.app.spending.meter import OUTPUT_HELD, AgentMeter, Meters
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope

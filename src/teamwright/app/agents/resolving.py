@@ -104,9 +104,7 @@ def require_possible(kind: AgentDefinition) -> None:
 
 def not_used(kind: AgentDefinition) -> list[str]:
     """Fields of the kind that are read and have no effect yet, each with what happens in their place."""
-    rows = (
-        ("effort", kind.effort is not None, "its model decides by itself"),
-    )
+    rows = (("effort", kind.effort is not None, "its model decides by itself"),)
     return [f"{name} is not used yet: {instead}" for name, said, instead in rows if said]
 
 

@@ -10,6 +10,7 @@ import teamwright
 from teamwright import (
     AgentChanged,
     Budget,
+    Compacted,
     LimitReached,
     Member,
     MemberChanged,
@@ -137,7 +138,15 @@ def shows(event: TeamEvent) -> object:
             return event.text
         case MessageSeen():
             return event.message_ids
-        case MemberChanged() | AgentChanged() | ModeChanged() | Underway() | TeamChanged() | SessionOpened():
+        case (
+            MemberChanged()
+            | AgentChanged()
+            | ModeChanged()
+            | Underway()
+            | TeamChanged()
+            | SessionOpened()
+            | Compacted()
+        ):
             return event.member
         case LimitReached():
             return event.limit

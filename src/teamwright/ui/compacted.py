@@ -13,4 +13,4 @@ def compacted_words(event: Compacted) -> str:
         case "done":
             return f"goes on from a summary: {event.before:,} tokens became about {event.after:,}"
         case _:
-            return f"its conversation was not compacted, and is as it was: {event.detail}"
+            return f"was not compacted, nothing changed: {event.detail}"

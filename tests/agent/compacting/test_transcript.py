@@ -1,6 +1,7 @@
 """Transcripts with compactions in them: what is read of them, and how far."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -106,6 +107,16 @@ def test_what_a_boundary_says_is_what_it_is_read_as(tmp_path):
     for damaged in (line[:-1], line.replace(b'"place":7', b'"place":x'), b'{"type":"compact","sizes":[99999]}'):
         with pytest.raises(StorageError):
             Boundary.parse(damaged)
+
+
+@pytest.mark.promise("H5", "H6")
+def test_a_transcript_of_version_1_with_a_compaction_stays_readable():
+    golden = Path(__file__).parents[2] / "golden/transcript_v1.jsonl"
+    history = read_history(golden)
+    assert history.header["v"] == 1 and history.lines == 8 and list(history.queued) == ["mail:q1"]
+    assert [json.loads(item)["role"] for item in history.items] == ["user", "assistant", "user", "assistant"]
+    assert not history.owes and history.prefix == "1f2e"
+    assert ids_held(golden, {"mail:a1", "prompt:p1", "mail:q1", "mail:b2"}) == {"mail:a1", "prompt:p1", "mail:b2"}
 
 
 @pytest.mark.promise("P1", "H6")

@@ -129,6 +129,8 @@ async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = Fa
     conversation, name = agent.conversation, agent.name
     before = context_of(conversation, agent.compaction)
     if why := _in_the_way(conversation):
+        if trigger == MANUAL:
+            agent.emit(Compacted(member=name, state="failed", trigger=trigger, before=before, detail=why))
         return Shortened(False, before, before, why)
     agent.emit(Compacted(member=name, state="begun", trigger=trigger, before=before))
     try:

@@ -22,6 +22,7 @@ MOST = 50
 _MOST_LOOKED_AT = 5_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _NAMED = re.compile(r"/(?:stop|interrupt)\s+(\S*)$")
+_COMPACT = re.compile(r"/compact\s+(@\S*)$")
 _MODE = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")
 
 
@@ -44,6 +45,8 @@ def candidates(
         return [Candidate(name, len(before), clean(about)) for name, about in known if _begins(name, before)][:MOST]
     if found := _NAMED.fullmatch(before):
         return [Candidate(one, len(found[1]), "member") for one in _starting(members, found[1])]
+    if found := _COMPACT.fullmatch(before):
+        return [Candidate(f"@{one} ", len(found[1]), "member") for one in _starting(members, found[1][1:])]
     if found := _MODE.fullmatch(before):
         return _modes(found[1], members)
     if found := _MENTION.search(before):

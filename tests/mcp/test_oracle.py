@@ -1,0 +1,60 @@
+"""Our client and servers of the official SDK understand each other, over every way that we speak."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from teamwright.mcp.peer import Clock
+from teamwright.mcp.server import Server
+from tests.mcp.conftest import words
+
+pytestmark = [pytest.mark.timeout(90), pytest.mark.heavy]
+
+SDK = str(Path(__file__).with_name("sdk_server.py"))
+
+
+@contextmanager
+def behind_an_address(habit: str) -> Generator[str, None, None]:
+    """The SDK's server on a free port of this machine, once it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, SDK, habit, str(port)], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert any("running on" in line for line in process.stderr), "it ended before it listened"
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.mark.promise("H7")
+@pytest.mark.parametrize("way", ["stdio", "events", "json"])
+async def test_the_official_sdk_understands_us_and_we_it(place, way):
+    if way == "stdio":
+        await understand(Server(place.config("sdk", args=[SDK, "stdio"]), place.around()))
+        return
+    with behind_an_address(way) as url:
+        await understand(Server(place.config("sdk", url=url), place.around()))
+
+
+async def understand(server: Server) -> None:
+    async with asyncio.timeout(60):
+        client = await server.ready()
+        assert [tool.wire for tool in server.tools or ()] == ["add", "boom", "count"]
+        add = server.find("mcp__sdk__add")
+        assert add is not None and add.required == ["a"] and add.description == "Adds two numbers."
+        assert add.schema["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer", "default": 2}}
+        sums = await asyncio.gather(*(server.call("add", {"a": n}) for n in range(5)))
+        assert [words(one) for one in sums] == [str(n + 2) for n in range(5)]
+        assert (await server.call("boom", {}))["isError"] and (await server.call("add", {"a": "x"}))["isError"]
+        clock = Clock(30, 30)
+        assert words(await client.call("count", {}, clock)) == "three"
+        assert clock.told.startswith("2 of 3: step 2") or server.config.kind == "http"
+        await server.close()

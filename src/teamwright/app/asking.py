@@ -48,6 +48,10 @@ class _Waiting:
     box: RequestBox | None = None
 
 
+AGAIN = "If it is still needed, make the call again."
+"""What an agent does with a yes that came too late."""
+
+
 @dataclass(slots=True)
 class Requests:
     """The one queue of a run. `attended` says whether anybody could answer; without, asking is denying.
@@ -283,6 +287,11 @@ class Requests:
         said = f": {answer.text}" if answer.text else ""
         text = f"a late answer to {id}, by {answer.by}, changes nothing ({answer.verdict}{said})"
         self.emit(Notice(member="system", text=text))
+        over = self.files.over(id) if answer.verdict == "allow" else None
+        if over is not None and over[1].by == "deadline" and self.files.team is not None:
+            self.files.team.late(
+                over[0].owner, f"{id} is allowed now, too late: what was asked for did not run. {AGAIN}"
+            )
 
 
 def _offered(question: Question) -> tuple[Mapping[str, Any], ...]:

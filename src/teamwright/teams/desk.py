@@ -18,7 +18,7 @@ from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import ms_of, now_ms
 from teamwright.protocol.envelope import escaped, reminder, render_entry
 from teamwright.protocol.events import Emit, MessageSeen
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import (
     Entry,
     IdleNotification,
@@ -148,6 +148,11 @@ class Desk:
         The transcript will hold it as `notice:<key>`; without a key it gets a new one.
         """
         self.notices.notice(text, key)
+        self.ring()
+
+    def late(self, text: str) -> None:
+        """An answer to a request that is gone: told like a notice, before those."""
+        self.notices.put("permission", (text_block(text),), f"notice:{message_id()}")
         self.ring()
 
     def told(self, entries: Sequence[Entry]) -> Told:

@@ -68,6 +68,7 @@ class Lead:
         self.agent.steering = self
         self.team.on_created = self._take_desk
         self.team.on_unseen = self._take_unseen
+        self.team.on_late = self.late
         if self.team.exists:
             self._take_desk()
 

@@ -124,6 +124,8 @@ class Team:
     """Held while the team is made or removed."""
     on_plan: Callable[[Mapping[str, Any]], None] | None = None
     """Called with each plan that waits for an answer, again after a resume: it sees that there is one in time."""
+    on_late: Callable[[str], None] | None = None
+    """Tells the lead of a yes that came when its request was over."""
     on_unseen: Callable[[Sequence[Entry]], None] | None = None
     """Takes what the lead had not seen yet when its team was removed."""
     outside: Outside = field(default_factory=Outside)
@@ -272,6 +274,14 @@ class Team:
         elif (member := self.find(name)) is not None:
             member.desk.ring()
         self.changed.set()
+
+    def late(self, owner: str, text: str) -> None:
+        """A yes came when the owner's request was over: it is told, and nothing runs because of it."""
+        if owner == LEAD:
+            if self.on_late is not None:
+                self.on_late(text)
+        elif (member := self.find(owner)) is not None:
+            member.desk.late(text)
 
     def follow(self, name: str, desk: Desk) -> Callable[[], None]:
         """Notice what others write into this inbox: processes of ours ring, the watcher tells of strangers.

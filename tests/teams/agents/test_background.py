@@ -182,3 +182,16 @@ async def test_interrupting_the_foreground_leaves_the_background_alone_and_ends_
         model.go.set()
         await within(10, one.ended.wait())
         assert one.state == "completed"
+
+
+async def test_the_lead_sees_sub_agents_in_its_list_with_ids_and_states(tmp_path):
+    def end(request):
+        model.go.set()
+        return "I wait."
+
+    model = Children(behind("hold on"), Call("ListAgents", {}), end)
+    async with crew(tmp_path, model) as team:
+        await team.run("Go.")
+        run = only(team)
+    [row] = json.loads(results(model)[1])["sub_agents"]
+    assert row["agentId"] == run.id and row["state"] == "running" and row["of"] == LEAD

@@ -91,3 +91,19 @@ async def test_one_in_the_background_asks_like_all_and_holds_nobody_up(tmp_path)
         await asked[0].allow()
         await within(20, done)
         assert (tmp_path / "work" / "made").exists() and only(team).state == "completed"
+
+
+@pytest.mark.promise("row F10")
+async def test_a_yes_that_comes_after_the_deadline_runs_nothing_and_whoever_asked_is_told(tmp_path):
+    asked: list[RequestOpened] = []
+    model = Children(Call("Write", {"file_path": "made", "content": "x"}), "It was denied.")
+    more = {
+        "permission_mode": "default",
+        "on_request": lambda event: asked.append(event),
+        "settings": {"ask_timeout_s": 0.05},
+    }
+    async with crew(tmp_path, model, **more) as team:
+        await team.run("Go.")
+        assert not await asked[0].allow()
+        await within(20, team.session.lead.turn())
+    assert "is allowed now, too late" in model.asked(-1) and not (tmp_path / "work" / "made").exists()

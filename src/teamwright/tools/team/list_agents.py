@@ -17,6 +17,9 @@ from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
 from teamwright.tools.team.caller import Caller, json_result
 
+AGENTS_SHOWN = 20
+"""Sub-agents that are listed; older ones are reached by their ids all the same."""
+
 
 class ListAgents(Tool[NoInput]):
     """The members of the team with their state."""
@@ -34,7 +37,7 @@ class ListAgents(Tool[NoInput]):
         """One object a member: state, what it waits for or does, last step, open tasks, model, tokens."""
         team = self._caller.team
         if not team.exists:
-            return json_result({"members": []}, "no team")
+            return json_result({"members": [], **self._agents()}, "no team")
         tasks = await _open_tasks(team)
         members: list[dict[str, object]] = [{"name": LEAD, "type": "lead", "you": self._caller.is_lead}]
         for mate in team.members.values():
@@ -42,7 +45,21 @@ class ListAgents(Tool[NoInput]):
                 continue
             one = {**_line(team, mate, tasks), "you": mate.name == self._caller.name}
             members.append({key: value for key, value in one.items() if value or (value == 0 and value is not False)})
-        return json_result({"team_name": team.name, "members": members}, f"{len(members)} members")
+        body = {"team_name": team.name, "members": members, **self._agents()}
+        return json_result(body, f"{len(members)} members")
+
+    def _agents(self) -> dict[str, object]:
+        """The sub-agents that the caller may write to: the newest, those that run first."""
+        agents, me = self._caller.team.agents, self._caller
+        if agents is None:
+            return {}
+        mine = [run for run in agents.runs.values() if me.is_lead or run.owner == me.name]
+        mine.sort(key=lambda run: (not run.running, -run.started_ms))
+        rows = [
+            {"agentId": run.id, "of": run.owner, "state": run.state, "type": run.kind, "does": run.description}
+            for run in mine[:AGENTS_SHOWN]
+        ]
+        return {"sub_agents": rows} if rows else {}
 
 
 def _line(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:

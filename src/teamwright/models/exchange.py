@@ -40,9 +40,10 @@ class Clocks:
 
     @classmethod
     def of(cls, settings: ModelSettings, endpoint: Endpoint) -> Clocks:
-        """The limits for an endpoint: a local server may think longer without a sign."""
-        stall = max(settings.stall_s, settings.stall_local_s) if endpoint.local else settings.stall_s
-        read = max(settings.read_timeout_s, stall) if endpoint.local else settings.read_timeout_s
+        """The limits for an endpoint: local servers, and models that think silently, may be longer without a sign."""
+        quiet = endpoint.local or endpoint.api != "messages"
+        stall = max(settings.stall_s, settings.stall_local_s) if quiet else settings.stall_s
+        read = max(settings.read_timeout_s, stall) if quiet else settings.read_timeout_s
         return cls(settings.connect_s, read, stall)
 
 

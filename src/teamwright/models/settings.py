@@ -84,7 +84,8 @@ class ModelSettings:
     stall_s: float = 90.0
     """How long nothing may come but signs of life: no progress."""
     stall_local_s: float = 600.0
-    """The same for a local server, which reads a long prompt without a sign of life."""
+    """The same for a local server, which reads a long prompt without a sign of life, and for what does not speak the
+    Messages API, where models think without one."""
     betas: tuple[str, ...] = ()
     """Names for the `anthropic-beta` header, joined."""
     custom: Mapping[str, CustomProvider] = field(default_factory=_nothing)

@@ -125,7 +125,7 @@ async def test_bytes_that_come_one_by_one_are_the_same_answer(api, answered):
 @pytest.mark.parametrize("pings", [True, False], ids=["signs of life", "nothing at all"])
 async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaking, quick, pings):
     script = [Stall(1, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
-    settings = quick(stall_s=0.4, read_timeout_s=5 if pings else 0.2)
+    settings = quick(stall_s=0.4, stall_local_s=0.4, read_timeout_s=5 if pings else 0.2)
     async with (
         asyncio.timeout(20),
         LoopbackModel(script) as server,
@@ -135,6 +135,22 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaki
         assert await asyncio.to_thread(server.left.wait, 10)
     assert [part.attempt for part in asked.of(Retrying)] == [1]
     assert asked.last.content == [{"type": "text", "text": "At last."}]
+
+
+async def test_a_model_that_thinks_without_a_sign_is_waited_for(api, speaking, quick):
+    async def thinking(_):
+        await asyncio.sleep(0.4)
+        return Answer("Thought.")
+
+    settings = quick(stall_s=0.05, read_timeout_s=0.05, stall_local_s=15)
+    async with (
+        asyncio.timeout(20),
+        LoopbackModel(thinking) as server,
+        speaking(api, server.url, settings=settings) as c,
+    ):
+        asked = await c.ask()
+    assert not asked.of(Retrying)
+    assert asked.last.content == [{"type": "text", "text": "Thought."}]
 
 
 async def test_cancelling_closes_the_connection(api, speaking):

@@ -3,12 +3,15 @@
 import asyncio
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from teamwright import Budget, Compacted, ModelCard, Team, UnknownMember
 from teamwright.agent.compacting.words import DIRECTIVE
+from teamwright.app.inspect import home_at
+from teamwright.app.looking.audit import audit
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer, Status
 from tests.app.test_modes import HOLD, Asked, Stop, goes_on, until
@@ -270,3 +273,7 @@ async def test_a_resumed_team_goes_on_from_the_summary_and_still_knows_its_tasks
         assert again.of("ada") == [], "it is not told of its task again"
         assert (await team.run("Still there?")).text == "Yes."
         assert "In short." in text_of(again.of("team-lead")[-1])
+        after = [e["after"] for e in log_of(tmp_path) if e["type"] == "compacted" and e["member"] == "ada"][-1]
+        assert team.session.team.standing.members["ada"].context == after > 0
+    found = audit(home_at(str(tmp_path / "home")), "crew", running=[os.getpid()])
+    assert not found.problems, found.problems

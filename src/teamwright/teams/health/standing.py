@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import (
+    Compacted,
     MemberChanged,
     MessageSeen,
     MessageSent,
@@ -149,7 +150,7 @@ class Standing:
         """Take a logged event in. What is of an older life or turn of a member came late and changes nothing."""
         self.n = number
         match event:
-            case ToolCalled() | RoundEnded() | TurnEnded() | Underway():
+            case ToolCalled() | RoundEnded() | TurnEnded() | Underway() | Compacted():
                 self._worked(event)
             case MemberChanged():
                 self._changed(event)
@@ -204,18 +205,20 @@ class Standing:
             member.active = event.at
         return member
 
-    def _worked(self, event: ToolCalled | RoundEnded | TurnEnded | Underway) -> None:
+    def _worked(self, event: ToolCalled | RoundEnded | TurnEnded | Underway | Compacted) -> None:
         member = self._active(event)
         if isinstance(event, RoundEnded):
             if member is None:
                 self.others += event.usage
                 return
             member.usage += event.usage
-            member.rounds += 1
+            member.rounds += not event.aside
             member.context = event.usage.tokens
         if member is None:
             return
-        if not isinstance(event, Underway):
+        if isinstance(event, Compacted):
+            member.context = event.after if event.state == "done" else member.context
+        elif not isinstance(event, Underway):
             member.settles()
         elif member.state not in {str(State.IDLE), *_GONE}:
             member.doing, member.what, member.doing_since = event.doing, event.what[:200], event.since

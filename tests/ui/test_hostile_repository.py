@@ -139,7 +139,7 @@ def test_a_trusted_repository_widens_but_never_sets_endpoint_key_home_trust_or_b
         )
     assert done.returncode == 0, done.stderr
     assert theirs.connections == 0
-    assert hostile.ran == ["hook"], "what was trusted runs; servers and helpers are not used"
+    assert sorted(hostile.ran) == ["hook", "mcp-in-settings"], "what was trusted runs; helpers never do"
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0]["permissionMode"] == "default"
     assert "opus" in lines[0]["model"]

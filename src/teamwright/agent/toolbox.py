@@ -155,10 +155,8 @@ class Toolbox:
         emit: Emit,
     ) -> None:
         self.member = member
-        self.tools = tuple(tools)
         self.workplace = workplace
-        self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
-        self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
+        self.hand(tools)
         self._numbers = numbers
         self._emit = emit
         self.attended: Attended = always
@@ -169,6 +167,12 @@ class Toolbox:
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
+
+    def hand(self, tools: Sequence[AnyTool]) -> None:
+        """Have these tools from now on. In an agent's life only where a new prefix begins, which names them."""
+        self.tools = tuple(tools)
+        self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
+        self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
 
     @property
     def names(self) -> frozenset[str]:

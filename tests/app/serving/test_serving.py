@@ -354,3 +354,23 @@ def test_a_broken_project_file_is_said_once_it_is_trusted_and_never_an_error(rep
     repository.trust()
     [warning] = repository.settings().warnings
     assert str(path) in warning and "line 1" in warning
+
+
+# ── a new prefix ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_where_a_new_prefix_begins_late_servers_and_new_tools_stand_in_the_list(tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"mcp": {"wait_s": 0.001}}))
+    calls = [Call("McpCall", {"server": "plain", "tool": "pid"}), "Done.", "A summary.", "Done again."]
+    options = {"permission_mode": "bypassPermissions", "mcp_servers": {"plain": entry()}, "settings_file": settings}
+    model = ScriptedModel(calls)
+    async with Team("crew", model=model, cwd=tmp_path, **options) as team:
+        await team.run("Do it.")
+        agent = team.session.lead.agent
+        born = agent.toolbox.names
+        assert "mcp__plain__pid" not in born
+        prefix = agent.compaction.fresh()
+        listed = [tool["name"] for tool in json.loads(b"{" + prefix.head + b"}")["tools"]]
+        assert len(served(listed)) == 15 and listed[-1] == "McpCall"
+        assert set(born) < set(listed) == agent.toolbox.names

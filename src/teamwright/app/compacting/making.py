@@ -14,6 +14,7 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.state import Compaction, CompactSettings
 from teamwright.agent.prefix import store_prefix
 from teamwright.app.kit import Kit
+from teamwright.app.serving.serving import renew
 from teamwright.models.model import Prefix
 from teamwright.models.prefix import prefix_for
 from teamwright.protocol.blocks import Block
@@ -34,6 +35,7 @@ class Compacting:
         kit, nested = self.kit, self.nested
 
         def fresh() -> Prefix:
+            renew(agent.toolbox)
             made = prefix_for(agent.model.card, kit.model_settings, system, agent.toolbox.schemas)
             store_prefix(prefixes, made)
             return made

@@ -122,7 +122,9 @@ class Serving:
         tools: list[AnyTool] = [Served(server, tool.name, tool) for server, tool in inside]
         if no_call:
             return tools
-        return [*tools, McpCall(servers, allowed, frozenset(tool.name for tool in tools))]
+        call = McpCall(servers, allowed, frozenset(tool.name for tool in tools))
+        call.again = lambda: self._made(servers, allowed, no_call)
+        return [*tools, call]
 
     def note(self) -> None:
         """Keep how the servers stand, for other processes to look at."""
@@ -156,6 +158,19 @@ def attach(toolbox: Toolbox) -> None:
     for tool in toolbox.tools:
         if tool.name == CALL:
             toolbox.find_more = getattr(tool, "find", toolbox.find_more)
+
+
+def renew(toolbox: Toolbox) -> None:
+    """Where a new prefix begins: let the agent have what its servers list now."""
+    again = next((getattr(tool, "again", None) for tool in toolbox.tools if tool.name == CALL), None)
+    if again is not None:
+        toolbox.hand([*(tool for tool in toolbox.tools if tool.name != CALL and not is_served(tool)), *again()])
+        attach(toolbox)
+
+
+def is_served(tool: AnyTool) -> bool:
+    """Whether it is a tool of a server."""
+    return tool.name.startswith("mcp__")
 
 
 def _missing(name: str, known: Sequence[str]) -> UsageError:

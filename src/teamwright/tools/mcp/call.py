@@ -40,6 +40,8 @@ class McpCall(Tool[McpCallInput]):
     input_type = McpCallInput
 
     def __init__(self, servers: Sequence[Server], allowed: Callable[[str], bool], listed: frozenset[str]) -> None:
+        self.again: Callable[[], list[AnyTool]] = lambda: [self]
+        """Makes the tools of servers anew, this one among them, for a prefix that begins now."""
         self._servers = tuple(servers)
         self._allowed = allowed
         lines = "\n".join(_line(server, listed, allowed) for server in self._servers)

@@ -80,7 +80,7 @@ def catalogue(settings: ModelSettings, env: Mapping[str, str]) -> Catalogue:
 def _key(endpoint: Endpoint, needed: bool) -> str:
     if endpoint.has_key:
         return endpoint.shown_key
-    return f"{endpoint.key_name} is not set" if needed else "none needed"
+    return f"no {endpoint.key_name}" if needed else "none needed"
 
 
 async def listed_models(provider: str, settings: ModelSettings, env: Mapping[str, str]) -> list[str]:

@@ -43,7 +43,7 @@ def models(ctx: click.Context, /, provider: str | None, as_json: bool) -> int:
 def _show(found: Catalogue) -> None:
     say_table(
         ("provider", "where", "key", "lacks"),
-        [(row.id, row.where, row.key, ", ".join(row.lacks)) for row in found.providers],
+        [(row.id, _short(row.where), row.key, ", ".join(row.lacks)) for row in found.providers],
     )
     say()
     say_table(("model", "alias", "window", "USD in", "out"), [_row(model) for model in found.models])
@@ -53,6 +53,14 @@ def _show(found: Catalogue) -> None:
     say("What a provider lists: teamwright models PROVIDER")
     tried = [row.id for row in found.providers if row.proof == "tried"]
     say(f"Tried by hand: {', '.join(tried) or 'none yet'}; the others by their documentation.")
+
+
+WHERE = 24
+"""Columns of an address; the whole of it is in the JSON."""
+
+
+def _short(where: str) -> str:
+    return where if len(where) <= WHERE else f"{where[: WHERE - 1]}…"
 
 
 def _row(model: ModelView) -> tuple[str, ...]:

@@ -32,16 +32,17 @@ def family_of(pid: int) -> set[int]:
 def test_a_killed_program_s_servers_are_seen_and_ended_by_the_resume_which_calls_them_again(tmp_path, repo):
     mark = Mark(tmp_path / "mark")
     hang = Answer("", tools=[("Bash", {"command": f"echo here > {mark.path}; sleep 300"})])
-    with LoopbackModel.in_thread([Answer("", tools=[CALL]), hang]) as server:
+    with LoopbackModel.in_thread([Answer("", tools=[("TeamCreate", {"team_name": "crew"}), CALL]), hang]) as server:
         program = Program(repo, tmp_path / "home", server.url)
         run = ("--dangerously-skip-permissions", "--mcp-config", config("child", "stubborn"))
         process = program.start("-p", "begin", *run)
         mark.wait()
-        [first] = [told["text"] for told in told_results(server.bodies[-1])]
+        [_, first] = [told["text"] for told in told_results(server.bodies[-1])]
         state = json.loads((session_of(program) / "mcp.json").read_text())
         assert [(one["name"], one["state"], str(one["pid"])) for one in state["servers"]] == [
             ("plain", "running", first)
         ]
+        assert f"plain   running  14     {first}" in program.run("status", "crew").stdout
         left = family_of(int(first))
         assert len(left) == 2
         process.kill()

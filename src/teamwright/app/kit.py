@@ -51,9 +51,9 @@ from teamwright.tools.team.list_agents import ListAgents
 from teamwright.tools.team.send_message import SendMessage
 from teamwright.tools.team.stopping import Stopping
 from teamwright.tools.team.subagent import SubagentTool, run_spec
-from teamwright.tools.team.to_agent import ToAgent
 from teamwright.tools.team.team_create import TeamCreate
 from teamwright.tools.team.team_delete import TeamDelete
+from teamwright.tools.team.to_agent import ToAgent
 from teamwright.tools.web.fetch import WebFetch
 
 PLAN_TOOLS = frozenset({EnterPlanMode.name, ExitPlanMode.name})

@@ -23,7 +23,7 @@ def any_api(client, speaking):
     return lambda api, url: client(url) if api == "messages" else speaking(api, url)
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.permutations(ALL, 2))
+@pytest.mark.parametrize(("one", "other"), [*itertools.permutations(ALL, 2)])
 async def test_a_conversation_goes_on_with_another_service_and_back(any_api, one, other):
     answer = Answer("I look.", tools=[("Read", {"path": "x"})], thinking="Hm.")
     history = [encode({"role": "user", "content": [text_block("Hi")]})]

@@ -316,7 +316,7 @@ def test_trust_shows_gives_and_takes(hostile: Path, capsys: pytest.CaptureFixtur
     after = loaded(capsys, *here)
     assert (after["trusted"], [one["pending"] for one in after["entries"]]) == (True, [False])
     (hostile / ".teamwright" / "settings.json").write_text('{"permissions": {"allow": ["Bash(rm *)"]}}')
-    assert "1 entries are new or changed" in shown(capsys, *here, "--show")
+    assert "1 entry is new or changed" in shown(capsys, *here, "--show")
     assert "no longer" in shown(capsys, *here, "--remove")
     assert "was not trusted" in shown(capsys, *here, "--remove")
 

@@ -281,10 +281,8 @@ TEAM_TOOLS = {"TeamCreate", "TeamDelete", "SendMessage", "ListAgents"}
 @pytest.mark.parametrize("how", ["variable", "setting"])
 def test_with_teams_off_no_team_tool_is_offered_and_no_team_is_written(tmp_path, repo, how):
     turns = [
-        Answer(
-            tools=[("Agent", {"description": "x", "prompt": "y", "name": "ada"}), ("TeamCreate", {"team_name": "t"})]
-        ),
-        Answer(tools=[("Agent", {"description": "x", "prompt": "find it", "subagent_type": "Explore"})]),
+        Answer(tools=[("ListAgents", {}), ("TeamCreate", {"team_name": "t"})]),
+        Answer(tools=[("Agent", {"description": "x", "prompt": "find it", "subagent_type": "Explore", "name": "ada"})]),
         "found it",
         "Done.",
     ]
@@ -297,11 +295,11 @@ def test_with_teams_off_no_team_tool_is_offered_and_no_team_is_written(tmp_path,
         done = program.run("-p", "hi")
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
     tools = {tool["name"]: tool for tool in server.bodies[0]["tools"]}
-    assert not TEAM_TOOLS & set(tools)
-    assert "name" not in tools["Agent"]["input_schema"]["properties"]
+    assert TEAM_TOOLS & set(tools) == {"SendMessage"}, "which reaches sub-agents alone"
+    assert set(tools["SendMessage"]["input_schema"]["properties"]) == {"to", "message", "summary"}
     assert "teammate" not in tools["Agent"]["description"] + json.dumps(server.bodies[0]["system"])
     assert all(result["is_error"] for result in told_results(server.bodies[1]))
-    assert "found it" in told_results(server.bodies[-1])[-1]["text"], "sub-agents are no team"
+    assert "found it" in told_results(server.bodies[-1])[-1]["text"], "sub-agents are no team, with a name too"
     assert not (program.home / "teams").exists()
     assert not (program.home / "tasks").exists()
 

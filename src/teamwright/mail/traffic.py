@@ -48,6 +48,7 @@ class Traffic:
         self._on_arrival = on_arrival
         self._on_loss = on_loss
         self._known = known
+        self._past: dict[str, None] = {}
         self._own: dict[str, _Own] = {}
 
     def sending(self, entry: Entry, *, quiet: bool) -> None:
@@ -70,15 +71,21 @@ class Traffic:
             own.quiet = True
 
     def seen(self, ids: Collection[str]) -> None:
-        """The reader has these, and is about to flag them."""
-        self._known.update(ids)
+        """The reader has these, and is about to flag them.
+
+        A stranger that writes what it read before may put one back: it did not arrive anew.
+        """
+        self._past |= dict.fromkeys(ids)
+        while len(self._past) > MOST_OWN:
+            del self._past[next(iter(self._past))]
         for msg_id in ids:
             self._own.pop(msg_id, None)
 
     def look(self, unread: Sequence[Entry], items: Sequence[Item]) -> None:
         """The file was read: these wait in it, and `items` is all that is there."""
         ids = {entry.msg_id for entry in unread if entry.msg_id}
-        fresh = [e for e in unread if e.msg_id and e.msg_id not in self._known and e.msg_id not in self._own]
+        known = (self._known, self._past, self._own)
+        fresh = [e for e in unread if e.msg_id and not any(e.msg_id in one for one in known)]
         self._known = ids
         lost: list[Lost] = []
         for msg_id, own in list(self._own.items()):

@@ -25,7 +25,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.teams.lifecycle import State
 
 ROOT = Path(__file__).parents[2]
-LIMITS = {"limits": {"members": 1_000, "spawns": 10_000, "spawns_per_minute": 10_000}}
+LIMITS = {"limits": {"members": 1_000, "spawns": 10_000, "spawns_per_minute": 10_000}, "compact_at": None}
 CARD = ModelCard("scale", "scale", "scale", usd_in=0.0, usd_out=0.0)
 
 Call = tuple[str, dict[str, Any]]

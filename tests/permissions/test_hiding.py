@@ -343,3 +343,13 @@ def test_the_judge_would_notice(sandbox):
     assert Verdict.ALLOW in sandbox.verdicts(sandbox.careful, "echo x && ls")
     # nearly all templates really hide one: they are no empty exercise
     assert sum(sandbox.runs_it(hide(template, "git push")) for template in HIDES[:60]) > 45
+
+
+@pytest.mark.parametrize(
+    "line", ["coproc declare -i x='a[$(git push)0]'; wait", "coproc N { let 'a[$(git push)0]'; }; wait"]
+)
+@pytest.mark.parametrize("mode", [Mode.BYPASS, Mode.DEFAULT])
+def test_what_a_coprocess_calculates_is_no_way_round_a_deny_rule(tmp_path, mode, line):
+    rules = parse_rules(["Bash(git push:*)"], Verdict.DENY, "test", tmp_path)
+    policy = Policy(mode, rules, Scope(directories=(tmp_path,), base=tmp_path))
+    assert policy.decide("Bash", Access(command=line, cwd=tmp_path)).verdict is Verdict.DENY

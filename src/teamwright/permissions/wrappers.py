@@ -279,7 +279,15 @@ def _trap(words: Words) -> Inside | None:
     return _ANYTHING if given[0] is None else Inside(script=given[0])
 
 
+_EVALUATES = frozenset(
+    {"declare", "typeset", "local", "export", "readonly", "let", "unset", "test", "[", "printf", "read"}
+)
+"""Builtins whose arguments may be calculated, which is seen only where they stand as commands of the line."""
+
+
 def _coproc(words: Words) -> Inside | None:
+    if any(word in _EVALUATES for word in words[1:3]):
+        return _ANYTHING
     named = len(words) > 2 and words[2] in _COMPOUND  # `coproc NAME { …; }`
     return Inside((words[2:] if named else words[1:],), clear=True) if len(words) > 1 else None
 

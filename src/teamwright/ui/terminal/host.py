@@ -93,8 +93,12 @@ class Host:
 
     def interrupted(self, line: bool) -> Act:
         """What Ctrl-C does now; ending the turn and saying so is done here."""
+        runs = self._turn is not None and not self._turn.done()
+        if self._leaving and not runs and not line:
+            self._turn_was_ended()  # what sees all through was about to begin
+            return Act.END_TURN
         # Waiting to leave is the lead's work too, even while it has nothing to do itself.
-        works = self.lead_works or (self._leaving and self._turn is not None and not self._turn.done())
+        works = self.lead_works or (self._leaving and runs)
         if not works and not line and self.calls.running:
             self.calls.interrupt()
             return Act.END_TURN

@@ -60,7 +60,7 @@ def registered(session: Session) -> dict[str, int]:
         "timers": len(session.deadlines.timers),
         "talk": len(team.talk),
         "born": len(maker.born),
-        "derived": len(maker.derived),
+        "derived": len(maker.policies.derived),
         "standing": len(team.standing.members),
         "early": len(session.tally.early),
         "waiting": len(session.tally.waiting),

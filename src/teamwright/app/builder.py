@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
@@ -31,11 +31,11 @@ from teamwright.agent.transcript import read_header
 from teamwright.agent.workplace import Edits, Workplace
 from teamwright.app.agents.resolving import Resolver, asked_for_by
 from teamwright.app.compacting.making import Compacting
-from teamwright.app.definition.applying import fence_of, roles_text
-from teamwright.app.definition.schema import TeamDefinition
+from teamwright.app.definition.applying import roles_text
 from teamwright.app.kit import Kit
 from teamwright.app.models_of import ModelSource, require_price
 from teamwright.app.plans import Plans
+from teamwright.app.policies import Born, Policies
 from teamwright.app.serving.serving import attach
 from teamwright.app.skills.born import alone_without_agents, equipped
 from teamwright.app.spending.meter import Meters
@@ -45,8 +45,7 @@ from teamwright.hooks.payload import SUBAGENT, TEAMMATE, Who
 from teamwright.models.model import Model
 from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
-from teamwright.permissions.verdict import Access, Asker, Mode, Verdict
+from teamwright.permissions.verdict import Asker
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart
@@ -62,25 +61,6 @@ from teamwright.tools.team.caller import Caller
 Waiting: TypeAlias = Callable[[str | None], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Born:
-    """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
-
-    Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
-    are the tools that it was denied.
-    """
-
-    policy: Callable[[], Policy]
-    model: str | None
-    kind: str = ""
-    disallowed: tuple[str, ...] = ()
-    read_only: bool = False
-
-    def now(self) -> Policy:
-        """The policy as it is now."""
-        return self.policy()
-
-
 @dataclass(slots=True)
 class Maker:
     """Everything that all agents of a session share, and how one is made of it."""
@@ -90,7 +70,7 @@ class Maker:
     cwd: Path
     models: ModelSource
     kit: Kit
-    policy: Policy
+    policies: Policies
     asker: Asker
     purse: Purse
     emit: Emit
@@ -106,21 +86,16 @@ class Maker:
     edits: Edits = field(default_factory=Edits)
     denials: list[Denial] = field(default_factory=list[Denial])
     attended: Attended = always
-    derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
-    """Policies of single agents, as long as these live."""
     team: Team | None = None
     born: WeakValueDictionary[str, Born] = field(default_factory=WeakValueDictionary[str, "Born"])
     """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
     watchdog: Watchdog | None = None
-    lead_answers: bool = False
-    """By the user's setting the lead may allow whatever its members ask for."""
     grant: Grant | None = None
     """Keeps what a person grants along with a yes."""
     mode_untold: bool = False
     """Whether the mode may be another than the lead's conversation knows of."""
     may_bypass: bool = False
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
-    definition: TeamDefinition | None = None
     resolver: Resolver = field(default_factory=Resolver)
     compact: CompactSettings = field(default_factory=CompactSettings)
     meters: Meters = field(init=False)
@@ -132,6 +107,11 @@ class Maker:
         self.meters = Meters(self.purse)
         self.compacting = Compacting(self.compact, self.kit, self.nested)
 
+    @property
+    def policy(self) -> Policy:
+        """The session's."""
+        return self.policies.session
+
     # ── the three routes ──────────────────────────────────────────────────────────────────────────────────────
 
     async def lead(self, team: Team, conversation: Conversation | None = None) -> Agent:
@@ -139,13 +119,13 @@ class Maker:
         model = await self._open(None, LEAD)
         self.team = team
         self.plans.lead_team(team)
-        policy = self._fenced(self.policy, "")
+        policy = self.policies.fenced(self.policy, "")
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
         plan = self.plans.mode_of(self.policy, self.home.plans, record, lead=True, gate=policy)
         tools = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
         tools += await self.kit.served(self.policy.hides)
         toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
-        appended = "\n\n".join(part for part in (roles_text(self.definition), self.appended) if part)
+        appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
         system = lead_prompt(self.kit.teams, self.place, self.instructions, appended)
         if conversation is None:
             conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
@@ -163,7 +143,7 @@ class Maker:
         budget = spec.budget.within(self.purse.each)
         model = await self._open(spec.model, spec.name, budget)
         caller = Caller(spec.name, team)
-        policy = self._policy_of(spec, lambda: self.policy, kind.name, kind.denied)
+        policy = self.policies.of(spec, lambda: self.policy, kind.name, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
         self.born[spec.name] = born
@@ -201,7 +181,7 @@ class Maker:
         budget = spec.budget.within(self.purse.each)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         self.limits.admit(depth=1)
-        policy = self._policy_of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
+        policy = self.policies.of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit, otherwise=prompt("base"))
         plan = self.plans.mode_of(policy(), self.home.plans, None)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
@@ -291,56 +271,13 @@ class Maker:
             conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
         return conversation
 
-    def _policy_of(
-        self, spec: SpawnSpec, above: Callable[[], Policy], kind: str, denied: Sequence[str] = ()
-    ) -> Callable[[], Policy]:
-        """The agent's own: never more than the caller's as it is then; without a mode just that.
-
-        `kind` is whose paths it may change: a role's, or nobody's; `denied` are the deny rules of its definition.
-        """
-        mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
-        rules = () if mode is Mode.BUBBLE else self.policy.rules
-        rules += parse_rules(denied, Verdict.DENY, f"agent type {spec.agent_type}", self.policy.scope.base)
-        own = self._fenced(Policy(mode, rules, self.policy.scope).narrow(above()), kind)
-        self.derived.add(own)
-        return lambda: own
-
-    def _fenced(self, policy: Policy, kind: str) -> Policy:
-        """The policy behind the fence of an agent of this kind, and that of whoever has no role: the lead.
-
-        The lead's own fence does not hold for those it starts: they have theirs.
-        """
-        fence = fence_of(self.definition, kind, self.policy.scope.base)
-        if fence is None:
-            return policy
-        behind = Policy(Mode.BYPASS, (), replace(self.policy.scope, fence=fence))
-        return (Policy(Mode.BUBBLE).narrow(policy) if policy is self.policy else policy).narrow(behind)
-
-    def keep_always(self, text: str) -> None:
-        """An "always": the rule holds for the rest of this session, for every agent."""
-        rules = parse_rules([text], Verdict.ALLOW, "said always", self.policy.scope.base)
-        for policy in (self.policy, *self.derived):
-            if policy.mode is not Mode.BUBBLE:
-                policy.add(*rules)
-
-    def may_start(self, agent_type: str) -> bool:
-        """Whether no rule forbids agents of that type."""
-        access = Access(subject=agent_type, harmless=True)
-        return self.policy.decide("Agent", access).verdict is not Verdict.DENY
-
-    def lead_may(self, tool: str, access: Access) -> bool:
-        """Whether the lead may allow its members this call: it would be allowed it itself, or the user said so."""
-        if self.lead_answers:
-            return True
-        lead = self.policy.with_mode(self.policy.lasting_mode) if self.policy.delegating else self.policy
-        return lead.decide(tool, access).verdict is Verdict.ALLOW
-
     def _gate(
         self, shown: str, owner: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False
     ) -> Gate:
         """`shown` is who asks, as people read it; `waiting` marks who is blocked meanwhile, which is the `owner`."""
-        made = Gate(shown, policy, self.asker, self.denials, self.keep_always, waiting=waiting, read_only=read_only)
-        made.owner, made.lead_may, made.grant = owner, self.lead_may, self.grant
+        kept = self.policies.keep_always
+        made = Gate(shown, policy, self.asker, self.denials, kept, waiting=waiting, read_only=read_only)
+        made.owner, made.lead_may, made.grant = owner, self.policies.lead_may, self.grant
         return made
 
     def _toolbox(

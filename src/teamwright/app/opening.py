@@ -46,6 +46,7 @@ from teamwright.app.models_of import Models, Play, models_for
 from teamwright.app.modes import Kept, keep, kept_mode, take_up
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
+from teamwright.app.policies import Policies
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.requests.making import grants_of, requests_of
 from teamwright.app.serving.making import make_serving
@@ -306,7 +307,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         ground.cwd,
         models,
         kit,
-        policy_of(settings, ground.home, ground.cwd, ground.trust, own),
+        Policies(policy_of(settings, ground.home, ground.cwd, ground.trust, own), ground.definition),
         requests,
         Purse(options.budget, each=settings.each, earlier=partial(books_until, log.path, log.last)),
         log.emit,
@@ -319,11 +320,10 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         appended=options.append_system_prompt,
         numbers=numbers,
         attended=log.attended,
-        definition=ground.definition,
         compact=settings.compact,
         resolver=resolver_of(ground, log.emit),
     )
-    kit.agent_types = partial(made.resolver.kinds.for_tool, made.may_start)
+    kit.agent_types = partial(made.resolver.kinds.for_tool, made.policies.may_start)
     made.plans.approved_by(settings, requests.timeout_s)
     return _in_mode(ground, made)
 

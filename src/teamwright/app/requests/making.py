@@ -30,8 +30,8 @@ def requests_of(ground: Ground, log: EventLog, watcher: Watcher) -> Requests:
 
 def grants_of(ground: Ground, log: EventLog, maker: Maker) -> Grants:
     """What people grant along with a yes is kept for the session, and where they say so for good."""
-    made = Grants(Places(ground.home, ground.trust.root), log.emit, lambda: (maker.policy, *maker.derived))
-    maker.grant, maker.lead_answers = made, ground.settings.lead_answers
+    made = Grants(Places(ground.home, ground.trust.root), log.emit, lambda: tuple(maker.policies))
+    maker.grant, maker.policies.lead_answers = made, ground.settings.lead_answers
     return made
 
 

@@ -1,0 +1,97 @@
+"""Who may do what, agent by agent: the session's policy, and the narrower one of each agent that is made.
+
+An agent's policy is never more than its caller's as that is now; a role's fence goes round it. What a person grants
+for always reaches every one of them. Knows rules and roles; does not know how an agent is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from weakref import WeakSet
+
+from teamwright.app.definition.applying import fence_of
+from teamwright.app.definition.schema import TeamDefinition
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.teams.spec import SpawnSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Born:
+    """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
+
+    Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
+    are the tools that it was denied.
+    """
+
+    policy: Callable[[], Policy]
+    model: str | None
+    kind: str = ""
+    disallowed: tuple[str, ...] = ()
+    read_only: bool = False
+
+    def now(self) -> Policy:
+        """The policy as it is now."""
+        return self.policy()
+
+
+@dataclass(slots=True)
+class Policies:
+    """The policies of a session. `session` is the lead's before its fence; `definition` has the roles' fences."""
+
+    session: Policy
+    definition: TeamDefinition | None = None
+    lead_answers: bool = False
+    """By the user's setting the lead may allow whatever its members ask for."""
+    derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
+    """Policies of single agents, as long as these live."""
+
+    def __iter__(self) -> Iterator[Policy]:
+        yield self.session
+        yield from self.derived
+
+    def of(
+        self, spec: SpawnSpec, above: Callable[[], Policy], kind: str, denied: Sequence[str] = ()
+    ) -> Callable[[], Policy]:
+        """The agent's own: never more than the caller's as it is then; without a mode just that.
+
+        `kind` is whose paths it may change: a role's, or nobody's; `denied` are the deny rules of its definition.
+        """
+        mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
+        rules = () if mode is Mode.BUBBLE else self.session.rules
+        rules += parse_rules(denied, Verdict.DENY, f"agent type {spec.agent_type}", self.session.scope.base)
+        own = self.fenced(Policy(mode, rules, self.session.scope).narrow(above()), kind)
+        self.derived.add(own)
+        return lambda: own
+
+    def fenced(self, policy: Policy, kind: str) -> Policy:
+        """The policy behind the fence of an agent of this kind, and that of whoever has no role: the lead.
+
+        The lead's own fence does not hold for those it starts: they have theirs.
+        """
+        fence = fence_of(self.definition, kind, self.session.scope.base)
+        if fence is None:
+            return policy
+        behind = Policy(Mode.BYPASS, (), replace(self.session.scope, fence=fence))
+        return (Policy(Mode.BUBBLE).narrow(policy) if policy is self.session else policy).narrow(behind)
+
+    def keep_always(self, text: str) -> None:
+        """An "always": the rule holds for the rest of this session, for every agent."""
+        rules = parse_rules([text], Verdict.ALLOW, "said always", self.session.scope.base)
+        for policy in self:
+            if policy.mode is not Mode.BUBBLE:
+                policy.add(*rules)
+
+    def may_start(self, agent_type: str) -> bool:
+        """Whether no rule forbids agents of that type."""
+        access = Access(subject=agent_type, harmless=True)
+        return self.session.decide("Agent", access).verdict is not Verdict.DENY
+
+    def lead_may(self, tool: str, access: Access) -> bool:
+        """Whether the lead may allow its members this call: it would be allowed it itself, or the user said so."""
+        if self.lead_answers:
+            return True
+        lead = self.session.with_mode(self.session.lasting_mode) if self.session.delegating else self.session
+        return lead.decide(tool, access).verdict is Verdict.ALLOW

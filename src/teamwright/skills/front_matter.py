@@ -1,11 +1,12 @@
-"""The head of a Markdown file: YAML between two `---` lines, and the text below it.
+"""The head of a Markdown file: YAML between two `---` lines, and the text below it. All such files are read here.
 
-Tolerant where a person was careless, and short with who wants to be expensive: no aliases, no depth, no length. All
-scalars are texts, as they were written. Knows no field by name.
+Tolerant where a person was careless: a text that YAML would take for structure (`description: Use it when: …`) is the
+text that it is. Short with who wants to be expensive: no aliases, no depth, no length. Knows no field by name.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from yaml.events import Event
-    from yaml.nodes import Node
+    from yaml.nodes import MappingNode, Node
 
 HEAD_MOST = 64_000
 """Characters between the two marks."""
 
-DEPTH_MOST = 6
+DEPTH_MOST = 10
 """How deep lists and mappings may lie in each other."""
 
 EVENTS_MOST = 4_000
@@ -27,6 +28,8 @@ EVENTS_MOST = 4_000
 _MARK = re.compile(r"---[ \t]*")
 _END = re.compile(r"(?:---|\.\.\.)[ \t]*")
 _PLAIN_LINE = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
+_PLAIN_TEXT = re.compile(r"(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s\"'\[{|>&!%@`#].*)")
+_STUMBLES = re.compile(r":(\s|$)|\s#|^\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,20 @@ class Problem:
     what: str
 
 
+class Unreadable(ValueError):
+    """What is wrong with a file, and in which line, from 1 on; 0 where no line can be named."""
+
+    def __init__(self, what: str, line: int = 0) -> None:
+        super().__init__(what)
+        self.what, self.line = what, line
+
+
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """`values` are texts, lists and mappings; `lines` says where each top key stands; `body` is the text below.
+    """`values` are data by key; `lines` says where each top key stands; `body` is the text below.
 
-    `present`: there is a head at all. `refused`: it is one that nobody should read, and `problems` says why.
+    `present`: there is a head at all. `refused`: it is one that nobody should read, and `problems` says why. `loose`:
+    YAML alone would not have read it.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -50,17 +62,25 @@ class FrontMatter:
     problems: tuple[Problem, ...] = ()
     present: bool = False
     refused: bool = False
+    loose: bool = False
 
 
-class _Events(Protocol):
+class _Loader(Protocol):
     """As much of a YAML loader as is used here."""
 
     def check_event(self) -> bool: ...
     def get_event(self) -> Event: ...
+    def get_single_node(self) -> Node | None: ...
+    def construct_document(self, node: Node) -> Any: ...
+    def dispose(self) -> None: ...
 
 
-class _Refused(Exception):
-    """The head wants more than a head may."""
+class _Wrong(Exception):
+    """The head, or one form of it, cannot be read. `greedy`: it wants more than a head may."""
+
+    def __init__(self, line: int, what: str, *, greedy: bool = False) -> None:
+        super().__init__(what)
+        self.problem, self.greedy = Problem(line, what), greedy
 
 
 def split(text: str) -> tuple[str, str, int] | None:
@@ -75,67 +95,148 @@ def split(text: str) -> tuple[str, str, int] | None:
 
 
 def parse(text: str) -> FrontMatter:
-    """The head and the body of a file. Never raises: what cannot be read is a problem with its line."""
+    """The head, all scalars as texts as they were written, and the body.
+
+    Never raises: what cannot be read is a problem with its line, and `key: value` lines are read without YAML. Of a key
+    that is there twice the last one counts.
+    """
     text = text.removeprefix("\ufeff")
-    parts = split(text)
-    if parts is None:
-        opened = _MARK.fullmatch(text.split("\n", 1)[0].rstrip("\r")) is not None
-        what = "the front matter is not closed with ---" if opened else "there is no front matter"
-        return FrontMatter(body=text, problems=(Problem(1, what),))
-    head, body, _ = parts
-    if len(head) > HEAD_MOST:
-        what = f"the front matter is longer than {HEAD_MOST:,} characters"
-        return FrontMatter(body=body, problems=(Problem(1, what),), present=True, refused=True)
-    return _parsed(head.replace("\t", "  "), body)
-
-
-def _parsed(head: str, body: str) -> FrontMatter:
-    import yaml  # only who has such files pays for it
-
     try:
-        _require_modest(head)
-        node: Node | None = yaml.BaseLoader(head).get_single_node()
-    except _Refused as refused:
-        return FrontMatter(body=body, problems=(Problem(2, str(refused)),), present=True, refused=True)
-    except (yaml.YAMLError, RecursionError, ValueError) as problem:
-        line, what = _where(problem)
+        head, body = _parts(text)
+    except _Wrong as wrong:
+        found = split(text)
+        body = text if found is None else found[1]
+        return FrontMatter(body=body, problems=(wrong.problem,), present=found is not None, refused=wrong.greedy)
+    try:
+        node, told = _read(head)
+    except _Wrong as wrong:
+        if wrong.greedy:
+            return FrontMatter(body=body, problems=(wrong.problem,), present=True, refused=True)
         values, lines = _by_lines(head)
-        told = Problem(line, f"the front matter is not YAML ({what}); it was read line by line")
-        return FrontMatter(values, lines, body, (told,), present=True)
-    if node is None:
-        return FrontMatter(body=body, present=True)
-    if not isinstance(node, yaml.MappingNode):
-        return FrontMatter(body=body, problems=(Problem(2, "the front matter has no keys"),), present=True)
+        what = f"{wrong.problem.what}; it was read line by line"
+        return FrontMatter(values, lines, body, (Problem(wrong.problem.line, what),), present=True, loose=True)
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    problems: list[Problem] = []
-    for key, value in node.value:
-        name, line = str(_plain(key)), key.start_mark.line + 2
+    problems = [] if told is None else [told]
+    for key, value in node.value if node is not None else ():
+        name, line = str(_plain(key)), _line(key)
         if name in values:
             problems.append(Problem(line, f"{name} is there twice; the last one counts"))
         values[name], lines[name] = _plain(value), line
-    return FrontMatter(values, lines, body, tuple(problems), present=True)
+    return FrontMatter(values, lines, body, tuple(problems), present=True, loose=told is not None)
 
 
-def _require_modest(head: str) -> None:
-    """Raises _Refused before anything is built, and YAMLError for what is no YAML."""
+def parse_typed(text: str) -> FrontMatter:
+    """The head with numbers, true and false as such, and the body without blank space around it. No tags are read.
+
+    Raises Unreadable with the line, also for a key that is there twice.
+    """
+    try:
+        head, body = _parts(text.removeprefix("\ufeff"))
+        node, told = _read(head)
+    except _Wrong as wrong:
+        raise Unreadable(wrong.problem.what, wrong.problem.line) from None
+    if node is None:
+        return FrontMatter(body=body.strip(), present=True, loose=told is not None)
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        name = str(_plain(key))
+        if name in lines:
+            raise Unreadable(f"{name[:60]} is there twice", _line(key))
+        lines[name] = _line(key)
+    values = {str(key): value for key, value in _constructed(node).items()}
+    return FrontMatter(values, lines, body.strip(), present=True, loose=told is not None)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The head and the body. Raises _Wrong."""
+    parts = split(text)
+    if parts is None:
+        opened = _MARK.fullmatch(text.split("\n", 1)[0].rstrip("\r")) is not None
+        none = "there is no front matter: it does not begin with ---"
+        raise _Wrong(1, "the front matter is not closed with ---" if opened else none)
+    if len(parts[0]) > HEAD_MOST:
+        raise _Wrong(1, f"the front matter is longer than {HEAD_MOST:,} characters", greedy=True)
+    return parts[0].replace("\t", "  "), parts[1]
+
+
+def _read(head: str) -> tuple[MappingNode | None, Problem | None]:
+    """The head's keys, as they stand, or with texts in quotes: then also what YAML stumbled over. Raises _Wrong."""
+    try:
+        return _mapping(head), None
+    except _Wrong as wrong:
+        quoted = "\n".join(_in_quotes(line.rstrip("\r")) for line in head.split("\n"))
+        if quoted == head.replace("\r", ""):
+            raise
+        try:
+            node = _mapping(quoted)
+        except _Wrong:
+            raise wrong from None
+        return node, Problem(wrong.problem.line, f"{wrong.problem.what}; texts were taken as they stand")
+
+
+def _in_quotes(line: str) -> str:
+    """The line with its text in quotes, if YAML would take that for something else."""
+    found = _PLAIN_TEXT.fullmatch(line)
+    if found is None or not _STUMBLES.search(found["value"]):
+        return line
+    return f"{found['key']}: {json.dumps(found['value'].rstrip())}"
+
+
+def _mapping(head: str) -> MappingNode | None:
+    import yaml  # only who has such files pays for it
+
+    try:
+        _require_modest(_loader(head))
+        loader = _loader(head)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
+        line, what = _where(problem)
+        raise _Wrong(line, f"the front matter is not YAML ({what})") from None
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        raise _Wrong(_line(node), "the front matter has no `name: value` lines")
+    return node
+
+
+def _loader(head: str) -> _Loader:
+    import yaml
+
+    return cast("_Loader", getattr(yaml, "CSafeLoader", yaml.SafeLoader)(head))
+
+
+def _require_modest(loader: _Loader) -> None:
+    """Raises _Wrong before anything is built, and YAMLError for what is no YAML."""
     import yaml
 
     depth = count = 0
-    loader = cast("_Events", yaml.BaseLoader(head))
     while loader.check_event():
         event = loader.get_event()
         count += 1
+        line = event.start_mark.line + 2 if event.start_mark is not None else 2
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Refused("the front matter has anchors or aliases, which are not read")
+            raise _Wrong(line, "anchors and aliases (& and *) are not read; quote a text that has one", greedy=True)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > DEPTH_MOST:
-            raise _Refused(f"the front matter is nested deeper than {DEPTH_MOST}")
+            raise _Wrong(line, f"the front matter is nested deeper than {DEPTH_MOST}", greedy=True)
         if count > EVENTS_MOST:
-            raise _Refused(f"the front matter has more than {EVENTS_MOST:,} parts")
+            raise _Wrong(line, f"the front matter has more than {EVENTS_MOST:,} parts", greedy=True)
+
+
+def _constructed(node: MappingNode) -> Mapping[Any, Any]:
+    """The values as plain data. Raises Unreadable."""
+    import yaml
+
+    try:
+        return cast("Mapping[Any, Any]", yaml.SafeLoader("").construct_document(node))
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError, TypeError) as problem:
+        line, what = _where(problem)
+        raise Unreadable(f"the front matter is not YAML ({what})", line) from None
 
 
 def _plain(node: Node) -> Any:
@@ -151,7 +252,12 @@ def _plain(node: Node) -> Any:
 def _where(problem: Exception) -> tuple[int, str]:
     mark = getattr(problem, "problem_mark", None)
     what = getattr(problem, "problem", None) or type(problem).__name__
-    return (mark.line + 2 if mark is not None else 2), str(what)[:80]
+    return (mark.line + 2 if mark is not None else 2), " ".join(str(what).split())[:80]
+
+
+def _line(node: Node) -> int:
+    """The line in the file: the head begins in its second one."""
+    return int(node.start_mark.line) + 2
 
 
 def _by_lines(head: str) -> tuple[dict[str, Any], dict[str, int]]:

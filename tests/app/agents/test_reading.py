@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.agents.frontmatter import Unreadable, read_front_matter
 from teamwright.app.agents.kinds import Kinds
 from teamwright.app.agents.places import Places, Shelf, places_of
 from teamwright.app.agents.reading import MAX_BYTES, agents_of_flag, given_agents, read_file
 from teamwright.app.agents.tools import KNOWN
 from teamwright.protocol.errors import UsageError
+from teamwright.skills.front_matter import Unreadable, parse_typed
 from teamwright.storage.paths import home_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -81,10 +81,10 @@ def test_every_field_is_read_in_any_spelling(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("no fields", "line 1: it does not begin with ---"),
-        ("---\nname: x\n", "line 1: the --- that ends the fields is missing"),
-        ("---\nname: x\ntools: [Read\n---\n", "its fields are no YAML"),
-        ("---\n- a\n---\n", "line 2: its fields are not `name: value` lines"),
+        ("no fields", "line 1: there is no front matter: it does not begin with ---"),
+        ("---\nname: x\n", "line 1: the front matter is not closed with ---"),
+        ("---\nname: x\ntools: [Read\n---\n", "the front matter is not YAML"),
+        ("---\n- a\n---\n", "line 2: the front matter has no `name: value` lines"),
         (minimal(more="maxTurns: many\n"), "line 4: maxTurns must be a whole number"),
         (minimal(more="maxTurns: true\n"), "line 4: maxTurns must be a whole number"),
         (minimal(more="tools: {a: 1}\n"), "line 4: tools must be a list of texts"),
@@ -92,17 +92,17 @@ def test_every_field_is_read_in_any_spelling(tmp_path):
         (minimal(more="isolation: moon\n"), "line 4: isolation must be one of"),
         (minimal(more="hooks: all\n"), "line 4: hooks must be an object"),
         (minimal(more="background: maybe\n"), "line 4: background must be true or false"),
-        (minimal(more="tools: Read\ntools: Bash\n"), "line 5: 'tools' stands there twice"),
+        (minimal(more="tools: Read\ntools: Bash\n"), "line 5: tools is there twice"),
         (minimal(more="maxTurns: 1\nmax_turns: 2\n"), "line 5: maxTurns stands there twice"),
         (minimal(more="disallowedTools: 'Bash('\n"), "disallowedTools"),
         (minimal("../evil"), "line 2: name must be 1 to 64"),
         (minimal("plugin:evil"), "line 2: name must be 1 to 64"),
         (minimal("x" * 65), "line 2: name must be 1 to 64"),
         (minimal(more="tools: &a [Read]\ndisallowedTools: *a\n"), "line 4: anchors"),
-        (minimal(more="effort: !!python/object/apply:os.system [x]\n"), "its fields are no YAML"),
+        (minimal(more="effort: !!python/object/apply:os.system [x]\n"), "the front matter is not YAML"),
         (b"---\nname: \xff\n---\n", "it is not UTF-8"),
-        ("---\n" + "a: " + "[" * 5_000 + "\n---\n", "its fields are"),
-        ("---\n" + "x: 1\n" * 20_000 + "---\n", "line 1: its fields are longer than"),
+        ("---\n" + "a: " + "[" * 5_000 + "\n---\n", "the front matter is nested deeper"),
+        ("---\n" + "x: 1\n" * 20_000 + "---\n", "line 1: the front matter is longer than"),
         ("---\nname: x\n---\n" + "y" * MAX_BYTES, "it is longer than"),
     ],
 )
@@ -166,7 +166,7 @@ def test_an_alias_bomb_is_refused_at_once():
     bomb = "---\na: &a [x,x,x,x,x,x,x,x,x]\n"
     bomb += "".join(f"{c}: &{c} [{','.join([f'*{p}'] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
     with pytest.raises(Unreadable, match="anchors"):
-        read_front_matter(bomb + "---\n")
+        parse_typed(bomb + "---\n")
 
 
 def test_pipes_and_devices_are_not_waited_for(tmp_path):
@@ -185,7 +185,7 @@ def test_five_hundred_files_are_read_and_the_agent_tool_says_little_of_them(tmp_
     assert len(kinds.known()) == 504
     assert kinds.find("KIND-499").name == "kind-499"
     assert kinds.warnings() == (
-        f"1 agent definition cannot be used: {tmp_path}/broken.md: line 1: the --- that ends the fields is missing; "
+        f"1 agent definition cannot be used: {tmp_path}/broken.md: line 1: the front matter is not closed with ---; "
         "teamwright agents list shows all",
     )
     text = kinds.for_tool()

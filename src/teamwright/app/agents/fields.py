@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from teamwright.agent.definition import AgentDefinition
-from teamwright.app.agents.frontmatter import Unreadable
 from teamwright.app.agents.hooks import hooks_of
 from teamwright.app.agents.tools import Tools, tools_of
 from teamwright.permissions.rule import split_rules
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
+from teamwright.skills.front_matter import Unreadable
 
 NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200
 INHERIT = "inherit"

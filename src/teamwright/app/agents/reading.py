@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from teamwright.agent.definition import AgentDefinition
 from teamwright.app.agents.fields import Origin, definition_of, stem_of
-from teamwright.app.agents.frontmatter import Unreadable, read_front_matter
 from teamwright.protocol.errors import UsageError
+from teamwright.skills.front_matter import Unreadable, parse_typed
 from teamwright.storage.plain import read_plain
 
 MAX_BYTES = 256_000
@@ -92,7 +92,7 @@ def _read(path: Path, source: str, prefix: str, _seen: tuple[int, ...]) -> Found
     try:
         content = read_plain(path, MAX_BYTES)
         digest = hashlib.sha256(content).hexdigest()
-        front = read_front_matter(content.decode("utf-8-sig"))
+        front = parse_typed(content.decode("utf-8-sig"))
         made = definition_of(front.values, front.body, stem_of(path), Origin(source, file, front.lines))
     except Unreadable as problem:
         at = f"line {problem.line}: " if problem.line else ""
@@ -103,7 +103,7 @@ def _read(path: Path, source: str, prefix: str, _seen: tuple[int, ...]) -> Found
         return Found(name, source, file, problem=problem.strerror or "it cannot be opened")
     warnings = made.warnings
     if front.loose:
-        loose = "its fields are no strict YAML: texts with `: ` or ` #` in them should be in quotes"
+        loose = "its front matter is no strict YAML: texts with `: ` or ` #` in them should be in quotes"
         warnings = (loose, *warnings)
     definition = _prefixed(made.definition, prefix)
     return Found(definition.name, source, file, definition, warnings=warnings, digest=digest)

@@ -233,7 +233,7 @@ def _constructed(node: MappingNode) -> Mapping[Any, Any]:
     import yaml
 
     try:
-        return cast("Mapping[Any, Any]", yaml.SafeLoader("").construct_document(node))
+        return cast("Mapping[Any, Any]", _loader("").construct_document(node))
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError, TypeError) as problem:
         line, what = _where(problem)
         raise Unreadable(f"the front matter is not YAML ({what})", line) from None

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def ready() -> None:
 def together(module: str, specs: Sequence[Mapping[str, Any]], *, python: Path | None = None) -> list[dict[str, Any]]:
     """Run `python -m module SPEC` once a spec, all at the same time; the JSON objects that they print.
 
-    Raises RuntimeError when one of them fails; none is left running.
+    Raises RuntimeError when one of them fails or never ends; none is left running.
     """
     crew = [
         subprocess.Popen(
@@ -41,26 +42,35 @@ def together(module: str, specs: Sequence[Mapping[str, Any]], *, python: Path | 
         )
         for spec in specs
     ]
-    try:
-        for one in crew:
-            assert one.stdout is not None
-            if one.stdout.readline().strip() != _READY:
-                raise RuntimeError(f"{module} did not begin; it ended with {one.wait(LIMIT_S)}")
-        for one in crew:
-            assert one.stdin is not None
-            one.stdin.write("go\n")
-            one.stdin.close()
-        return [_result(module, one) for one in crew]
-    finally:
-        for one in crew:
-            one.kill()
-            one.wait()
+    with ThreadPoolExecutor(len(crew)) as pool:
+        try:
+            _begin(module, crew)
+            ends = [pool.submit(_result, module, one) for one in crew]
+            for end in as_completed(ends):
+                end.result()  # one that fails may be what the others wait for
+        finally:
+            for one in crew:
+                one.kill()
+                one.wait()
+    return [end.result() for end in ends]
+
+
+def _begin(module: str, crew: Sequence[subprocess.Popen[str]]) -> None:
+    for one in crew:
+        assert one.stdout is not None
+        if one.stdout.readline().strip() != _READY:
+            raise RuntimeError(f"{module} did not begin; it ended with {one.wait(LIMIT_S)}")
+    for one in crew:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
 
 
 def _result(module: str, one: subprocess.Popen[str]) -> dict[str, Any]:
-    assert one.stdout is not None
-    said = one.stdout.read()
-    code = one.wait(LIMIT_S)
-    if code:
-        raise RuntimeError(f"{module} ended with {code}")
+    try:
+        said, _ = one.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{module} did not end within {LIMIT_S:g} s") from None
+    if one.returncode:
+        raise RuntimeError(f"{module} ended with {one.returncode}")
     return json.loads(said)

@@ -29,7 +29,7 @@ def run(rounds: int, *, quick: bool) -> Report:
     """All ways and the goals."""
     report = Report("w2", COLUMNS)
     report.rows = [_inside(rounds)]
-    report.rows += [_across(way, 1 if way == "poll" else rounds) for way in CALLS if not (quick and way == "poll")]
+    report.rows += [_row(way, 1 if way == "poll" else rounds) for way in CALLS if not (quick and way == "poll")]
     seconds = 5 if quick else 20
     burnt = best([figures_of("bench.w2_process", {"kind": "idle", "members": MEMBERS, "seconds": seconds})])
     report.rows.append({"what": f"{MEMBERS} idle members", **burnt})
@@ -68,17 +68,17 @@ def _inside(rounds: int) -> dict[str, Any]:
     }
 
 
-def _across(way: str, rounds: int) -> dict[str, Any]:
+def _row(way: str, rounds: int) -> dict[str, Any]:
     times, pause = CALLS[way]
-    ours = best([_called("bench.w2_process", way, times, pause) for _ in range(rounds)])
+    ours = best([across("bench.w2_process", way, times, pause) for _ in range(rounds)])
     row: dict[str, Any] = {"what": f"another process, {way}", **ours}
     if way == "bell":
-        least = best([_called("bench.w2_floor", "datagram", times, pause) for _ in range(rounds)])
+        least = best([across("bench.w2_floor", "datagram", times, pause) for _ in range(rounds)])
         row |= {"floor_p50_ms": least["p50_ms"], "x_floor": ours["p50_ms"] / least["p50_ms"]}
     return row
 
 
-def _called(module: str, way: str, times: int, pause: tuple[float, float]) -> dict[str, Any]:
+def across(module: str, way: str, times: int, pause: tuple[float, float]) -> dict[str, Any]:
     """What the reader measured; reader and sender begin together."""
     with tempfile.TemporaryDirectory(prefix="tw-") as root:
         spec = {"root": root, "times": times, "pause": pause, "reader": way}

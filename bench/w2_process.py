@@ -58,6 +58,28 @@ class Listener:
         yield Reply([text_block("Seen.")], "end_turn", Usage(120, 40, 2_000, 100, 1, 0.001), "bench")
 
 
+class Reader(Listener):
+    """A listener that notes how old each letter is when it is told of it: a turn may bring several, or none."""
+
+    def __init__(self, letters: int) -> None:
+        super().__init__()
+        self.ages: list[float] = []
+        self.all_came = asyncio.Event()
+        self._letters = letters
+        self._told = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
+        """One answer."""
+        now = time.monotonic()
+        for item in request.items[self._told :]:
+            self.ages += [now - float(sent) for sent in re.findall(rb"sent at ([\d.]+) for", item)]
+        self._told = len(request.items)
+        if len(self.ages) >= self._letters:
+            self.all_came.set()
+        async for part in super().stream(request):
+            yield part
+
+
 def options(root: Path, model: Listener) -> Options:
     """A session below this directory, with room for many members."""
     (root / "work").mkdir()
@@ -134,27 +156,14 @@ async def _read(spec: dict[str, Any], inbox: Inbox, until: Callable[[], Any]) ->
 
 async def by_watcher(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """A teammate of a session that somebody outside writes to: from the send to its model call."""
-    model = Listener()
-    took: list[float] = []
+    model = Reader(spec["times"])
     async with open_session(options(root, model)) as session:
         await create_team(session.team, "bench", None, None)
         await spawn(session.team, SpawnSpec("Wait for mail.", name=READER))
         await rest(session)
         ready()
-        while len(took) < spec["times"]:
-            took += [model.asked - sent for sent in await _next(session)]
-    return spread(took, "ms", 1e3)
-
-
-async def _next(session: Session) -> list[float]:
-    """Until the reader has had one more turn; when the messages of that turn were sent."""
-    mate = session.team.live[0]
-    turns = mate.turns
-    while mate.turns == turns or not mate.resting:
-        session.team.changed.clear()
-        await session.team.changed.wait()
-    told = json.loads(mate.agent.conversation.items[-2])["content"]
-    return [float(sent) for block in told for sent in re.findall(r"sent at ([\d.]+) for", block.get("text", ""))]
+        await model.all_came.wait()
+    return spread(model.ages, "ms", 1e3)
 
 
 async def sender(spec: dict[str, Any], root: Path) -> dict[str, Any]:

@@ -54,6 +54,7 @@ SLUGS: dict[str, Slug] = {
     "platform": Slug(3, 501, "The platform is not one of Linux, macOS, WSL 2."),
     "no-git": Slug(3, 503, "git is not installed, or will not read the repository."),
     "session-busy": Slug(3, 409, "Another process drives the session."),
+    "backend": Slug(3, 503, "The backend that was chosen for members cannot start or reach one."),
     "limit": Slug(4, 429, "A cap on money, tokens, turns, time or spawns is spent; the session can go on later."),
     "model-failed": Slug(1, 502, "The model's service failed, and trying again did not help."),
     "window-too-small": Slug(1, 413, "The server read less of the prompt than was sent."),

@@ -69,7 +69,8 @@ from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.shared import list_name, share
 from teamwright.teams.agents.book import Agents
-from teamwright.teams.agents.telling import notification, owners_of, tell_lost_agents
+from teamwright.teams.agents.telling import owners_of, tell_lost_agents
+from teamwright.teams.agents.words import job_notification
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
@@ -196,7 +197,7 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
             session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
             session.warnings += _left_out(ground)
         session.requests.close_left()
-        tell_lost(session.jobs, session.team, session.lead, notification)
+        tell_lost(session.jobs, session.team, session.lead, job_notification)
         tell_lost_agents(session.agents, session.team, session.lead)
     except BaseException:
         if await session.team.teams.led_by(session.id) is not None:
@@ -222,7 +223,7 @@ async def _take_up_team(session: Session, ground: Ground, directory: str, why: s
         if (hooking := session.maker.kit.hooking) is not None:
             await hooking.stop_crashed(*former.places)
         await session.take_up(directory, why)
-        former.tell(session.team, notification)
+        former.tell(session.team, job_notification)
     finally:
         await former.close()
 

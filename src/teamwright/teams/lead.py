@@ -66,6 +66,8 @@ class Lead:
 
     def __post_init__(self) -> None:
         self.agent.steering = self
+        for id, blocks in self.agent.conversation.queued.items():
+            self._asides += [(id, block) for block in blocks]
         self.team.on_created = self._take_desk
         self.team.on_unseen = self._take_unseen
         self.team.on_late = self.late
@@ -117,6 +119,12 @@ class Lead:
     def aside(self, text: str, key: str = "") -> None:
         """A note that wakes nobody: it goes along with the next words or mail. The key is as in `notice`."""
         self._asides.append((f"notice:{key or message_id()}", text_block(reminder(text))))
+
+    def keep(self, text: str, key: str = "") -> None:
+        """As `aside`, and the transcript has it at once: no kill takes it away. Raises StorageError."""
+        id, block = f"notice:{key or message_id()}", text_block(reminder(text))
+        self.agent.conversation.queue(id, [block])
+        self._asides.append((id, block))
 
     async def turn(self) -> TurnEnd | None:
         """Run a turn on what is waiting: the user's words first, then mail, then an owed answer. None: nothing is.
@@ -221,7 +229,7 @@ class Lead:
         while (command := self.queue.to_run()) is not None:
             self.queue.done([command])
             if self.on_shell is not None:
-                self.aside(await self.on_shell(command.text))
+                self.keep(await self.on_shell(command.text))
 
     async def _kept(self, end: TurnEnd, again: bool) -> str:
         """Why hooks would have the lead go on though it has answered."""

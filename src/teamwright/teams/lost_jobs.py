@@ -81,6 +81,8 @@ def tell_lost(
         by_owner.setdefault(job.owner, []).append(job)
     told: list[One] = []
     for owner, its in by_owner.items():
+        if team.agents is not None and owner in team.agents.runs:
+            continue  # a sub-agent hears of it when it goes on
         found = _listener(owner, team, lead)
         if found is None:
             jobs.settle(job.id for job in its)
@@ -89,7 +91,7 @@ def tell_lost(
         # A member of the same name whose life began after the job's was not the one who waits.
         born = str(conversation.header.get("at", ""))
         own = {job.id: job for job in its if iso(job.started_ms) >= born}
-        held = conversation.holds({f"notice:{key(job)}" for job in own.values()})
+        held = conversation.holds({f"notice:{key(job)}" for job in own.values()}) | conversation.queued.keys()
         owed = [job for job in own.values() if f"notice:{key(job)}" not in held]
         jobs.settle({job.id for job in its} - {job.id for job in owed})
         for job in owed:

@@ -22,15 +22,19 @@ from teamwright.app.skills.words import command_of
 from teamwright.hooks.book import PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_of
+from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD
 from teamwright.skills.recipe import Recipe
 from teamwright.teams.agents.ports import FromCall
+from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec
 
 __all__ = ["CommandLine", "call_command", "command_lines", "command_of", "find_command", "run_command"]
 
 SUBAGENT = "general-purpose"
+
+_OUT_OF_TIME = TurnEnd("limit", limit="time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,10 @@ async def call_command(session: Session, name: str, arguments: str) -> str:
     """
     called = Called(find_command(session, name), arguments)
     if called.recipe.forks:
-        end = await _forked(session, called)
+        run = await _forked(session, called)
+        if run.background:
+            return f"{called.line} runs in the background as {run.id}; the lead is told when it ends."
+        end = _end_of(session, called, run)
         return end.text or end.why or "(the sub-agent said nothing)"
     hold, words = await _words(session, called)
     hold.begin()
@@ -76,7 +83,10 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
     """
     called = Called(find_command(session, name), arguments, before)
     if called.recipe.forks:
-        return await _seen_through(session, _forked(session, called))
+        run = await _seen_through(session, _forked(session, called))
+        if run is not None and run.background:
+            return await session.run(())  # the lead is told when it ends, and answers
+        return await session.end_of(_end_of(session, called, run) if run is not None else _OUT_OF_TIME)
     hold, words = await _words(session, called)
     hold.begin()
     try:
@@ -85,20 +95,19 @@ async def run_command(session: Session, name: str, arguments: str, before: str =
         hold.end()
 
 
-async def _seen_through(session: Session, work: Coroutine[Any, Any, TurnEnd]) -> Result:
-    """What a sub-agent answered, or the cap on time that it met."""
+async def _seen_through(session: Session, work: Coroutine[Any, Any, Run]) -> Run | None:
+    """The sub-agent that nobody waits for any more; None when the cap on time is spent."""
     purse = session.maker.purse
     minutes, passed = purse.budget.minutes, time.monotonic() - session.started
     cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - passed))
     try:
         async with cap:
-            end = await work
+            return await work
     except TimeoutError:
         if not cap.expired():
             raise
         purse.out_of_time()
-        end = TurnEnd("limit", limit="time")
-    return await session.end_of(end)
+        return None
 
 
 async def _words(session: Session, called: Called) -> tuple[ForTurn, list[Block]]:
@@ -112,10 +121,10 @@ async def _words(session: Session, called: Called) -> tuple[ForTurn, list[Block]
         return ForTurn(session, rules, model), await prepare(session, called)
 
 
-async def _forked(session: Session, called: Called) -> TurnEnd:
-    """A sub-agent's turn on the command's words. Raises TeamwrightError when it cannot start.
+async def _forked(session: Session, called: Called) -> Run:
+    """A sub-agent that was given the command's words: it has ended, or is in the background and the lead is told.
 
-    Where all sub-agents run in the background it is only begun, and the lead is told of its end.
+    Raises TeamwrightError when it cannot start.
     """
     recipe, agents = called.recipe, session.agents
     rules = rules_of(session, recipe)
@@ -128,12 +137,23 @@ async def _forked(session: Session, called: Called) -> TurnEnd:
         text = text_of([*words, *await _contexts(session, words)])
         spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
         run = await agents.start(spec, LEAD, FromCall(), background=agents.in_background(False), ready=ready)
-        if run.background or not await agents.in_foreground(run):
-            return TurnEnd("done", f"{called.line} runs in the background as {run.id}; the lead is told when it ends.")
+        if not run.background:
+            await agents.in_foreground(run)
+    return run
+
+
+def _end_of(session: Session, called: Called, run: Run) -> TurnEnd:
+    """What the sub-agent answered; the lead is told along with its next words, whatever is killed meanwhile.
+
+    Raises what ended it before it said anything.
+    """
     if run.error is not None and not run.text:
+        session.agents.settle([run.id])
         raise run.error
     end = run.end or TurnEnd("failed", run.text, reason=run.why)
-    session.lead.aside(f"The user had a sub-agent run {called.line}. It answered:\n{end.text or end.why}")
+    told = f"The user had a sub-agent run {escaped(called.line)}. It answered:\n{escaped(end.text or end.why)}"
+    session.lead.keep(told, run.notice_key)
+    session.agents.settle([run.id])
     return end
 
 

@@ -21,18 +21,21 @@ from teamwright.agent.limits import SpawnLimits
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightError
-from teamwright.protocol.events import AgentChanged, Emit
+from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.teams.agents.journal import RunJournal, kept, spec_of
-from teamwright.teams.agents.ledger import has_words, is_run_id, remembered
-from teamwright.teams.agents.life import QueueSteering, see_through, written
+from teamwright.teams.agents.ledger import has_words, is_run_id, last_said, remembered
+from teamwright.teams.agents.life import QueueSteering, see_through, tell_lost_jobs, written
 from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
 from teamwright.teams.agents.run import Run, find_run
-from teamwright.teams.agents.words import RunFile, notification
+from teamwright.teams.agents.words import RunFile, changed, it_runs, notification
 from teamwright.teams.spec import SpawnSpec
 
 LEFT = "the session was left"
 """Why one was stopped that ran when its session ended."""
+
+INTERRUPTED = "whoever waited for it was interrupted"
+"""Why one was stopped in the foreground."""
 
 GRACE_S = 5.0
 """How long a stopped sub-agent may take to wind up."""
@@ -93,8 +96,11 @@ class Agents:
         return next((run for run in self.runs.values() if run.key == key), None)
 
     def lost(self) -> list[Run]:
-        """Runs of earlier lives whose owner may not know of their end."""
-        return self._journal.lost()
+        """Runs of earlier lives whose owner may not know of their end, each with what it had said."""
+        lost = self._journal.lost()
+        for run in lost:
+            run.text = run.text or last_said(run)
+        return lost
 
     def settle(self, ids: Iterable[str]) -> None:
         """The owners of these know of their ends, or are no more."""
@@ -139,12 +145,17 @@ class Agents:
     async def go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str = "") -> Run:
         """Go on with one that has ended: all of its conversation, and the new words. Its id stays.
 
-        Without words it goes on where a kill cut it off. `id` names the words: they are told once. Raises as `start`.
+        Without words it goes on where a kill cut it off. `id` names the words: they are told once. Raises as `start`,
+        and TeamRefused for one that runs.
         """
         async with run.lock:
             return await self._go_on(run, prompt, owner, call, background=background, id=id)
 
     async def _go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str) -> Run:
+        if run.running and run.task is not None:
+            raise it_runs(run)
+        if run.task is not None:
+            await asyncio.wait({run.task})  # its former life ends what it left and tells of its end first
         self._check_room()
         spec = self.builder.resolved(spec_of(run, prompt))
         before = run.call, run.key
@@ -158,6 +169,9 @@ class Agents:
         finally:
             self._starting -= 1
         talk = agent.conversation
+        if run.task is None and run.state == "killed" and run.owner == owner:
+            self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before that was told
+        tell_lost_jobs(run, talk, self._jobs)
         run.owner, run.background = owner, background
         if prompt:
             run.generation, run.answers_before = run.generation + 1, talk.answers
@@ -184,7 +198,7 @@ class Agents:
         self.runs[run.id] = run
         self._journal.begun(run)
         file.begin(run)
-        self._told_state(run)
+        self._emit(changed(run))
         run.task = asyncio.create_task(self._life(run, agent, opening, file), name=f"sub-agent {run.id}")
         return run
 
@@ -210,7 +224,7 @@ class Agents:
         try:
             end = await self._turns(run, agent, opening, pending)
             outcome = end.stop
-            self._ended(run, end)
+            run.ends(end)
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()  # it is heeded here: what follows is seen through
@@ -234,10 +248,6 @@ class Agents:
             opening = Told((*opening.blocks, *first), opening.ids)
         return await see_through(run, agent, opening, pending, self.settings.jobs_wait_s)
 
-    def _ended(self, run: Run, end: TurnEnd) -> None:
-        run.state = "completed" if end.stop == "done" else "failed"
-        run.text, run.why, run.limit, run.end = end.text, end.why, end.limit, end
-
     async def _over(self, run: Run, agent: Agent, outcome: str, file: RunFile) -> None:
         """It has ended: that stands on disk first, then whoever waits is released, then what it left is ended."""
         run.unread = len(run.queue)
@@ -249,7 +259,7 @@ class Agents:
         run.agent = None
         run.ended.set()
         run.released.set()
-        self._told_state(run)
+        self._emit(changed(run))
         await self._end_what_it_started(run)
         if self.teller is None:
             return
@@ -282,7 +292,7 @@ class Agents:
             self.to_background(run)
         except asyncio.CancelledError:
             if not run.background:
-                await self.stop(run, "whoever waited for it was interrupted")
+                await self.stop(run, INTERRUPTED)
             raise
         return not run.background
 
@@ -292,7 +302,7 @@ class Agents:
             return False
         run.let_go()
         self._journal.moved(run)
-        self._told_state(run)
+        self._emit(changed(run))
         return True
 
     async def wait(self, run: Run, timeout_s: float) -> bool:
@@ -379,11 +389,3 @@ class Agents:
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE_S)
         self._journal.close()
-
-    def _told_state(self, run: Run) -> None:
-        state = run.state if not run.running else "background" if run.background else "running"
-        self._emit(
-            AgentChanged(
-                member=run.owner, agent=run.id, state=state, kind=run.kind, description=run.description, name=run.name
-            )
-        )

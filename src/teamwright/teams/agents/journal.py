@@ -25,6 +25,12 @@ VERSION = 1
 TEXT_KEPT = 20_000
 """Characters of a final text that the journal has too; the transcript has all of it."""
 
+MORE = "\n[… its output file has all of it]"
+"""Ends a text of which the journal has the beginning."""
+
+LOST = "it ended with the process that ran it"
+"""Why one was killed whose end nobody noted."""
+
 _NOT_KEPT = frozenset({"prompt", "call", "name"})
 _ENDED: dict[str, RunState] = {"completed": "completed", "failed": "failed", "killed": "killed"}
 
@@ -65,7 +71,7 @@ class RunJournal:
             "ended",
             state=run.state,
             why=run.why,
-            text=run.text[:TEXT_KEPT],
+            text=run.text if len(run.text) <= TEXT_KEPT else run.text[:TEXT_KEPT] + MORE,
             tokens=run.tokens,
             tools=run.tools,
             ms=run.duration_ms,
@@ -78,11 +84,14 @@ class RunJournal:
             self._note(run, "settled")
 
     def lost(self) -> list[Run]:
-        """Runs of earlier lives that ended in the background, and whose owner may not have been told; oldest first."""
+        """Runs of earlier lives whose owner may not have been told of their end; oldest first.
+
+        One in the foreground is told of by its call; one that no call began was a person's.
+        """
         return [
             run
             for run in self.runs.values()
-            if run.background and not run.running and run.agent is None and run.notice_key not in self._settled
+            if (run.background or not run.key) and run.ended.is_set() and run.notice_key not in self._settled
         ]
 
     def close(self) -> None:
@@ -106,7 +115,7 @@ class RunJournal:
                     self._take(cast("dict[str, Any]", json.loads(line)), runs)
         for run in runs.values():
             if run.running:
-                run.state, run.why = "killed", "it ended with the process that ran it"
+                run.state, run.why = "killed", LOST
             run.ended.set()
             run.released.set()
         return runs
@@ -120,6 +129,8 @@ class RunJournal:
                 made.background, made.about = bool(fact["background"]), dict(fact["about"])
                 made.generation, made.started_ms = int(fact["generation"]), int(fact["at"])
                 made.answers_before = int(fact["answers"])
+                if run is not None and run.generation == made.generation:
+                    made.started_ms = run.started_ms  # a kill cut it off, and it went on
                 runs.pop(id, None)
                 runs[id] = made
             case "background" if run is not None:

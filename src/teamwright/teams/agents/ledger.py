@@ -1,15 +1,19 @@
-"""What the transcript of a sub-agent tells when nothing else remembers: that it is there, and which words it has.
+"""What the transcript of a sub-agent tells when nothing else remembers: that it is there, its words, what it said.
 
 Reads files; changes none.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 from teamwright.agent.conversation import ids_held, read_header
+from teamwright.protocol.blocks import text_of
+from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.jsonl import read_backward
 from teamwright.teams.agents.run import Run
@@ -41,3 +45,18 @@ def has_words(transcript: Path, id: str) -> bool:
         return True
     mark, queued = f'"id":"{id}"'.encode(), b'{"type":"queued"'
     return any(line.startswith(queued) and mark in line for line in read_backward(transcript))
+
+
+def last_said(run: Run) -> str:
+    """The newest text that it said in its newest generation; empty when it said none, or nothing can be read."""
+    begun = iso(run.started_ms)
+    with suppress(StorageError, OSError, ValueError, KeyError, TypeError):
+        for line in read_backward(run.transcript):
+            if not line.startswith(b'{"type":"assistant"'):
+                continue
+            fact = cast("dict[str, Any]", json.loads(line))
+            if str(fact["at"]) < begun:
+                break
+            if text := text_of(fact["message"]["content"]):
+                return text
+    return ""

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, Steered, TurnEnd
+from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.commands import told
-from teamwright.agent.conversation import Told
+from teamwright.agent.conversation import Conversation, Told
 from teamwright.agent.loop import run_turn, tell
 from teamwright.agent.stopping import both, run_past_stops
 from teamwright.hooks.book import SUBAGENT_STOP
 from teamwright.protocol.events import Emit, RoundEnded, TeamEvent
 from teamwright.teams.agents.run import Run
-from teamwright.teams.agents.words import RunFile
+from teamwright.teams.agents.words import RunFile, job_notification
 
 Pending: TypeAlias = Callable[[], bool]
 """Whether something that the agent started still runs."""
@@ -96,3 +97,12 @@ def written(run: Run, agent: Agent, file: RunFile) -> Emit:
             file.said(agent.conversation.last_content())
 
     return now
+
+
+def tell_lost_jobs(run: Run, talk: Conversation, jobs: BackgroundJobs) -> None:
+    """Its own jobs ended with an earlier life of the session: it hears of each, once, before it goes on."""
+    for job in jobs.lost():
+        if job.owner == run.id and talk.holds({f"notice:{job.key}"}):
+            jobs.settle([job.id])
+        elif job.owner == run.id:
+            run.queue.notice(job_notification(job), job.key)

@@ -111,6 +111,11 @@ class Run:
             waiting(None)
         self.released.set()
 
+    def ends(self, end: TurnEnd) -> None:
+        """Its turns came to this end."""
+        self.state = "completed" if end.stop == "done" else "failed"
+        self.text, self.why, self.limit, self.end = end.text, end.why, end.limit, end
+
     def begins(self) -> None:
         """Another generation, or the first, begins to run."""
         self.state, self.text, self.why = "running", "", ""

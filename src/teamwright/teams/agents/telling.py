@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.job_journal import Job
-from teamwright.protocol.envelope import escaped
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.agents.book import LEFT, Agents
+from teamwright.teams.agents.book import INTERRUPTED, LEFT, Agents
+from teamwright.teams.agents.words import changed, job_notification
 from teamwright.teams.agents.words import notification as of_agent
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
@@ -32,7 +32,7 @@ class Owners:
             self.lead.notice(text, key)
             return True
         if (mate := self.team.find(owner)) is not None:
-            mate.desk.notice(text, key)
+            mate.notice(text, key)
             return True
         return self.agents.heard(owner, text, key)
 
@@ -59,7 +59,7 @@ def owners_of(lead: Lead, team: Team, jobs: BackgroundJobs) -> None:
     owners = agents.teller = Owners(lead, team, agents)
 
     def done(job: Job) -> None:
-        owners.tell(job.owner, notification(job), job.key)
+        owners.tell(job.owner, job_notification(job), job.key)
 
     async def left(name: str) -> None:
         await agents.stop_all(name, "whoever started it has ended")
@@ -71,24 +71,13 @@ def owners_of(lead: Lead, team: Team, jobs: BackgroundJobs) -> None:
 
 def tell_lost_agents(agents: Agents, team: Team, lead: Lead) -> None:
     """Owners hear of sub-agents that ended with an earlier life of the session, or may not have heard of their end."""
-    tell_lost(
+    told = tell_lost(
         agents,
         team,
         lead,
         of_agent,
         key=lambda run: run.notice_key,
-        quiet=lambda run: run.why == LEFT,
+        quiet=lambda run: run.why in {LEFT, INTERRUPTED},
     )
-
-
-def notification(job: Job) -> str:
-    """The end of a background command, as its owner reads it (tags as observed)."""
-    how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
-    if job.state == "killed":
-        how = "was killed: it ended with the process that ran it"
-    what = escaped(job.description or job.command or job.id)
-    return (
-        f"<task-notification>\n<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
-        f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
-        "</summary>\n</task-notification>\nRead the output file for what it printed."
-    )
+    for run in told:
+        lead.agent.emit(changed(run))

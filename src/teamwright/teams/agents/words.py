@@ -1,6 +1,6 @@
-"""What is said of a sub-agent that ended: the notice to its owner (tags as observed), and its file for reading.
+"""What is said of a sub-agent or a job that ended: the notice to its owner (tags as observed), and the file of a run.
 
-Knows a run; tells nobody.
+Knows a run and a job; tells nobody.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import contextlib
 import os
 from pathlib import Path
 
+from teamwright.agent.job_journal import Job
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.envelope import escaped
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.events import AgentChanged
 from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
 
@@ -31,6 +34,33 @@ def notification(run: Run) -> str:
     lines = [f"<{tag}>{escaped(text)}</{tag}>" for tag, text in tags if text]
     lines.append(f"<usage>{usage(run)}</usage>")
     return "\n".join(["<task-notification>", *lines, "</task-notification>", _next(run)]).rstrip()
+
+
+def job_notification(job: Job) -> str:
+    """The end of a background command, as its owner reads it (tags as observed)."""
+    how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
+    if job.state == "killed":
+        how = "was killed: it ended with the process that ran it"
+    what = escaped(job.description or job.command or job.id)
+    return (
+        f"<task-notification>\n<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
+        f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
+        "</summary>\n</task-notification>\nRead the output file for what it printed."
+    )
+
+
+def changed(run: Run) -> AgentChanged:
+    """How it stands, as an event."""
+    state = run.state if not run.running else "background" if run.background else "running"
+    return AgentChanged(
+        member=run.owner, agent=run.id, state=state, kind=run.kind, description=run.description, name=run.name
+    )
+
+
+def it_runs(run: Run) -> TeamRefused:
+    """The error for going on with one that runs."""
+    do = [f'SendMessage with to "{run.id}" reaches it now.']
+    return TeamRefused("team-refused", f"{run.id} is running", do=do, note="nothing was started")
 
 
 def summary(run: Run) -> str:

@@ -13,12 +13,12 @@ from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolRes
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.budget import Budget
-from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.agents.run import Run
-from teamwright.teams.agents.words import facts, launched_facts, usage
+from teamwright.teams.agents.words import facts, it_runs, launched_facts, usage
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.background.finding import known_agent
 
@@ -164,12 +164,7 @@ def _resumed(agents: Agents, call: SubagentInput, caller: str) -> Run:
         )
     run = known_agent(agents, call.resume or "", caller)
     if run.running:
-        raise TeamRefused(
-            "team-refused",
-            f"{run.id} is running",
-            do=[f'SendMessage with to "{run.id}" reaches it now.'],
-            note="nothing was started",
-        )
+        raise it_runs(run)
     return run
 
 

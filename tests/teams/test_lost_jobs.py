@@ -42,7 +42,7 @@ def begun(session: Path, *jobs: tuple[str, str]) -> JobJournal:
 
 
 def tell(session: Path, crew, lead=True) -> list[str]:
-    team = SimpleNamespace(find=lambda name: crew.get(name), agents=None)
+    team = SimpleNamespace(own=lambda name: crew.get(name), agents=None)
     told = tell_lost(
         JobJournal(session), team, crew["team-lead"] if lead else None, lambda job: f"{job.id} {job.state}"
     )

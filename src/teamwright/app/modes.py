@@ -60,7 +60,7 @@ class Modes:
         if addressee(name) == LEAD:
             return self.mode
         mate = self.team.find(name)
-        return None if mate is None else mate.agent.policy.shown_mode
+        return None if mate is None else Mode(mate.mode)
 
     async def set(self, text: str, member: str = "", by: str = USER, source: str = "mode") -> ModeSet:
         """Another mode for the lead, or for that member: from the very next call on, the one that waits included.

@@ -116,7 +116,7 @@ class Plans:
         if self.who == AUTO:
             return await self._by_setting(member, mode, given)
         team = self.team
-        mate = team.find(member) if team is not None and member != LEAD else None
+        mate = team.own(member) if team is not None and member != LEAD else None
         if team is None or mate is None:
             return await self._by_person(member, mode, given)
         target = _TARGETS[self.who]
@@ -133,7 +133,7 @@ class Plans:
     async def _by_setting(self, member: str, mode: PlanMode, given: Submission) -> Outcome:
         """A setting approves: a request all the same, answered at once, and said aloud."""
         team, why = self.team, f"the setting plan_approval is {AUTO} ({self.origin})"
-        mate = team.find(member) if team is not None and member != LEAD else None
+        mate = team.own(member) if team is not None and member != LEAD else None
         if team is None or mate is None:
             mode.leave(by=POLICY, call=given.call)  # nobody read what it would like to be allowed
         else:

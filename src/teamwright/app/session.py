@@ -171,7 +171,7 @@ class Session:
         goes on with them as they were.
         """
         if result.stop == "done":
-            await self.goodbye(keep=any(mate.limited.owes for mate in self.team.live))
+            await self.goodbye(keep=any(mate.owes for mate in self.team.live))
         else:
             await self.wind_down(keep=True)
         purse = self.maker.purse

@@ -17,8 +17,8 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
 from teamwright.teams.ending import kill
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.post import Sent, send_text
-from teamwright.teams.teammate import Teammate
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def live_members(session: Session) -> list[LiveMember]:
             mate.turns,
             purse.context.get(mate.name, 0),
             purse.by_member.get(mate.name, Usage()),
-            str(mate.agent.policy.shown_mode),
+            mate.mode,
         )
         for mate in session.team.live
     ]
@@ -150,7 +150,7 @@ def lead_was_interrupted(session: Session) -> None:
     session.lead.interrupted()
 
 
-def _mate(session: Session, name: str) -> Teammate:
+def _mate(session: Session, name: str) -> Mate:
     wanted = addressee(name)
     if wanted == LEAD:
         raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nobody was stopped")

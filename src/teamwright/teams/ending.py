@@ -24,17 +24,17 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.rows import close_plans
 from teamwright.teams.post import send_protocol
 from teamwright.teams.returning import return_late_mail, return_mail
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Parting, change_team_file, read_team_file
-from teamwright.teams.teammate import Teammate
 
 T = TypeVar("T")
 
 
-async def kill(team: Team, mate: Teammate, cause: str) -> None:
+async def kill(team: Team, mate: Mate, cause: str) -> None:
     """End a member at once: its model call and its tools are cancelled, its tasks go back, the lead is told once.
 
     Once begun it is seen through, also when the caller is cancelled meanwhile.
@@ -46,7 +46,7 @@ async def kill(team: Team, mate: Teammate, cause: str) -> None:
     await _see_out(team, mate, cause, tell=True)
 
 
-async def dismiss(team: Team, mate: Teammate, cause: str) -> None:
+async def dismiss(team: Team, mate: Mate, cause: str) -> None:
     """End a member at the end of a run: nobody has to be told. One at work was cut off, and its state says so."""
     if mate.state in GONE:
         return
@@ -55,7 +55,7 @@ async def dismiss(team: Team, mate: Teammate, cause: str) -> None:
     await _see_out(team, mate, cause, tell=False)
 
 
-async def _see_out(team: Team, mate: Teammate, cause: str, *, tell: bool) -> None:
+async def _see_out(team: Team, mate: Mate, cause: str, *, tell: bool) -> None:
     async def out() -> None:
         await _wind_up(team, mate)
         await left(team, mate.name, cause, None, tell=tell)
@@ -64,16 +64,9 @@ async def _see_out(team: Team, mate: Teammate, cause: str, *, tell: bool) -> Non
     await asyncio.shield(mate.ending)
 
 
-async def _wind_up(team: Team, mate: Teammate) -> None:
-    task = mate.task
-    if task is None:
-        return
-    task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=team.settings.cancel_grace_s)
-    if not done:
-        text = f"{mate.name} did not wind up within {team.settings.cancel_grace_s:.0f} s"
-        team.emit(Notice(member=mate.name, text=text, level="warning"))
-    mate.agent.conversation.close()
+async def _wind_up(team: Team, mate: Mate) -> None:
+    if trouble := await mate.wind_up(team.settings.cancel_grace_s):
+        team.emit(Notice(member=mate.name, text=trouble, level="warning"))
 
 
 async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell: bool = True) -> None:
@@ -121,7 +114,7 @@ def _ledger(team: Team, name: str) -> Path | None:
     """The transcript of a member that is over."""
     mate = team.members.get(name)
     if mate is not None:
-        return mate.agent.conversation.path
+        return mate.ledger
     file = read_team_file(team.home.team_file(team.directory))
     life = file.lives.get(name.lower()) if file is not None else None
     return Path(life.transcript) if life is not None else None
@@ -194,7 +187,7 @@ async def leave_all(team: Team, cause: str) -> list[str]:
     Nobody starts from now on.
     """
     team.closing = True
-    cut = [m.name for m in team.live if m.state is not State.IDLE or m.limited.owes]
+    cut = [m.name for m in team.live if m.state is not State.IDLE or m.owes]
     together = [dismiss(team, mate, cause) for mate in team.live]
     if together:
         await asyncio.gather(*together)
@@ -210,7 +203,7 @@ async def suspend_all(team: Team, cause: str) -> list[str]:
     """
     team.closing = True
     live = team.live
-    cut = [mate.name for mate in live if mate.state is not State.IDLE or mate.limited.owes]
+    cut = [mate.name for mate in live if mate.state is not State.IDLE or mate.owes]
     for mate in live:
         mate.leaving = cause
         mate.move(Event.SUSPENDED, cause)
@@ -227,7 +220,7 @@ async def _return_late(team: Team) -> None:
         await _tried(team, LEAD, "mail to members that had ended could not be returned", late, None)
 
 
-async def _let_go(team: Team, mate: Teammate) -> None:
+async def _let_go(team: Team, mate: Mate) -> None:
     try:
         await _wind_up(team, mate)
     finally:

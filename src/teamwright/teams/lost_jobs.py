@@ -104,5 +104,5 @@ def _listener(owner: str, team: Team, lead: Lead | None) -> tuple[Conversation, 
     """Who is told: its conversation, what wakes it, and what waits until something else does (a lead has that)."""
     if owner == LEAD:
         return (lead.agent.conversation, lead.notice, lead.aside) if lead is not None else None
-    mate = team.find(owner)
+    mate = team.own(owner)
     return (mate.agent.conversation, mate.desk.notice, mate.desk.notice) if mate is not None else None

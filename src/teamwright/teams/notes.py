@@ -38,7 +38,7 @@ async def put(team: Team, to: str, entry: Entry) -> bool:
         return True
     mate = team.find(to)
     if mate is not None:
-        mate.desk.notice(render_entry(entry))
+        mate.notice(render_entry(entry))
     elif to == LEAD and team.on_unseen is not None:
         team.on_unseen([entry])
     team.changed.set()

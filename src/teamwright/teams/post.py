@@ -254,7 +254,7 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
     found = team.find(member.name)
     if found is None:
         return "queued_next_round" if member.name.lower() in team.coming_back else "accepted"
-    held = found.desk.held(sender)
+    held = found.door.held(sender)
     return "woke" if found.state in {State.IDLE, State.AWAITING} and not held else "queued_next_round"
 
 

@@ -65,7 +65,7 @@ class Restating:
             return None
         if self.agent.name == LEAD:
             return self.team.lead_desk
-        mate = self.team.find(self.agent.name)
+        mate = self.team.own(self.agent.name)
         return mate.desk if mate is not None else None
 
     def _who(self) -> Iterator[str]:

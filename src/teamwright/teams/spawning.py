@@ -27,6 +27,7 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.awaited import NOTHING_AWAITED
 from teamwright.teams.plans.rows import plan_awaited
 from teamwright.teams.post import held, send_protocol
@@ -74,7 +75,7 @@ class TeamOffice:
         await left(self._team, name, cause, agreed_to)
 
 
-async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Teammate:
+async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
     """Start a teammate; makes the implicit team when there is none.
 
     Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart;
@@ -229,11 +230,11 @@ def _mate(team: Team, member: Member, life: Life, agent: Agent, desk: Desk, resu
     """The member itself, which does not run yet."""
     name = member.name
     return Teammate(
-        agent,
-        desk,
-        TeamOffice(team),
-        team.emit,
-        life.incarnation,
+        agent=agent,
+        desk=desk,
+        office=TeamOffice(team),
+        emit=team.emit,
+        incarnation=life.incarnation,
         color=member.color,
         model=agent.model.card.name,
         agent_type=member.agent_type,

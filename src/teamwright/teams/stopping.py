@@ -18,9 +18,9 @@ from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
 from teamwright.protocol.mail import ShutdownRejected, ShutdownRequest
 from teamwright.teams.ending import bound, kill, verdict
 from teamwright.teams.lifecycle import GONE
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
-from teamwright.teams.teammate import Teammate
 
 
 async def ask_to_stop(
@@ -62,7 +62,7 @@ async def ask_to_stop(
     return request_id
 
 
-async def _can_be_asked(team: Team, to: str) -> Teammate:
+async def _can_be_asked(team: Team, to: str) -> Mate:
     """The live member of that name, which was not asked yet."""
     member = await recipient(team, to)
     if member.name == LEAD:
@@ -93,7 +93,7 @@ def _asked_by(team: Team, call: str) -> str:
     return next((str(request["id"]) for request in made if request.get("call") == call), "")
 
 
-async def send_request(team: Team, mate: Teammate, body: Mapping[str, Any], *, again: bool = False) -> None:
+async def send_request(team: Team, mate: Mate, body: Mapping[str, Any], *, again: bool = False) -> None:
     """The notice of a shutdown request, in the member's inbox under an id of its own."""
     id = str(body["id"])
     if again and await team.inbox(mate.name).has(id):
@@ -103,7 +103,7 @@ async def send_request(team: Team, mate: Teammate, body: Mapping[str, Any], *, a
     await send_protocol(team, LEAD, mate.name, request, id=id)
 
 
-def arm(team: Team, mate: Teammate, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
+def arm(team: Team, mate: Mate, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
     """From now on the member has so long to object; then the runtime ends it."""
     timer = asyncio.create_task(_enforce(team, mate, request_id), name=f"deadline of {request_id}")
     deadlines.add(timer)
@@ -124,7 +124,7 @@ async def answer_stop(team: Team, name: str, request_id: str, given: Answer) -> 
 
     Raises UsageError for an objection without a reason, and TeamRefused for an id that is not open for it.
     """
-    mate = team.find(name)
+    mate = team.own(name)
     before = team.requests.answer_of(request_id)
     if before is not None and given.again and before.get("by") == name:
         given = replace(given, approve=before.get("approve") is True, reason=str(before.get("reason", "")))
@@ -171,7 +171,7 @@ def stop_read(team: Team, name: str, incarnation: int, conversation: Conversatio
     return None
 
 
-async def _enforce(team: Team, mate: Teammate, request_id: str) -> None:
+async def _enforce(team: Team, mate: Mate, request_id: str) -> None:
     """Nobody answered in time: the runtime ends the member. Over as soon as the member is."""
     limit_s = team.settings.shutdown_objection_s
     if mate.task is not None:

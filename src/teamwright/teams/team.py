@@ -32,6 +32,7 @@ from teamwright.teams.catalogue import Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
@@ -98,7 +99,7 @@ class Team:
     name: str = ""
     directory: str = ""
     implicit: bool = False
-    members: dict[str, Teammate] = field(default_factory=dict[str, Teammate])
+    members: dict[str, Mate] = field(default_factory=dict[str, Mate])
     lead_desk: Desk | None = None
     lead_unfollow: Callable[[], None] | None = None
     on_created: Callable[[], None] | None = None
@@ -201,7 +202,7 @@ class Team:
         return self._inboxes[name]
 
     @property
-    def live(self) -> list[Teammate]:
+    def live(self) -> list[Mate]:
         """Members that are alive, in the order of joining."""
         return [m for m in self.members.values() if m.state not in GONE]
 
@@ -211,15 +212,25 @@ class Team:
         alive = {m.name for m in self.live}
         return [name for name in self.starting if name not in alive]
 
-    def find(self, name: str) -> Teammate | None:
+    def find(self, name: str) -> Mate | None:
         """The live member of that name, without regard to case."""
         lower = name.lower()
         return next((m for m in self.live if m.name.lower() == lower), None)
 
+    def own(self, name: str) -> Teammate | None:
+        """The live member of that name, if it runs in this process."""
+        mate = self.find(name)
+        return mate if isinstance(mate, Teammate) else None
+
+    @property
+    def own_live(self) -> list[Teammate]:
+        """Those of them that run in this process."""
+        return [mate for mate in self.live if isinstance(mate, Teammate)]
+
     def quiet(self) -> bool:
         """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at, and no
         sub-agent runs in the background."""
-        rests = all(m.resting and not m.desk.rung and not m.plan.of_person for m in self.live)
+        rests = all(m.resting and not m.door.rung and not m.plan.of_person for m in self.live)
         behind = self.agents is not None and self.agents.pending()
         return rests and not behind and not self.parting and not self.starting
 
@@ -228,9 +239,9 @@ class Team:
         """Whether somebody is gone of whom the lead has not been told yet."""
         return any(m.state in GONE and not m.parted for m in self.members.values())
 
-    def busy(self) -> list[Teammate]:
+    def busy(self) -> list[Mate]:
         """Members that are at work or on their way to it."""
-        return [m for m in self.live if m.state in BUSY or not m.resting or m.desk.rung]
+        return [m for m in self.live if m.state in BUSY or not m.resting or m.door.rung]
 
     # ── being one ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,7 +283,7 @@ class Team:
             if self.lead_desk is not None:
                 self.lead_desk.ring()
         elif (member := self.find(name)) is not None:
-            member.desk.ring()
+            member.door.ring()
         self.changed.set()
 
     def late(self, owner: str, text: str) -> None:
@@ -281,7 +292,7 @@ class Team:
             if self.on_late is not None:
                 self.on_late(text)
         elif (member := self.find(owner)) is not None:
-            member.desk.late(text)
+            member.late(text)
 
     def follow(self, name: str, desk: Desk) -> Callable[[], None]:
         """Notice what others write into this inbox: processes of ours ring, the watcher tells of strangers.
@@ -309,7 +320,7 @@ class Team:
         """Wake everybody who is idle: a task may have become free."""
         for member in self.live:
             if member.state is State.IDLE:
-                member.desk.ring()
+                member.door.ring()
         self.changed.set()
 
     def tell_of_task(self, task: Task, change: str, by: str) -> None:
@@ -343,7 +354,7 @@ def blocking(team: Team, member: str) -> Callable[[str | None], None]:
     """A member that waits for an answer is blocked, and everybody can see on what."""
 
     def waiting(on: str | None) -> None:
-        mate = team.find(member)
+        mate = team.own(member)
         if mate is None:
             return
         if on is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from teamwright.agent.agent import Agent, TurnEnd
@@ -16,20 +17,20 @@ from teamwright.agent.conversation import Told
 from teamwright.agent.loop import settle, tell
 from teamwright.agent.stopping import run_past_stops
 from teamwright.protocol.blocks import Block, text_block, text_of
-from teamwright.protocol.clock import iso, now_ms
+from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import envelope
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Emit, MemberChanged, TurnEnded
+from teamwright.protocol.events import TurnEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
-from teamwright.protocol.usage import Usage
 from teamwright.teams.desk import Desk
-from teamwright.teams.keeping import kept_at_work
-from teamwright.teams.lifecycle import GONE, LIMITED, Event, State, advance
+from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
+from teamwright.teams.member.keeping import kept_at_work
+from teamwright.teams.member.mate import Mate, TurnNotes
 from teamwright.teams.pausing.capped import Capped
 from teamwright.teams.pausing.waiting_out import WaitingOut
-from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
+from teamwright.teams.plans.awaited import Awaited
 from teamwright.teams.told import worked_on, wrote_lead
 
 
@@ -66,80 +67,79 @@ IDLE = "idle"
 """Names the idle notice of a turn, with the place of the conversation where the turn ended."""
 
 
-@dataclass(slots=True)
-class TurnNotes:
-    """What happened in the turn that is running, for the idle notice."""
+@dataclass(slots=True, kw_only=True)
+class Teammate(Mate):
+    """One member that lives in this process. `live` is its whole life; `task` the coroutine that runs it.
 
-    wrote_lead: bool = False
-    peer_mail: str = ""
-    completed: str = ""
-
-
-@dataclass(slots=True)
-class Teammate:
-    """One member that is not the lead. `live` is its whole life; `task` the coroutine that runs it.
-
-    `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `paused`
-    says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
+    `paused` says that its last turn failed or was interrupted: then only mail wakes it, and it takes no task by itself.
     `limited`: how it waits out a limit of its model's service. `resumed`: a process before this one began this life,
-    and may have been killed anywhere. `call` names the call that started it.
+    and may have been killed anywhere.
     """
 
     agent: Agent
     desk: Desk
     office: Office
-    emit: Emit
-    incarnation: int
-    color: str | None = None
-    model: str = ""
-    agent_type: str = "general-purpose"
-    state: State = State.PENDING
-    waiting_on: str = ""
-    usage: Usage = field(default_factory=Usage)
-    turns: int = 0
-    last_active_ms: int = field(default_factory=now_ms)
-    notes: TurnNotes = field(default_factory=TurnNotes)
-    task: asyncio.Task[None] | None = None
-    ending: asyncio.Task[None] | None = None
-    asked: str = ""
-    stop_request: ShutdownRequest | None = None
-    leaving: str = ""
-    resting: bool = False
     paused: bool = False
     turning: bool = False
     interrupting: bool = False
     waits: list[str] = field(default_factory=list[str])
     limited: WaitingOut = field(default_factory=WaitingOut)
     capped: Capped = field(default_factory=Capped)
-    plan: Awaited = NOTHING_AWAITED
-    parted: bool = False
     resumed: bool = False
-    call: str = ""
     learned: tuple[Block, ...] = ()
     ready: asyncio.Event = field(default_factory=asyncio.Event)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
-        """The member's name."""
+        """See Mate."""
         return self.agent.name
 
-    def move(self, event: Event, detail: str = "") -> None:
-        """Take one step of the lifecycle table and say so."""
-        self.state = advance(self.state, event)
-        self.waiting_on = detail if self.state in {State.BLOCKED, State.AWAITING} else ""
-        self.last_active_ms = now_ms()
-        self.emit(
-            MemberChanged(
-                member=self.name,
-                state=str(self.state),
-                detail=detail,
-                color=self.color,
-                model=self.agent.model.card.name,
-                life=self.incarnation,
-                turn=self.turns,
-            )
-        )
+    @property
+    def mode(self) -> str:
+        """See Mate."""
+        return str(self.agent.policy.shown_mode)
+
+    @property
+    def door(self) -> Desk:
+        """See Mate."""
+        return self.desk
+
+    @property
+    def ledger(self) -> Path:
+        """See Mate."""
+        return self.agent.conversation.path
+
+    @property
+    def owes(self) -> bool:
+        """See Mate."""
+        return self.limited.owes
+
+    @property
+    def stopped_by(self) -> str:
+        """See Mate."""
+        return self.capped.why
+
+    def budget_raised(self) -> None:
+        """See Mate."""
+        if self.capped.raise_():
+            self.desk.ring()
+
+    def late(self, text: str) -> None:
+        """See Mate."""
+        self.desk.late(text)
+
+    def notice(self, text: str, key: str = "") -> None:
+        """See Mate."""
+        self.desk.notice(text, key)
+
+    async def wind_up(self, grace_s: float) -> str:
+        """See Mate."""
+        if self.task is None:
+            return ""
+        self.task.cancel()
+        done, _ = await asyncio.wait({self.task}, timeout=grace_s)
+        self.agent.conversation.close()
+        return "" if done else f"{self.name} did not wind up within {grace_s:.0f} s"
 
     async def live(self) -> None:
         """Until it is stopped: take what wakes it, run a turn, tell the lead, wait."""

@@ -16,10 +16,10 @@ from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.task import Task
 from teamwright.tasks.rules import Wish
 from teamwright.teams.ending import kill
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.modes.reach import ModeSet
 from teamwright.teams.post import Sent, assign, send_text
 from teamwright.teams.team import Team
-from teamwright.teams.teammate import Teammate
 
 USER = "user"
 """As whom a program writes and changes tasks: it stands for the person who runs it."""
@@ -85,7 +85,7 @@ class Member:
         """End it at once; its open tasks go back to the list. Raises UnknownMember when it is gone."""
         await kill(self._team, self.require(), "stopped by the program")
 
-    def require(self) -> Teammate:
+    def require(self) -> Mate:
         """Its life, not a part of what is promised. Raises UnknownMember when it is gone."""
         mate = self._team.find(self.name)
         if mate is None:

@@ -85,7 +85,7 @@ class Checks:
         seen_from = self.allowed.seen_from(command)
         if command == self.settings.command or seen_from == cwd:
             return True
-        mate = self.team.find(by)
+        mate = self.team.own(by)
         policy = (mate.agent.policy if mate is not None else None) or self.policy
         now = policy.decide("Bash", Access(command=command, cwd=cwd)).verdict
         if seen_from is not None:
@@ -112,7 +112,7 @@ class Checks:
     def _cwd(self, task: Task, by: str) -> Path:
         """Where the owner works, else whoever completes the task, else the session."""
         for name in (task.owner or "", by):
-            mate = self.team.find(name) if name else None
+            mate = self.team.own(name) if name else None
             if mate is not None and (cwd := mate.agent.toolbox.workplace.cwd).is_dir():
                 return cwd
         return self.team.cwd
@@ -120,7 +120,7 @@ class Checks:
     @contextmanager
     def _told(self, task: Task, by: str, command: str) -> Generator[None]:
         """A check that lasts is seen by whoever looks at the team."""
-        mate = self.team.find(by)
+        mate = self.team.own(by)
         member = mate.name if mate is not None else LEAD
         since = round(time.time(), 3)
         what = f"check of #{task.id}: {self.shown(command)[:200]}"

@@ -15,11 +15,11 @@ from teamwright.protocol.errors import UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 
 
-def agent_of(session: Session, name: str = "") -> Agent:
+def agent_of(session: Session, name: str = "", note: str = "nothing was compacted") -> Agent:
     """The lead, or the live member of that name. Raises UnknownMember naming the nearest, InvalidName."""
     if not name or addressee(name) == LEAD:
         return session.lead.agent
-    mate = session.team.find(addressee(name))
+    mate = session.team.own(addressee(name))
     if mate is not None:
         return mate.agent
     names = [LEAD_ALIAS, *(one.name for one in session.team.live)]
@@ -29,7 +29,7 @@ def agent_of(session: Session, name: str = "") -> Agent:
         f'"{name}" is not in the team',
         looked_at=[("members", ", ".join(names))],
         do=[f"did you mean {close}?"] if close else [],
-        note="nothing was compacted",
+        note=note,
     )
 
 

@@ -28,9 +28,9 @@ from teamwright.storage.bell import hang
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.ending import kill
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.spawning import START_S
 from teamwright.teams.team import Team
-from teamwright.teams.teammate import Teammate
 
 ELSEWHERE = "user (another terminal)"
 CAUSE = "stopped by the user from another terminal"
@@ -157,7 +157,7 @@ class Outside:
             True, mate.leaving or CAUSE, ended=[mate.name], handed_back=await _no_longer(tasks, owned, [mate.name])
         )
 
-    async def _found(self, name: str) -> Teammate | None:
+    async def _found(self, name: str) -> Mate | None:
         """The member, also one whose start is under way: then once it lives."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
@@ -170,7 +170,7 @@ class Outside:
     def _starts(self, name: str) -> bool:
         return name.lower() in {one.lower() for one in self.team.not_yet_alive}
 
-    async def _ask(self, box: RequestBox, mate: Teammate) -> str:
+    async def _ask(self, box: RequestBox, mate: Mate) -> str:
         """Ask a member to stop and see it out; its objection, or nothing. Asked already, its answer counts for both."""
         asked = mate.asked or await self.ask(mate.name, "The user asks you to stop.")
         while not mate.parted:
@@ -182,7 +182,7 @@ class Outside:
                 await self.team.changed.wait()
         return ""
 
-    async def _until_over(self, mate: Teammate) -> None:
+    async def _until_over(self, mate: Mate) -> None:
         while not mate.parted:
             self.team.changed.clear()
             if not mate.parted:

@@ -26,8 +26,8 @@ def wire(purse: Purse, team: Team, log: EventLog) -> None:
 
     def raised(name: str) -> None:
         mate = team.find(name)
-        if mate is not None and mate.capped.raise_():
-            mate.desk.ring()
+        if mate is not None:
+            mate.budget_raised()
 
     purse.on_raised = raised
 

@@ -41,7 +41,7 @@ class Owners:
         id = f"notice:{key}"
         if owner == LEAD:
             return self.lead.queue.withdraw(id)
-        if (mate := self.team.find(owner)) is not None:
+        if (mate := self.team.own(owner)) is not None:
             return mate.desk.notices.withdraw(id)
         run = self.agents.runs.get(owner)
         return run is not None and run.queue.withdraw(id)

@@ -76,7 +76,7 @@ def enter(agent: Agent, mode: Mode, by: str) -> None:
 async def _found(team: Team, name: str) -> Teammate:
     team.require()
     member = await recipient(team, name)
-    mate = team.find(member.name)
+    mate = team.own(member.name)
     if mate is None:
         raise TeamRefused(
             "team-refused",

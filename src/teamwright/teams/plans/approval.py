@@ -18,6 +18,7 @@ from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.teams.member.away import Away
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, USER, Awaited
 from teamwright.teams.plans.rows import KIND, POLICY, answer_body, made_by, newest_of, of_life, told_under
 from teamwright.teams.post import send_protocol
@@ -131,7 +132,10 @@ async def answer_plan(team: Team, request_id: str, given: PlanAnswer) -> str:
     if before is None:
         by = LEAD_ALIAS if (first := _first(team, request_id)) == LEAD else first
         raise _refused(f"{request_id} was answered before, by {by}; the first answer counts")
-    await _settle(team, mate, request, before)
+    if isinstance(mate, Away):
+        await mate.perform("plan_answered")  # its own process applies what the file says
+    elif isinstance(mate, Teammate):
+        await _settle(team, mate, request, before)
     return mate.name
 
 

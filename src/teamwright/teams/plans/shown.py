@@ -58,7 +58,7 @@ def _how_to_answer(name: str, request: Mapping[str, Any]) -> str:
 def _response(team: Team, reader: str, entry: Entry, message: PlanApprovalResponse) -> str:
     request = team.requests.get(message.request_id) or {}
     answer = team.requests.answer_of(message.request_id) if request else None
-    mate = team.find(reader)
+    mate = team.own(reader)
     if reader == LEAD or answer is None or mate is None or not of_life(request, mate.name, mate.incarnation):
         return f"{render_entry(entry)}\n{reminder(_NO_ANSWER)}"
     plan = mate.agent.plan

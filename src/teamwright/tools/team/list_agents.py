@@ -13,8 +13,8 @@ from teamwright.protocol.task import open_blockers
 from teamwright.teams.health.standing import MemberStanding
 from teamwright.teams.health.table import WAITS, Health, OpenTask, health, seen_of
 from teamwright.teams.lifecycle import GONE, State
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.team import Team
-from teamwright.teams.teammate import Teammate
 from teamwright.tools.team.caller import Caller, json_result
 
 AGENTS_SHOWN = 20
@@ -62,7 +62,7 @@ class ListAgents(Tool[NoInput]):
         return {"sub_agents": rows} if rows else {}
 
 
-def _line(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+def _line(team: Team, mate: Mate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
     seen = health_of(team, mate, tasks)
     waits = seen.state in WAITS
     asked = next((id for id, one in team.standing.requests.items() if one.holds_up(mate.name)), None)
@@ -77,12 +77,12 @@ def _line(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> dict[str
         "last_step_s_ago": int(_last_step_s(team, mate)),
         "open_tasks": [id for id, task in tasks.items() if task.owner == mate.name],
         "model": mate.model,
-        "mode": str(mate.agent.policy.shown_mode),
+        "mode": mate.mode,
         "tokens": _tokens(team, mate),
     }
 
 
-def health_of(team: Team, mate: Teammate, tasks: Mapping[str, OpenTask]) -> Health:
+def health_of(team: Team, mate: Mate, tasks: Mapping[str, OpenTask]) -> Health:
     """The member's state as everybody sees it; its coroutine is probed, and its own state counts."""
     known = team.standing.members.get(mate.name) or MemberStanding(mate.name)
     if known.state != mate.state:
@@ -98,12 +98,12 @@ async def _open_tasks(team: Team) -> dict[str, OpenTask]:
     return {t.id: OpenTask(t.owner or "", open_blockers(t, statuses)) for t in tasks if t.status != "completed"}
 
 
-def _last_step_s(team: Team, mate: Teammate) -> float:
+def _last_step_s(team: Team, mate: Mate) -> float:
     known = team.standing.members.get(mate.name)
     by_log = time.time() - known.active if known is not None and known.active else float("inf")
     return max(0.0, min(by_log, (now_ms() - mate.last_active_ms) / 1000))
 
 
-def _tokens(team: Team, mate: Teammate) -> int:
+def _tokens(team: Team, mate: Mate) -> int:
     known = team.standing.members.get(mate.name)
     return max(mate.usage.tokens, known.usage.tokens if known is not None else 0)

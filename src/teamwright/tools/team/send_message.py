@@ -11,6 +11,7 @@ from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.agents.book import Agents
+from teamwright.teams.agents.ledger import is_run_id
 from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.pausing.capped import LATER, NEXT
 from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
@@ -127,7 +128,7 @@ class SendMessage(Tool[SendMessageInput]):
         """Whether a sub-agent is meant; a member of the same name goes first."""
         if self._agents is None or not to.strip() or self._caller.team.find(to.strip().partition("@")[0]) is not None:
             return False
-        return self._agents.find(to) is not None
+        return is_run_id(to.strip()) or self._agents.find(to) is not None
 
     async def _broadcast(self, text: str, summary: str, call: Call) -> ToolResult:
         sent = await broadcast(self._caller.team, self._caller.name, text, summary, call)
@@ -221,9 +222,9 @@ class SendMessage(Tool[SendMessageInput]):
 
     def _comes_of_it(self, sent: Sent) -> str:
         mate = self._caller.team.find(sent.to)
-        if mate is None or not mate.capped.why:
+        if mate is None or not mate.stopped_by:
             return _OUTCOMES[sent.outcome]
-        why = mate.capped.why.removeprefix("budget_exceeded: ")
+        why = mate.stopped_by.removeprefix("budget_exceeded: ")
         return f"It does nothing now: {why}. {NEXT if self._caller.is_lead else LATER}"
 
     def _sent(self, sent: Sent, text: str, summary: str) -> ToolResult:

@@ -1,0 +1,25 @@
+"""A member that runs in a process of its own: what must be done where it lives is done there, and waited for.
+
+Below it: the member as its team sees it. Refuses to know how its process is reached.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from teamwright.teams.member.mate import Mate
+
+
+@dataclass(slots=True, kw_only=True)
+class Away(Mate):
+    """One whose agent is not here."""
+
+    @abstractmethod
+    async def perform(self, act: str, /, **said: Any) -> Mapping[str, Any]:
+        """Have its process do this, and wait until it has; what came of it, as JSON has it.
+
+        Raises what its process raised (a TeamwrightError), and TeamRefused when it cannot be reached.
+        """

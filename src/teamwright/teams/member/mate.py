@@ -1,0 +1,149 @@
+"""A member as its team sees it, wherever it runs: in this process, in one of its own, or as another program.
+
+Holds what everybody may ask of a member, and moves it along the lifecycle table. Whoever runs it says how it is rung,
+interrupted and wound up. Knows no agent and no process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.events import Emit, MemberChanged
+from teamwright.protocol.mail import ShutdownRequest
+from teamwright.protocol.usage import Usage
+from teamwright.teams.lifecycle import Event, State, advance
+from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
+
+
+@dataclass(slots=True)
+class TurnNotes:
+    """What happened in the turn that is running, for the idle notice."""
+
+    wrote_lead: bool = False
+    peer_mail: str = ""
+    completed: str = ""
+
+
+class Doorway(Protocol):
+    """Where a member is told that something may be new for it."""
+
+    def ring(self) -> None:
+        """Something may be new: it looks at its mail, and at the list."""
+        ...
+
+    def held(self, sender: str, /) -> bool:
+        """Whether mail of that sender may not wake it for now."""
+        ...
+
+    @property
+    def rung(self) -> bool:
+        """Whether somebody rang and it has not looked since."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Mate(ABC):
+    """One member that is not the lead.
+
+    `asked` is the id of its open shutdown request; `ending` the task that sees it out once it was killed; `task` lasts
+    as long as its life; `resting` says that it looked, and there is nothing to do. `parted`: everything that follows
+    from its end is done. `call` names the call that started it. `owes`: its last turn was given up, and may work later.
+    """
+
+    emit: Emit
+    incarnation: int
+    color: str | None = None
+    model: str = ""
+    agent_type: str = "general-purpose"
+    state: State = State.PENDING
+    waiting_on: str = ""
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    last_active_ms: int = field(default_factory=now_ms)
+    notes: TurnNotes = field(default_factory=TurnNotes)
+    task: asyncio.Task[None] | None = None
+    ending: asyncio.Task[None] | None = None
+    asked: str = ""
+    stop_request: ShutdownRequest | None = None
+    leaving: str = ""
+    resting: bool = False
+    plan: Awaited = NOTHING_AWAITED
+    parted: bool = False
+    call: str = ""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # ── who it is ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The member's name."""
+
+    @property
+    @abstractmethod
+    def mode(self) -> str:
+        """The permission mode that people are shown."""
+
+    @property
+    @abstractmethod
+    def door(self) -> Doorway:
+        """Where it is rung."""
+
+    @property
+    @abstractmethod
+    def ledger(self) -> Path:
+        """Its transcript."""
+
+    @property
+    @abstractmethod
+    def owes(self) -> bool:
+        """Whether a limit of its model's service cut its last turn, which it goes on with by itself."""
+
+    @property
+    @abstractmethod
+    def stopped_by(self) -> str:
+        """The cap that ended its last turn; empty when none did."""
+
+    # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def late(self, text: str) -> None:
+        """An answer came to a request of its that is gone: it is told."""
+
+    @abstractmethod
+    def notice(self, text: str, key: str = "") -> None:
+        """A note of the runtime for it alone: told like mail, and it wakes."""
+
+    @abstractmethod
+    def budget_raised(self) -> None:
+        """A larger budget came: a turn that waits for it goes on."""
+
+    @abstractmethod
+    def interrupt(self) -> bool:
+        """Cut the turn that runs short; False when none runs that could be cut."""
+
+    @abstractmethod
+    async def wind_up(self, grace_s: float) -> str:
+        """End it, with all that it runs. Empty, or what did not end within `grace_s` seconds."""
+
+    def move(self, event: Event, detail: str = "") -> None:
+        """Take one step of the lifecycle table and say so."""
+        self.state = advance(self.state, event)
+        self.waiting_on = detail if self.state in {State.BLOCKED, State.AWAITING} else ""
+        self.last_active_ms = now_ms()
+        self.emit(
+            MemberChanged(
+                member=self.name,
+                state=str(self.state),
+                detail=detail,
+                color=self.color,
+                model=self.model,
+                life=self.incarnation,
+                turn=self.turns,
+            )
+        )

@@ -126,7 +126,7 @@ async def answer_of(
     run = await _again(agents, caller, origin)
     if run is None:
         run = await agents.go_on(_resumed(agents, call, caller), call.prompt, caller, origin, background=background)
-    return await _seen_through(agents, run, call.prompt, background=background, can_read=can_read)
+    return await _seen_through(agents, run, call.prompt, can_read=can_read)
 
 
 async def run_spec(
@@ -135,13 +135,14 @@ async def run_spec(
     """A new sub-agent: what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
     origin, background = FromCall(ctx.tool_use_id, ctx.key, ctx.again), agents.in_background(background)
     run = await _again(agents, caller, origin) or await agents.start(spec, caller, origin, background=background)
-    return await _seen_through(agents, run, spec.prompt, background=background, can_read=can_read)
+    return await _seen_through(agents, run, spec.prompt, can_read=can_read)
 
 
-async def _seen_through(agents: Agents, run: Run, prompt: str, *, background: bool, can_read: bool) -> ToolResult:
-    if not run.background and await agents.in_foreground(run):
+async def _seen_through(agents: Agents, run: Run, prompt: str, *, can_read: bool) -> ToolResult:
+    waits = not run.background
+    if waits and await agents.in_foreground(run):
         return _answer(run, prompt)
-    return _launched(run, prompt, moved=not background, can_read=can_read)
+    return _launched(run, prompt, moved=waits, can_read=can_read)
 
 
 async def _again(agents: Agents, caller: str, origin: FromCall) -> Run | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamwright.app.api.running import Run
     from teamwright.app.api.team import Team, run
     from teamwright.app.asking import OnRequest
+    from teamwright.app.renewing.model import ModelSet
     from teamwright.app.result import MemberLine, Result, TaskLine
     from teamwright.models.model import (
         Failure,
@@ -53,7 +54,9 @@ if TYPE_CHECKING:
         MessageSeen,
         MessageSent,
         ModeChanged,
+        ModelChanged,
         Notice,
+        Reloaded,
         RequestClosed,
         RequestOpened,
         RoundEnded,
@@ -97,12 +100,15 @@ __all__ = [
     "ModeSet",
     "Model",
     "ModelCard",
+    "ModelChanged",
     "ModelFailed",
+    "ModelSet",
     "Notice",
     "OnRequest",
     "Part",
     "PermissionMode",
     "Prefix",
+    "Reloaded",
     "Reply",
     "Request",
     "RequestClosed",
@@ -161,6 +167,7 @@ _ROOMS = {
         "run",
     ),
     "teamwright.app.asking": ("OnRequest",),
+    "teamwright.app.renewing.model": ("ModelSet",),
     "teamwright.protocol.budget": ("Budget",),
     "teamwright.app.result": (
         "MemberLine",
@@ -200,7 +207,9 @@ _ROOMS = {
         "MessageSeen",
         "MessageSent",
         "ModeChanged",
+        "ModelChanged",
         "Notice",
+        "Reloaded",
         "RequestClosed",
         "RequestOpened",
         "RoundEnded",

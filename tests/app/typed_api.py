@@ -19,9 +19,11 @@ from teamwright import (
     ModeChanged,
     Model,
     ModelCard,
+    ModelChanged,
     Notice,
     OnRequest,
     Part,
+    Reloaded,
     Reply,
     Request,
     RequestClosed,
@@ -142,6 +144,8 @@ def shows(event: TeamEvent) -> object:
             MemberChanged()
             | AgentChanged()
             | ModeChanged()
+            | ModelChanged()
+            | Reloaded()
             | Underway()
             | TeamChanged()
             | SessionOpened()

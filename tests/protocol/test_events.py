@@ -36,6 +36,8 @@ LOGGED = [
     events.AgentChanged(member="ann", at=1.5, agent="a1", state="killed", kind="Explore", description="d", name="n"),
     events.Compacted(member="ann", at=1.5, state="done", trigger="auto", before=9, after=3, detail="d"),
     events.ModeChanged(member="ann", at=1.5, mode="plan", by="user"),
+    events.ModelChanged(member="ann", at=1.5, model="own/two", before="own/one", by="user"),
+    events.Reloaded(member="team-lead", at=1.5, changed=("skills: + notes",), members=("ann",)),
     events.Underway(member="ann", at=1.5, doing="tool", what="Bash make", since=0.25, stalled=True),
     events.TeamChanged(member="team-lead", at=1.5, team="Crew", directory="crew", change="created"),
     events.SessionOpened(member="team-lead", at=1.5, pid=7, session="s"),

@@ -103,6 +103,23 @@ class Agent:
     policy: Policy = field(default_factory=Policy)
     plan: PlanMode | None = None
     compaction: Compaction = field(default_factory=Compaction)
+    _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+    def between_calls(self, change: Callable[[], None]) -> bool:
+        """Make a change that no model call may see half of: now, or before its next one while it is in a turn.
+
+        Whether it was made. Raises what the change raises, when it is made now.
+        """
+        if self.compaction.turn.locked():
+            self._later.append(change)
+            return False
+        change()
+        return True
+
+    def catch_up(self) -> None:
+        """Make the changes that wait, between two model calls."""
+        while self._later:
+            self._later.pop(0)()
 
     def spent(self) -> Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""

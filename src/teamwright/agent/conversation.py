@@ -23,6 +23,7 @@ from teamwright.agent.transcript import (
     read_header,
     read_history,
     told_before,
+    without_thoughts,
 )
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import Block, ToolCall, encode, text_of, tool_calls, tool_result_block
@@ -51,8 +52,9 @@ class Conversation:
     `items` are the encoded messages, oldest first: hand them to a Request as they are. `owes_round` is true when
     the last thing told, or asked of a tool, has no complete answer behind it, unless a person `interrupted` it: then it
     goes along with what is told next. `lines` counts those of the file that are a step of it: all but those that queue
-    a message and those of compactions. `queued` are messages by id that the transcript has and the agent was not told
-    yet. `reported`: so many messages came to so many tokens, by the service's own count; 0 when it told none.
+    a message, those of compactions and of prefixes. `queued` are messages by id that the transcript has and the agent
+    was not told yet. `reported`: so many messages came to so many tokens, by the service's own count; 0 when it told
+    none.
     """
 
     path: Path
@@ -207,6 +209,16 @@ class Conversation:
         self.lines -= 1  # it is no step of the conversation either
         self.items, self.prefix, self.reported = list(messages), sent, (0, 0)
         self._covered, self._answered = boundary.covered, boundary.answers
+
+    def begin(self, prefix: Prefix, about: Mapping[str, Any]) -> None:
+        """Send another prefix from now on, and thinking of before no more: it is bound to what stood before it.
+
+        `about` goes into the line that says so. Raises StorageError.
+        """
+        self._append(encode({"type": "prefix", "at": iso(), "prefix": prefix.digest, **about}))
+        self.lines -= 1  # it is no step of the conversation
+        self.items = [without_thoughts(item) for item in self.items]
+        self.prefix, self.reported = prefix, (0, 0)
 
     @property
     def closed(self) -> bool:

@@ -44,6 +44,8 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
             return await _rounds(agent)
         finally:
             agent.activity.rests()
+            if not agent.conversation.closed:
+                agent.catch_up()
 
 
 async def _rounds(agent: Agent) -> TurnEnd:

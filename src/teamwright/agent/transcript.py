@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.protocol.blocks import Block, encode, tool_calls
+from teamwright.protocol.blocks import Block, encode, text_block, tool_calls
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.jsonl import read_backward, read_lines
@@ -32,9 +32,11 @@ _ANSWER = b'{"type":"assistant"'
 _INTERRUPT = b'{"type":"interrupt"'
 _QUEUED = b'{"type":"queued"'
 _COMPACT = b'{"type":"compact"'
+_PREFIX = b'{"type":"prefix"'
 _SIZES = re.compile(rb'\{"type":"compact","sizes":\[([0-9]+(?:,[0-9]+)*)\]')
 _MESSAGES = b',"messages":['
 _PAUSED = b'"stop_reason":"pause_turn"'
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 TOLD_MOST = 4_096
 """Ids that a boundary lists; older ones are looked for in the lines before it."""
@@ -133,11 +135,14 @@ class History:
     unanswered: bool = False
     interrupted: bool = False
     reported: tuple[int, int] = (0, 0)
+    moved: str = ""
+    """The prefix that was begun behind the last compaction, if one was."""
 
     @property
     def prefix(self) -> str:
         """The digest of the prefix that is sent."""
-        return (self.boundary.prefix if self.boundary is not None else "") or str(self.header.get("prefix", ""))
+        compacted = self.boundary.prefix if self.boundary is not None else ""
+        return self.moved or compacted or str(self.header.get("prefix", ""))
 
 
 def read_history(path: Path) -> History:
@@ -160,6 +165,9 @@ def read_history(path: Path) -> History:
         if line.startswith(_QUEUED):
             _wait(line, made.queued)
             continue
+        if line.startswith(_PREFIX):
+            _begin(line, made, path)
+            continue
         made.lines += 1
         made.interrupted = line.startswith(_INTERRUPT)
         at = line.find(MESSAGE)
@@ -177,6 +185,15 @@ def _go_on_from(made: History, boundary: Boundary) -> None:
     made.items, made.lines = list(boundary.messages), boundary.place
     made.queued = dict(boundary.queued)
     made.owes, made.interrupted = boundary.owes, boundary.interrupted
+
+
+def _begin(line: bytes, made: History, path: Path) -> None:
+    """Another prefix from here on: thinking of before is not sent again, and nothing was counted with it yet."""
+    try:
+        made.moved = str(json.loads(line)["prefix"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise StorageError("damaged-file", f"{path}: a line of a new prefix cannot be read") from problem
+    made.items, made.reported = [without_thoughts(item) for item in made.items], (0, 0)
 
 
 def _owed(made: History, path: Path, *, paused: bool) -> None:
@@ -259,7 +276,7 @@ def messages_backward(transcript: Path) -> Iterator[bytes]:
 
 def calls_without_result(transcript: Path) -> int:
     """How many calls of the newest answer have no result: what a kill in the middle of a round leaves."""
-    steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT)))
+    steps = (line for line in read_backward(transcript) if not line.startswith((_QUEUED, _COMPACT, _PREFIX)))
     last = next(steps, b"")
     at = last.find(MESSAGE)
     item = last[at + len(MESSAGE) : -1] if at > 0 else USER
@@ -284,6 +301,18 @@ def read_header(path: Path) -> Mapping[str, Any] | None:
     """The header of a transcript file, or None when there is none to read."""
     first = next(iter(read_lines(path)), None)
     return None if first is None else parse_header(first, path)
+
+
+def without_thoughts(item: bytes) -> bytes:
+    """An answer as it is kept: thinking is bound to what stood before it, and that is no more."""
+    if item.startswith(USER) or b"thinking" not in item:
+        return item
+    message = cast("dict[str, Any]", json.loads(item))
+    content = cast("list[Block]", message["content"])
+    left = [block for block in content if block.get("type") not in _THOUGHTS]
+    if len(left) == len(content):
+        return item
+    return encode({**message, "content": left or [text_block("(no words)")]})
 
 
 def _ids(line: bytes) -> list[str]:

@@ -22,6 +22,7 @@ from teamwright.app.definition.schema import TeamDefinition
 from teamwright.app.looking.sessions import SessionView, find_session, latest_session
 from teamwright.app.looking.system import require_platform
 from teamwright.app.options import Options
+from teamwright.app.renewing.kept import kept_model
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.app.trust.survey import team_entry
@@ -191,11 +192,11 @@ def trust_warnings(ground: Ground) -> list[str]:
 
 
 def model_of_resumed(ground: Ground) -> str | None:
-    """A resumed session goes on with the model that it was born with, unless another is named."""
+    """A resumed session goes on with the model that it was left with, unless another is named."""
     if not ground.resumed:
         return None
     header = read_header(ground.home.transcript(ground.cwd, ground.id)) or {}
-    name = header.get("model")
+    name = kept_model(ground.directory) or header.get("model")
     return name if isinstance(name, str) else None
 
 

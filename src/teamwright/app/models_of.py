@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from teamwright.models.model import Model, ModelCard
-from teamwright.models.pool import ModelPool
+from teamwright.models.pool import ModelPool, require_served
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart, UsageError
 
@@ -93,6 +93,21 @@ class Models:
     services: Services
     objects: dict[str, Model] = field(default_factory=dict[str, Model])
     named: set[str] = field(default_factory=set[str])
+    chosen: str | None = None
+    """What a person chose in life for the lead, and with it for whoever is started without a model of its own."""
+
+    async def choose(self, model: str | Model) -> tuple[str, Model]:
+        """A model that somebody names while the run goes on, and its name for `open`.
+
+        Raises CannotStart for one that is not to be had, UsageError where a script plays everybody.
+        """
+        if isinstance(model, str) and isinstance(self.main, Scripts):
+            what = "a script plays every agent of this run: there is no model to choose"
+            raise UsageError("usage", what, note="nothing was changed")
+        if isinstance(model, str):
+            await require_served(model, self.services.env, self.services.settings)
+        name = self.bring(model)
+        return name, await self.open(name, "")
 
     def bring(self, model: str | Model) -> str:
         """Under which name the program's choice for a member can be opened from now on."""
@@ -109,6 +124,7 @@ class Models:
 
     async def open(self, name: str | None, agent: str) -> Model:
         """See ModelSource."""
+        name = name if name is not None else self.chosen
         if name is not None and name in self.objects:
             return self.objects[name]
         if name is not None and name in self.named:

@@ -18,12 +18,12 @@ from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.teams.spec import SpawnSpec
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Born:
     """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
 
     Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
-    are the tools that it was denied.
+    are the tools that it was denied. `model` changes with the member's.
     """
 
     policy: Callable[[], Policy]

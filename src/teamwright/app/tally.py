@@ -11,6 +11,7 @@ from teamwright.protocol.events import (
     MemberChanged,
     MessageSeen,
     MessageSent,
+    ModelChanged,
     RoundEnded,
     TeamEvent,
     ToolCalled,
@@ -58,10 +59,10 @@ class Tally:
                 self.capped.add(member)
             case TurnEnded(member=member):
                 self.capped.discard(member)
-            case MemberChanged():
-                if event.member != LEAD:
+            case MemberChanged() | ModelChanged() if event.member != LEAD:
+                if isinstance(event, MemberChanged):
                     self.states[event.member] = event.state
-                    self.models[event.member] = event.model or self.models.get(event.member, "")
+                self.models[event.member] = event.model or self.models.get(event.member, "")
             case _:
                 pass
 

@@ -41,6 +41,11 @@ def known_ids(provider: str = "anthropic") -> list[str]:
     return list(_models(provider))
 
 
+def wire_is_known(provider: str, wire: str) -> bool:
+    """Whether the catalogue has the id, under another name too."""
+    return bool(_row(provider, wire))
+
+
 def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
     """The card of a model at a provider. Never fails: what is unknown is unknown."""
     wire = str(catalog()["aliases"].get(wire, wire)) if provider.id == "anthropic" else wire

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from teamwright.models.catalog import aliases, known_ids, wire_is_known
 from teamwright.models.dialects.listing import listed
 from teamwright.models.dialects.table import dialect_of
 from teamwright.models.exchange import Clocks
@@ -22,6 +23,10 @@ from teamwright.models.resolve import providers, require_key, resolve
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Trouble
 from teamwright.protocol.errors import CannotStart, ModelFailed
+from teamwright.protocol.ids import nearest
+
+LISTED_S = 10.0
+"""How long a service may take to list its models before it is believed to have one."""
 
 
 class ModelPool:
@@ -61,6 +66,32 @@ class ModelPool:
         models, self._open = list(self._open.values()), {}
         for model in models:
             await model.aclose()
+
+
+async def require_served(name: str, env: Mapping[str, str], settings: ModelSettings) -> None:
+    """Raises `CannotStart` (`unknown-model`) for an id that neither we know nor its service lists.
+
+    A service that lists nothing, or does not answer in time, is left to say so itself at the first call.
+    """
+    card, endpoint = resolve(name, env, settings)
+    known = [*known_ids(card.provider), *(one.partition("/")[2] for one in settings.prices)]
+    if card.wire in known or wire_is_known(card.provider, card.wire):
+        return
+    try:
+        async with asyncio.timeout(LISTED_S):
+            listed_ids = await list_models(card.provider, env, settings)
+    except (TimeoutError, CannotStart, ModelFailed):
+        return
+    if not listed_ids or any(one == card.wire or one.startswith(card.wire) for one in listed_ids):
+        return
+    close = nearest(card.wire, [*aliases(), *listed_ids])
+    raise CannotStart(
+        "unknown-model",
+        f'{card.provider} has no model "{card.wire}"',
+        looked_at=[("asked", endpoint.base_url), ("it lists", ", ".join(listed_ids[:8]))],
+        do=[f"did you mean {close}?"] if close else [f"teamwright models {card.provider} lists them"],
+        note="nothing was changed",
+    )
 
 
 async def list_models(provider: str, env: Mapping[str, str], settings: ModelSettings | None = None) -> list[str]:

@@ -20,7 +20,9 @@ from teamwright.protocol.events import (
     MessageSeen,
     MessageSent,
     ModeChanged,
+    ModelChanged,
     Notice,
+    Reloaded,
     RequestClosed,
     RequestOpened,
     RoundEnded,
@@ -54,6 +56,8 @@ _LOGGED: dict[str, type[TeamEvent]] = {
         MemberChanged,
         AgentChanged,
         ModeChanged,
+        ModelChanged,
+        Reloaded,
         Compacted,
         Underway,
         TeamChanged,
@@ -118,7 +122,7 @@ def from_json(data: Mapping[str, Any]) -> TeamEvent | None:
         values["task"] = TaskInfo(**task)
     if "file" in values:
         values["file"] = _mark(values["file"])
-    for key in ("message_ids", "options", "suggestions"):
+    for key in ("message_ids", "options", "suggestions", "changed", "members"):
         if key in values:
             values[key] = tuple(values[key])
     try:

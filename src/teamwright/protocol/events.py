@@ -181,6 +181,25 @@ class ModeChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChanged(Event):
+    """A member, or the lead, runs on another model from its next call on; `by` is who changed it."""
+
+    KIND = "model_changed"
+    model: str
+    before: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded(Event):
+    """Configuration was read again: `changed` are lines of what is different, `members` those whose prefix is new."""
+
+    KIND = "reloaded"
+    changed: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Underway(Event):
     """What a member has been busy with for a second: told once a call, by a timer, never again and again.
 
@@ -338,6 +357,8 @@ TeamEvent: TypeAlias = (
     | MemberChanged
     | AgentChanged
     | ModeChanged
+    | ModelChanged
+    | Reloaded
     | Compacted
     | Underway
     | TeamChanged

@@ -254,6 +254,16 @@ async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> 
     await change_team_file(home, directory, kept)
 
 
+async def keep_model(home: Home, directory: str, name: str, model: str) -> None:
+    """The member's life has this model from now on, also when it is resumed."""
+
+    def kept(file: TeamFile) -> TeamFile:
+        life = file.lives.get(name.lower())
+        return file if life is None else replace(file, lives={**file.lives, name.lower(): replace(life, model=model)})
+
+    await change_team_file(home, directory, kept)
+
+
 async def keep_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
     """The member's life has this permission mode from now on, also when it is resumed."""
 

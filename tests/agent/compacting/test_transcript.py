@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent import transcript
-from teamwright.agent.compacting.shortening import in_short, with_room, without_thoughts
+from teamwright.agent.compacting.shortening import in_short, with_room
 from teamwright.agent.conversation import Conversation, Told
-from teamwright.agent.transcript import TOLD_MOST, Boundary, calls_without_result, ids_held, read_history
+from teamwright.agent.transcript import (
+    TOLD_MOST,
+    Boundary,
+    calls_without_result,
+    ids_held,
+    read_history,
+    without_thoughts,
+)
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import encode, image_block, text_block, tool_result_block
 from teamwright.protocol.errors import StorageError

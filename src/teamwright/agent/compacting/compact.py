@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.measure import answer_tokens, context_of, tokens_of, tokens_of_all, tokens_of_prefix
-from teamwright.agent.compacting.shortening import in_short, with_room, without_thoughts
+from teamwright.agent.compacting.shortening import in_short, with_room
 from teamwright.agent.compacting.state import AUTO, MANUAL, Shortened, Wanted, room_of
 from teamwright.agent.compacting.words import SHORTENED, directive, summary_blocks
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.forked import Forked, run_forked_agent
 from teamwright.agent.listening import Heard, listen
-from teamwright.agent.transcript import USER
+from teamwright.agent.transcript import USER, without_thoughts
 from teamwright.hooks import payload
 from teamwright.hooks.book import POST_COMPACT, PRE_COMPACT
 from teamwright.models.model import Failure, Refusal
@@ -65,6 +65,7 @@ class Answered:
 
 async def answer(agent: Agent) -> Answered:
     """The next answer, of a conversation that is made smaller first where it must be, and once when it is full."""
+    agent.catch_up()
     if agent.rounds_left == 0:
         return Answered(*await listen(agent))
     beside = Usage()

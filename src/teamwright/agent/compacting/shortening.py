@@ -23,7 +23,6 @@ RESULTS = (16_000, 6_000, 2_000, 600)
 
 CUT = "[… {left:,} characters were cut: the conversation had no room for them. Run the call again for less at once.]"
 IMAGE_CUT = "[An image was here; the conversation had no room for it.]"
-_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def in_short(items: Sequence[bytes], characters: int) -> str:
@@ -39,18 +38,6 @@ def in_short(items: Sequence[bytes], characters: int) -> str:
         room -= len(rest[-1])
         kept.insert(0, rest.pop())
     return harmless("\n\n".join([*first, f"[… {len(rest)} messages are left out here …]", *kept]))
-
-
-def without_thoughts(item: bytes) -> bytes:
-    """An answer as it is kept: thinking is bound to what stood before it, and that is no more."""
-    if item.startswith(USER) or b"thinking" not in item:
-        return item
-    message = cast("dict[str, Any]", json.loads(item))
-    content = cast("list[Block]", message["content"])
-    left = [block for block in content if block.get("type") not in _THOUGHTS]
-    if len(left) == len(content):
-        return item
-    return encode({**message, "content": left or [text_block("(no words)")]})
 
 
 def with_room(items: Sequence[bytes], tokens: int) -> list[bytes]:

@@ -23,6 +23,7 @@ from teamwright.app.ended.naming import named_team, require_adoptable, session_o
 from teamwright.app.inspect import home_at
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
+from teamwright.app.renewing.model import ModelSet, set_model
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.settings import lead_mode
@@ -256,6 +257,20 @@ class Team:
         """
         modes = self.session.modes
         return modes.set_lead(lead_mode(mode, "mode="))
+
+    @property
+    def model(self) -> str:
+        """The model that the lead runs on, as `provider/model`."""
+        return self.session.lead.agent.model.card.name
+
+    async def set_model(self, model: str | Model, member: str = "lead") -> ModelSet:
+        """Another model for the lead, or a member, from its next call on: a new prefix begins; kept for `Team.resume`.
+
+        Whoever is started later without a model of its own has the lead's. Raises UnknownMember, CannotStart for a
+        model that is not to be had or, where money is capped, has no known price; nothing is changed then.
+        """
+        require_model(model)
+        return await set_model(self.session, model, member, by=USER)
 
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
         """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""

@@ -14,7 +14,7 @@ from teamwright.models.model import Model, Prefix
 from teamwright.models.prefix import prefix_moved
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import Rule
-from teamwright.protocol.events import MemberChanged, TeamEvent
+from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
 
 
@@ -75,6 +75,8 @@ class ForTurn:
         return (own,) if own is run else (own, run)
 
     def _happened(self, event: TeamEvent) -> None:
+        if isinstance(event, ModelChanged) and event.member == LEAD:
+            self._before = None  # somebody chose another one meanwhile
         if isinstance(event, MemberChanged) and event.member == LEAD and event.state == "idle":
             self._turns -= 1
         if self._turns == 0 or self.session.lead.refused:

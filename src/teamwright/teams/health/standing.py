@@ -17,6 +17,7 @@ from teamwright.protocol.events import (
     MessageSeen,
     MessageSent,
     ModeChanged,
+    ModelChanged,
     RequestClosed,
     RequestOpened,
     RoundEnded,
@@ -154,8 +155,8 @@ class Standing:
                 self._worked(event)
             case MemberChanged():
                 self._changed(event)
-            case ModeChanged():
-                self._mode(event)
+            case ModeChanged() | ModelChanged():
+                self._set(event)
             case MessageSent():
                 self._wrote(event)
             case MessageSeen():
@@ -248,11 +249,14 @@ class Standing:
         member.settles()
         self._forget_old()
 
-    def _mode(self, event: ModeChanged) -> None:
+    def _set(self, event: ModeChanged | ModelChanged) -> None:
         if event.member == LEAD and LEAD not in self.members:
             self.members[LEAD] = MemberStanding(LEAD, str(State.IDLE), since=event.at)  # it has had no turn yet
         if (member := self._active(event)) is not None:
-            member.mode = event.mode
+            if isinstance(event, ModelChanged):
+                member.model = event.model
+            else:
+                member.mode = event.mode
 
     def _late(self, member: MemberStanding, event: MemberChanged) -> bool:
         """Whether the event tells of a turn before the newest, or of a life that has ended."""

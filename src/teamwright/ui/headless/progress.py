@@ -8,6 +8,7 @@ from teamwright.protocol.events import (
     MemberChanged,
     MessageSent,
     ModeChanged,
+    ModelChanged,
     Notice,
     RequestClosed,
     RequestOpened,
@@ -47,13 +48,13 @@ def line_of(event: TeamEvent) -> str | None:
             return f"{who:<12} {state}" + (f": {_one_line(event.detail)}" if event.detail else "")
         case RequestOpened() | RequestClosed():
             return f"{who:<12} {_asked(event)}"
-        case LimitReached() | ModeChanged() | Notice() | Compacted():
+        case LimitReached() | ModeChanged() | ModelChanged() | Notice() | Compacted():
             return f"{who:<12} {_said(event)}"
         case _:
             return None
 
 
-def _said(event: LimitReached | ModeChanged | Notice | Compacted) -> str:
+def _said(event: LimitReached | ModeChanged | ModelChanged | Notice | Compacted) -> str:
     match event:
         case Compacted():
             return compacted_words(event)
@@ -61,6 +62,8 @@ def _said(event: LimitReached | ModeChanged | Notice | Compacted) -> str:
             return f"limit: {event.detail}"
         case ModeChanged():
             return f"is in mode {event.mode} now"
+        case ModelChanged():
+            return f"runs on {event.model} now"
         case Notice():
             return event.text
 

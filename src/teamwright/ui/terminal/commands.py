@@ -11,6 +11,7 @@ from typing import TypeAlias
 from teamwright.app.compacting.asking import begin_compacting
 from teamwright.app.looking.cost import CostLine, session_cost
 from teamwright.app.modes import meanings
+from teamwright.app.renewing.model import models_in_use, set_model
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
 from teamwright.app.talking import interrupt_member, live_members, stop_member, to_background
@@ -128,15 +129,32 @@ def background_lines(session: Session, name: str = "") -> list[str]:
     return [f"  in the background: {one_line(what)}" for what in moved]
 
 
-async def _mode(session: Session, rest: str) -> list[str]:
+def _one_of(rest: str) -> tuple[str, str] | None:
+    """A value and the member that it is for, each may be empty; None for more than one of either."""
     words = rest.split()
-    named = [word for word in words if word.startswith("@") and len(word) > 1]
+    named = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
     said = [word for word in words if not word.startswith("@")]
-    if len(named) > 1 or len(said) > 1:
+    return None if len(named) > 1 or len(said) > 1 else ("".join(said), "".join(named))
+
+
+async def _model(session: Session, rest: str) -> list[str]:
+    found = _one_of(rest)
+    if found is None:
+        return ["  /model NAME, or /model NAME @NAME: one model, for the lead or for one member"]
+    model, name = found
+    if model:
+        return [f"  {clean(str(await set_model(session, model, name)))}"]
+    rows = models_in_use(session)
+    return [f"  {shown(name):<18} {clean(model)}, window {window:,} tokens" for name, model, window in rows]
+
+
+async def _mode(session: Session, rest: str) -> list[str]:
+    found = _one_of(rest)
+    if found is None:
         return ["  /mode MODE, or /mode MODE @NAME: one mode, for the lead or for one member"]
-    name = named[0][1:] if named else ""
+    said, name = found
     if said:
-        return [f"  {clean(str(await session.modes.set(said[0], name, source='/mode')))}"]
+        return [f"  {clean(str(await session.modes.set(said, name, source='/mode')))}"]
     return mode_lines(session)
 
 
@@ -164,6 +182,7 @@ RUN: dict[str, Shown] = {
     "/interrupt": _interrupt,
     "/bg": _background,
     "/mode": _mode,
+    "/model": _model,
     "/compact": _compact,
 }
 """What runs a command. `/quit` is not here: it is the session's own end."""

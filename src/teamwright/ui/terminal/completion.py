@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from teamwright.app.modes import meanings
+from teamwright.app.renewing.model import model_names
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.ui.terminal.parsing import NAMES
 from teamwright.ui.terminal.text import clean
@@ -23,6 +24,7 @@ _MOST_LOOKED_AT = 5_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _NAMED = re.compile(r"/(?:stop|interrupt)\s+(\S*)$")
 _COMPACT = re.compile(r"/compact\s+(@\S*)$")
+_MODEL = re.compile(r"/model\s+(?:\S+\s+)?(\S*)$")
 _MODE = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")
 
 
@@ -48,7 +50,9 @@ def candidates(
     if found := _COMPACT.fullmatch(before):
         return [Candidate(f"@{one} ", len(found[1]), "member") for one in _starting(members, found[1][1:])]
     if found := _MODE.fullmatch(before):
-        return _modes(found[1], members)
+        return _named_values(found[1], members, meanings())
+    if found := _MODEL.fullmatch(before):
+        return _named_values(found[1], members, [(name, "model") for name in model_names()])
     if found := _MENTION.search(before):
         word = found[1]
         # Only a line's first word can be an address.
@@ -64,10 +68,11 @@ def _begins(name: str, word: str) -> bool:
     return plain.startswith(wanted) or f"/{plain.rpartition(':')[2]}".startswith(wanted)
 
 
-def _modes(word: str, members: Sequence[str]) -> list[Candidate]:
+def _named_values(word: str, members: Sequence[str], values: Sequence[tuple[str, str]]) -> list[Candidate]:
+    """Values with what they mean, and behind `@` whom they may be for."""
     if word.startswith("@"):
         return [Candidate(f"@{one}", len(word), "member") for one in _starting([LEAD_ALIAS, *members], word[1:])]
-    return [Candidate(name, len(word), about) for name, about in meanings() if name.lower().startswith(word.lower())]
+    return [Candidate(name, len(word), about) for name, about in values if name.lower().startswith(word.lower())]
 
 
 def _starting(names: Sequence[str], word: str) -> list[str]:

@@ -15,6 +15,7 @@ from teamwright.protocol.events import (
     MemberChanged,
     MessageSent,
     ModeChanged,
+    ModelChanged,
     Notice,
     RequestClosed,
     RequestOpened,
@@ -79,8 +80,9 @@ class Narrator:
             case RequestOpened():
                 self._asked[event.request] = asked_for(event.kind, event.tool, event.what)
                 return []
-            case ModeChanged():
-                return [self._line(event.member, f"is in mode {one_line(event.mode)} now", "yellow")]
+            case ModeChanged() | ModelChanged():
+                now = f"is in mode {event.mode}" if isinstance(event, ModeChanged) else f"runs on {event.model}"
+                return [self._line(event.member, f"{one_line(now)} now", "yellow")]
             case RequestClosed():
                 return self._closed(event)
             case LimitReached():

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "/stop NAME": "end a member at once; its open tasks go back to the list",
     "/bg NAME": "what is waited for goes on in the background: sub-agents and commands, of all or of one",
     "/mode MODE @NAME": "the permission modes; another one for the lead, or for a member",
+    "/model NAME @NAME": "who runs on which model; another one for the lead, or for a member",
     "/compact @NAME KEEP": "go on from a summary that keeps what you say; the lead, or that member",
     "/quit": "leave; with members at work you are asked what becomes of them",
 }

@@ -1,0 +1,1 @@
+"""What begins a new prefix in life: another model, and configuration that is read again."""

@@ -3,7 +3,7 @@
 | route | works | killed, resumed |
 |---|---|---|
 | foreground | test_an_answer_… | test_after_a_kill_one_that_was_waited_for_… |
-| background: parameter, definition, coordinator, assistant | test_an_answer_… | test_after_a_kill_one_in_the_background_… |
+| background: said, defined, coordinator, assistant | test_an_answer_… | test_after_a_kill_one_in_the_background_… |
 | moved by the time limit | test_an_answer_… | test_after_a_kill_one_in_the_background_… |
 | moved by /bg and Ctrl-B | test_terminal.py | test_terminal.py |
 | a command with `context: fork`, assistant mode too | test_commands_that_fork.py | test_commands_that_fork.py |

@@ -170,10 +170,12 @@ async def send_protocol(
 
 
 async def assign(team: Team, task: Task, by: str, call: Call | None = None) -> None:
-    """Tell a task's new owner, when it is a live member other than whoever made it so; once for each `call`."""
-    mate = team.find(task.owner or "")
-    owner = mate.name if mate is not None else LEAD
-    if not team.exists or owner == by or (mate is None and task.owner != LEAD):
+    """Tell a task's new owner, when it is a live member other than whoever made it so; once for each `call`.
+
+    A member that another program runs is told too: it hears of it in no other way.
+    """
+    owner = await _owner(team, task.owner or "")
+    if owner in {"", by}:
         return
     id = call.message_to(owner) if call is not None else ""
     if call is not None and call.again and await team.inbox(owner).has(id):
@@ -187,6 +189,18 @@ async def assign(team: Team, task: Task, by: str, call: Call | None = None) -> N
         ),
         id=id,
     )
+
+
+async def _owner(team: Team, name: str) -> str:
+    """The member that an owner's name means, as the roster spells it; empty when nobody here is told."""
+    if not team.exists:
+        return ""
+    if (mate := team.find(name)) is not None:
+        return mate.name
+    if name.lower() in team.outside.strangers:
+        member = (await team.roster.read()).find(name)
+        return member.name if member is not None else ""
+    return LEAD if name == LEAD else ""
 
 
 async def recipient(team: Team, to: str) -> Member:

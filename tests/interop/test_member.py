@@ -1,0 +1,215 @@
+"""A member of the other product in a team of ours, in both of its formats: each way that the two have to meet."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
+from teamwright.protocol.errors import LockTimeout
+from teamwright.protocol.ids import LEAD
+from teamwright.teams.post import assign, send_text
+from teamwright.testing import ScriptedModel
+from tests.app.requests.test_queue import Asked
+from tests.interop.conftest import joined, on_roster
+from tests.teams.crew import Holding
+from tests.teams.watched import Told
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def quiet_model() -> ScriptedModel:
+    return ScriptedModel(lambda _request: "ok")
+
+
+@asynccontextmanager
+async def with_zed(strangers, tmp_path, script, *flags, model=None, **options):
+    """A team of ours with ann, and zed whom the other product runs; `go` gives zed its first prompt."""
+    async with Team("crew", model=model or quiet_model(), cwd=tmp_path, **options) as team:
+        heard = Told(team)
+        await team.spawn("ann", "Wait.")
+        await joined(team, "zed", heard)
+        zed = strangers.member("zed", "crew", script, *flags)
+        yield team, zed, heard
+
+
+async def say(team, text, to="zed", sender=LEAD):
+    return await send_text(team.session.team, sender, to, text)
+
+
+def was_sent(model, name, words):
+    """Whether the agent of this name was ever sent these words."""
+    return any(words in item.decode() for r in model.requests if r.asker == name for item in r.items)
+
+
+@pytest.mark.promise("C3", "C2", "E8", "P1")
+async def test_mail_goes_both_ways_and_a_stranger_is_read_as_one(strangers, tmp_path):
+    write = [{"do": "send", "to": to, "text": f"hello {to} & <all>", "summary": "hello"} for to in ("ann", LEAD)]
+    model = quiet_model()
+    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": write}]}, model=model) as found:
+        team, zed, heard = found
+        assert (await say(team, "Go.")).outcome == "accepted"
+        assert "\nGo.\n" in (await zed.seen("told"))["text"]
+        await heard.one(MessageSent, member="zed", to="ann")
+        await heard.one(MessageSent, member="zed", to=LEAD, wire="")
+        await heard.until(lambda: was_sent(model, "ann", "hello ann &amp; &lt;all&gt;"))
+        await heard.one(MessageSent, member="zed", to=LEAD, wire="idle_notification")
+        await team.run("What is new?")
+        assert was_sent(model, LEAD, "hello team-lead &amp; &lt;all&gt;")
+        assert (await say(team, "from a member", sender="ann")).outcome == "accepted"
+        text = (await zed.seen("told"))["text"]
+        assert text.startswith('<teammate-message teammate_id="ann" color=') and "from a member" in text
+        assert not heard.of(Notice, level="warning")
+
+
+@pytest.mark.promise("C3", "E8", "P1")
+async def test_a_hundred_messages_of_both_sides_at_once_all_arrive_once_or_their_sender_knows(newer, tmp_path):
+    write = [{"do": "send", "to": "ann", "text": f"theirs {n}"} for n in range(50)]
+    async with with_zed(newer, tmp_path, {"turns": [{"when": "ours 0", "do": write}]}) as (team, zed, heard):
+        await asyncio.gather(
+            *(say(team, f"ours {n}") for n in range(25)), *(say(team, f"ours {n}", "ann") for n in range(25))
+        )
+        await heard.until(lambda: len(heard.of(MessageSent, member="zed", to="ann")) == 50)
+        await zed.seen("idle")
+        while sum(zed.told().count(f"\nours {n}\n") for n in range(25)) < 25:
+            await zed.seen("told")
+        assert [zed.told().count(f"\nours {n}\n") for n in range(25)] == [1] * 25
+
+
+@pytest.mark.promise("B1", "E8", "P2")
+async def test_a_stranger_claims_and_completes_a_task_of_ours_and_everybody_hears_of_it(strangers, tmp_path):
+    do = [{"do": "claim"}, {"do": "create", "subject": "theirs"}, {"do": "complete", "id": "1"}]
+    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": do}]}) as (team, zed, heard):
+        tasks = team.session.team.tasks
+        made = await tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
+        await say(team, "Go.")
+        await zed.seen("idle")
+        done = await tasks.get(made.id)
+        assert (done.owner, str(done.status)) == ("zed", "completed")
+        await heard.until(lambda: [e for e in heard.of(TaskChanged, change="completed") if e.task.id == made.id])
+        await heard.until(lambda: [e for e in heard.of(TaskChanged, change="created") if e.task.subject == "theirs"])
+
+
+@pytest.mark.promise("B1", "E8", "F12")
+async def test_a_task_that_is_given_to_a_stranger_is_told_to_it(strangers, tmp_path):
+    async with with_zed(strangers, tmp_path, {}) as (team, zed, _heard):
+        crew = team.session.team
+        task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
+        await assign(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
+        body = json.loads((await zed.seen("envelope"))["entry"]["text"])
+        assert list(body) == ["type", "taskId", "subject", "description", "assignedBy", "timestamp"]
+        assert (body["type"], body["taskId"], body["assignedBy"]) == ("task_assignment", task.id, LEAD)
+
+
+@pytest.mark.promise("C4", "E8", "G4", "F44")
+async def test_a_permission_of_a_stranger_is_answered_with_another_input_and_a_mode_and_both_hold(strangers, tmp_path):
+    made = tmp_path / "made"
+    write = {"do": "tool", "tool": "Write", "input": {"file_path": str(made), "content": "one"}}
+    asked = Asked()
+    script = {"turns": [{"when": "Go.", "do": [write, write]}]}
+    async with with_zed(strangers, tmp_path, script, on_request=asked) as (team, zed, _heard):
+        await say(team, "Go.")
+        event = await asked.next()
+        assert (event.member, event.tool) == ("zed", "Write")
+        await event.allow(input=write["input"] | {"content": "two"}, updates=event.suggestions)
+        first, second = await zed.seen("result", do="tool"), await zed.seen("result", do="tool")
+        assert (first["result"]["ran"]["content"], second["result"]["ran"]["content"]) == ("two", "one")
+        assert zed.log[-1]["kind"] != "asked" and made.read_text() == "one"
+        assert "acceptEdits" in [line.get("mode") for line in zed.log]
+
+
+@pytest.mark.promise("C4", "E8", "F44")
+async def test_a_permission_that_is_denied_reaches_the_stranger_with_its_reason(strangers, tmp_path):
+    call = {"do": "tool", "tool": "Bash", "input": {"command": "rm -rf x"}}
+    asked = Asked()
+    script = {"turns": [{"when": "Go.", "do": [call]}]}
+    async with with_zed(strangers, tmp_path, script, on_request=asked) as (team, zed, _heard):
+        await say(team, "Go.")
+        await (await asked.next()).deny("not on a Friday")
+        result = (await zed.seen("result", do="tool"))["result"]
+        assert result["is_error"] and "not on a Friday" in result["text"]
+
+
+@pytest.mark.promise("E8", "P7")
+async def test_idle_and_busy_of_a_stranger_are_shown_and_its_end_leaves_its_entry(strangers, tmp_path):
+    stop = {"type": "shutdown_request", "requestId": "shutdown-1@zed", "from": LEAD, "timestamp": "x"}
+    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": []}]}) as (team, zed, heard):
+        await say(team, "Go.")
+        await heard.one(MemberChanged, member="zed", state="idle")
+        path = team.session.team.home.inbox("crew", "zed")
+        there = json.loads(path.read_bytes())
+        path.write_text(json.dumps([*there, {"from": LEAD, "text": json.dumps(stop), "timestamp": "x", "read": False}]))
+        assert await asyncio.to_thread(zed.ended) == 0
+        told = await heard.one(MessageSent, member="zed", wire="shutdown_approved")
+        assert told.to == LEAD
+        assert on_roster(team, "zed") is not None
+
+
+# ── habits ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def gated(tmp_path, file, at, *then):
+    gate = {"do": "gate", "file": file, "at": at, "until": str(tmp_path / "go")}
+    return {"turns": [{"when": "Go.", "do": [gate, *then]}]}
+
+
+@pytest.mark.promise("F26", "A3", "E8")
+async def test_a_member_that_joins_while_a_stranger_has_an_old_copy_of_the_roster_stays(older, tmp_path):
+    async with with_zed(older, tmp_path, gated(tmp_path, "config.json", "read")) as (team, zed, heard):
+        await say(team, "Go.")
+        await zed.seen("gate", at="read")
+        await team.spawn("ben", "Wait.")
+        (tmp_path / "go").touch()
+        await zed.seen("idle")
+        await heard.until(lambda: any("config.json" in one.text for one in heard.of(Notice, member="outside")))
+        assert on_roster(team, "ben") and on_roster(team, "ann") and on_roster(team, "zed")
+
+
+@pytest.mark.promise("F04", "E8", "P1")
+async def test_what_we_send_while_a_stranger_has_emptied_the_inbox_waits_and_both_messages_are_there(older, tmp_path):
+    send = {"do": "send", "to": "ann", "text": "theirs", "summary": "s"}
+    async with with_zed(older, tmp_path, gated(tmp_path, "ann.json", "cut", send)) as (team, zed, heard):
+        await say(team, "Go.")
+        await zed.seen("gate", at="cut")
+        path = team.session.team.home.inbox("crew", "ann")
+        assert path.read_bytes() == b""
+        ours = asyncio.create_task(say(team, "ours", "ann"))
+        assert not (await asyncio.wait({ours}, timeout=0.05))[0]
+        (tmp_path / "go").touch()
+        await ours
+        await heard.one(MessageSent, member="zed", to="ann")
+        texts = [one["text"] for one in json.loads(path.read_bytes())]
+        assert {"ours", "theirs"} <= set(texts)
+        assert not list(path.parent.glob("*.bad.*"))
+
+
+@pytest.mark.promise("F29", "E8", "P1")
+async def test_a_lock_that_a_stranger_keeps_is_an_error_with_its_path_and_nothing_was_sent(newer, tmp_path):
+    send = {"do": "send", "to": "ann", "text": "theirs"}
+    async with with_zed(newer, tmp_path, gated(tmp_path, "ann.json", "read", send)) as (team, zed, heard):
+        await say(team, "Go.")
+        await zed.seen("gate", at="read")
+        with pytest.raises(LockTimeout) as problem:
+            await say(team, "ours", "ann")
+        assert "ann.json.lock" in problem.value.render()
+        (tmp_path / "go").touch()
+        await heard.one(MessageSent, member="zed", to="ann")
+        assert "ours" not in team.session.team.home.inbox("crew", "ann").read_text()
+
+
+@pytest.mark.promise("B5", "E8", "P2")
+async def test_a_task_that_a_stranger_overwrites_with_an_old_copy_is_told_to_its_owner_and_the_lead(older, tmp_path):
+    update = {"do": "update", "id": "1", "subject": "renamed"}
+    script, model = gated(tmp_path, "1.json", "read", update), Holding(lambda _request: "ok", "ann")
+    async with with_zed(older, tmp_path, script, model=model) as (team, zed, heard):
+        crew = team.session.team
+        task = await crew.tasks.create("ours", "do it", by=LEAD)
+        await say(team, "Go.")
+        await zed.seen("gate", at="read")
+        await crew.tasks.update(task.id, by="ann", owner="ann", status="in_progress")
+        (tmp_path / "go").touch()
+        await zed.seen("idle")
+        await heard.one(MessageSent, member="task-list", to="ann")
+        await heard.one(MessageSent, member="task-list", to=LEAD)
+        model.go.set()

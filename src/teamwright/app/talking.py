@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from teamwright.agent.job_journal import Job
 from teamwright.app.prompting import read_prompt
 from teamwright.app.result import TaskLine
 from teamwright.app.session import Session
@@ -113,6 +114,31 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskLine]]
     return mate.name, [TaskLine(task.id, task.subject, str(task.status)) for task in free]
 
 
+async def stop_task(session: Session, name: str) -> str | None:
+    """End a sub-agent, by its id or name, or a background command, by its id; whoever started it is told.
+
+    Returns what became of it, in a line; None when the name is neither's.
+    """
+    agents, jobs = session.agents, session.jobs
+    found = None if session.team.find(name) is not None else agents.find(name) or jobs.known(name)
+    if found is None:
+        return None
+    what = _shown(found)
+    if found.state != "running":
+        return f"{what} does not run: it is {found.state}"
+    if isinstance(found, Run):
+        await agents.stop(found, "stopped by the user")
+    else:
+        await jobs.stop(found.id)
+    return f"{what} was stopped"
+
+
+def tasks_of(session: Session, owner: str) -> list[str]:
+    """What a member started and what still runs: its sub-agents, then its background commands, a line each."""
+    runs = [f"{_shown(run)}{'' if run.background else ', waited for'}" for run in session.agents.running(owner)]
+    return [*runs, *(_shown(job) for job in session.jobs.list(owner) if job.state == "running")]
+
+
 def interrupt_member(session: Session, name: str) -> bool:
     """Cut a member's turn short; False when it is not in one.
 
@@ -141,8 +167,8 @@ def to_background(session: Session, name: str = "") -> list[str]:
     return [*map(_shown, moved), *session.jobs.let_go(owner)]
 
 
-def _shown(run: Run) -> str:
-    return f"{run.id} {run.description}"
+def _shown(task: Run | Job) -> str:
+    return f"{task.id} {task.description or (task.command if isinstance(task, Job) else task.kind)}"
 
 
 def lead_was_interrupted(session: Session) -> None:
@@ -162,11 +188,12 @@ def _mate(session: Session, name: str) -> Mate:
 
 def _unknown(session: Session, name: str, note: str) -> UnknownMember:
     names: Sequence[str] = member_names(session)
-    close = nearest(name, names)
+    tasks = [one.id for one in (*session.agents.running(), *session.jobs.list()) if one.state == "running"]
+    close = nearest(name, [*names, *tasks])
     return UnknownMember(
         "unknown-member",
         f'"{name}" is not in the team' if names else f'there is no "{name}": the lead is alone',
-        looked_at=[("members", ", ".join([LEAD_ALIAS, *names]))],
+        looked_at=[("members", ", ".join([LEAD_ALIAS, *names])), *([("running", ", ".join(tasks))] if tasks else [])],
         do=[f"did you mean {close}?"] if close else [],
         note=note,
     )

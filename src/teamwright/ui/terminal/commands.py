@@ -1,4 +1,4 @@
-"""The commands of the terminal: what each shows, and the one that ends a member.
+"""The commands of the terminal: what each shows, and the one that ends a member, a sub-agent or a command.
 
 Knows sessions through `app`; gives lines back and writes nothing.
 """
@@ -14,7 +14,7 @@ from teamwright.app.modes import meanings
 from teamwright.app.renewing.model import models_in_use, set_model
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
-from teamwright.app.talking import interrupt_member, live_members, stop_member, to_background
+from teamwright.app.talking import interrupt_member, live_members, stop_member, stop_task, tasks_of, to_background
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
@@ -64,6 +64,7 @@ async def _members(session: Session, _rest: str) -> list[str]:
         if member.context:
             about += f", context {member.context:,} tokens"
         lines.append(f"  {shown(member.name):<14} {member.state + waits:<12} {about}")
+        lines += [f"    └ {one_line(task)}" for task in tasks_of(session, member.name)]
     return lines
 
 
@@ -101,7 +102,10 @@ def _used(name: str, line: CostLine, beside: str = "") -> str:
 async def _stop(session: Session, rest: str) -> list[str]:
     if not rest:
         return ["  /stop NAME: whom? /members shows the names"]
-    name, tasks = await stop_member(session, rest.removeprefix("@"))
+    wanted = rest.strip().removeprefix("@")
+    if (what := await stop_task(session, wanted)) is not None:
+        return [f"  {one_line(what)}"]
+    name, tasks = await stop_member(session, wanted)
     if not tasks:
         return [f"  {name} was stopped; it had no open task"]
     handed = ", ".join(f"#{task.id} {one_line(task.subject)}" for task in tasks)

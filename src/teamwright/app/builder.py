@@ -122,20 +122,26 @@ class Maker:
         policy = self.policies.fenced(self.policy, "")
         record = self.home.session(self.cwd, self.session) / "plans" / f"{LEAD}.json"
         plan = self.plans.mode_of(self.policy, self.home.plans, record, lead=True, gate=policy)
-        tools = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
-        tools += await self.kit.served(self.policy.hides)
-        toolbox = self._toolbox(LEAD, tools, model, self._gate(LEAD, LEAD, lambda: policy, None))
-        appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
-        system = lead_prompt(self.kit.teams, self.place, self.instructions, appended)
+
+        async def tools() -> list[AnyTool]:
+            own = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
+            return self._shown([*own, *await self.kit.served(self.policy.hides)])
+
+        def system() -> list[Block]:
+            appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
+            return lead_prompt(self.kit.teams, self.place, self.instructions, appended)
+
+        toolbox = self._toolbox(LEAD, await tools(), model, self._gate(LEAD, LEAD, lambda: policy, None))
         if conversation is None:
-            conversation = self._begin(self.home.transcript(self.cwd, self.session), LEAD, LEAD, system, toolbox, model)
+            path = self.home.transcript(self.cwd, self.session)
+            conversation = self._begin(path, LEAD, LEAD, system(), toolbox, model)
         else:
             conversation = self._go_on(conversation, model)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
         made.plan = self.plans.born(LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.on)
         who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
         made = self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
-        return self.compacting.of(made, team, system, self.prefixes)
+        return self.compacting.of(made, team, system, self.prefixes, tools)
 
     async def teammate(self, spec: SpawnSpec, team: Team, life: Life) -> Agent:
         """A teammate of the team (port of `teams`): new, or going on with the transcript of its life."""
@@ -147,21 +153,26 @@ class Maker:
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
         self.born[spec.name] = born
-        tools = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
-        tools = [t for t in tools if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
         path = Path(life.transcript)
         plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
-        tools += self.kit.plan_tools(spec.name, plan, self.plans)
-        tools += await self.kit.served(self.policy.hides, kind)
+
+        async def tools() -> list[AnyTool]:
+            own = [t for t in self.kit.tools(caller) if t.name not in LEAD_ONLY]
+            own = [t for t in own if kind.allows(t.name) or t.name in TEAMMATE_TOOLS]
+            own += self.kit.plan_tools(spec.name, plan, self.plans)
+            return self._shown([*own, *await self.kit.served(self.policy.hides, kind)])
+
+        def system() -> list[Block]:
+            return teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
+
         gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
-        toolbox = self._toolbox(spec.name, tools, model, gate, spec.cwd)
+        toolbox = self._toolbox(spec.name, await tools(), model, gate, spec.cwd)
         agent_id = f"{spec.name}@{team.name}"
         goes_on, prefixes = read_header(path) is not None, path.parent.parent / "prefixes"
-        system = teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
         if goes_on:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
-            conversation = self._begin(path, spec.name, agent_id, system, toolbox, model)
+            conversation = self._begin(path, spec.name, agent_id, system(), toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
@@ -171,7 +182,7 @@ class Maker:
         who = Who(self.session, self._transcript, TEAMMATE, spec.name, agent_id, kind.name, team.name, LEAD_ALIAS)
         who = replace(who, generation=life.incarnation, own=path)
         made = self._reminded(self._hooked(made, who, spec.name, kind), born.now(), Role.MEMBER)
-        return self.compacting.of(made, team, system, prefixes)
+        return self.compacting.of(made, team, system, prefixes, tools)
 
     async def subagent(self, spec: SpawnSpec, caller: str, run: Run, *, goes_on: bool = False) -> Agent:
         """A sub-agent of a caller (port of `teams`): new, or with all of its conversation. Raises TeamwrightError."""
@@ -191,7 +202,7 @@ class Maker:
         waiting = run.held_up(blocking(self.team, caller)) if self.team is not None else None
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
-        toolbox = self._toolbox(agent_id, tools, model, gate, spec.cwd)
+        toolbox = self._toolbox(agent_id, self._shown(tools), model, gate, spec.cwd)
         path = self.transcript_of(agent_id)
         system = subagent_prompt(kind, self.place, self.instructions)
         if goes_on:
@@ -207,7 +218,7 @@ class Maker:
             plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
         who = replace(who, parent=LEAD_ALIAS if caller == LEAD else caller, generation=run.generation)
-        return self.compacting.of(self._hooked(made, who, shown, kind), None, system, self.prefixes)
+        return self.compacting.of(self._hooked(made, who, shown, kind), None, lambda: system, self.prefixes)
 
     def transcript_of(self, id: str) -> Path:
         """Where the transcript of a sub-agent lies (port of `teams`)."""
@@ -280,6 +291,10 @@ class Maker:
         made.owner, made.lead_may, made.grant = owner, self.policies.lead_may, self.grant
         return made
 
+    def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
+        """Those of the tools that no rule hides."""
+        return alone_without_agents([tool for tool in tools if not self.policy.hides(tool.name)])
+
     def _toolbox(
         self, member: str, tools: Sequence[AnyTool], model: Model, gate: Gate, cwd: Path | None = None
     ) -> Toolbox:
@@ -294,8 +309,7 @@ class Maker:
             images=model.card.images,
             nested=self.nested() if self.nested is not None else None,
         )
-        shown = alone_without_agents([tool for tool in tools if not self.policy.hides(tool.name)])
-        made = Toolbox(member, shown, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
+        made = Toolbox(member, tools, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
         made.attended = self.attended
         attach(made)
         return made

@@ -6,10 +6,11 @@ Values and two ports; what is done with them is in `compact`. Knows prefixes; do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.usage import Usage
 
@@ -88,6 +89,8 @@ class Compaction:
     fresh: Callable[[], Prefix] | None = None
     forgotten: Callable[[], None] | None = None
     """Called when the agent forgot all but a summary: what is told once is told once more."""
+    tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None
+    """Makes the tools that this agent would be born with today."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: Wanted | None = None
     again_at: int = 0

@@ -6,13 +6,14 @@ its team and the kit; compacts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.state import Compaction, CompactSettings
 from teamwright.agent.prefix import store_prefix
+from teamwright.agent.tool import AnyTool
 from teamwright.app.kit import Kit
 from teamwright.app.serving.serving import renew
 from teamwright.models.model import Prefix
@@ -30,13 +31,23 @@ class Compacting:
     kit: Kit
     nested: Callable[[], Callable[[Path], str]] | None = None
 
-    def of(self, agent: Agent, team: Team | None, system: Sequence[Block], prefixes: Path) -> Agent:
-        """The agent, ready to be compacted. `system` is what its kind's prompt says today, `team` its team, if any."""
+    def of(
+        self,
+        agent: Agent,
+        team: Team | None,
+        system: Callable[[], Sequence[Block]],
+        prefixes: Path,
+        tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None,
+    ) -> Agent:
+        """The agent, ready to be compacted. `team` is its team, if any.
+
+        `system` is what its kind's prompt says today, `tools` are those that it would be born with today.
+        """
         kit, nested = self.kit, self.nested
 
         def fresh() -> Prefix:
             renew(agent.toolbox)
-            made = prefix_for(agent.model.card, kit.model_settings, system, agent.toolbox.schemas)
+            made = prefix_for(agent.model.card, kit.model_settings, system(), agent.toolbox.schemas)
             store_prefix(prefixes, made)
             return made
 
@@ -44,5 +55,5 @@ class Compacting:
             agent.toolbox.workplace.nested = nested() if nested is not None else None
 
         beside = Restating(agent, team, kit.jobs, kit.agents)
-        agent.compaction = Compaction(self.settings, beside, fresh, forgotten)
+        agent.compaction = Compaction(self.settings, beside, fresh, forgotten, tools)
         return agent

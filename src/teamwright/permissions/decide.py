@@ -7,7 +7,7 @@ and its parent's, asked anew at each call. Does not ask anybody, and does not kn
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +155,12 @@ class Policy:
     def add(self, *rules: Rule) -> None:
         """Rules from now on, as when somebody answers "always"."""
         self._change(replace(self._ground, book=Book((*self.rules, *rules))))
+
+    def exchange(self, former: Collection[Rule], rules: Iterable[Rule]) -> None:
+        """These rules in the place of those former ones, as when settings are read again; all others stay."""
+        gone = set(map(id, former))
+        kept = (rule for rule in self.rules if id(rule) not in gone)
+        self._change(replace(self._ground, book=Book((*rules, *kept))))
 
     @property
     def directories(self) -> tuple[Path, ...]:

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.storage import bell as module
 from teamwright.storage.bell import Bell, hang, ring, sweep
+from teamwright.storage.sockets import address as module
 
 
 @pytest.fixture(params=["short", "long", "long without descriptors"])

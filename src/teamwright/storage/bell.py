@@ -11,21 +11,14 @@ import asyncio
 import contextlib
 import os
 import resource
-import secrets
 import socket
-import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.paths import make_private
-
-LONGEST_ADDRESS = 100
-"""Bytes that a socket's path may have everywhere (the limit is 104 on macOS and 108 on Linux)."""
-
-DESCRIPTORS = Path("/proc/self/fd")
-"""Where an open directory has a short path, on systems that have it."""
+from teamwright.storage.sockets.address import address, bind, unbind
 
 
 class Bell:
@@ -47,7 +40,7 @@ class Bell:
         try:
             listening.setblocking(False)
             make_private(path.parent)
-            return cls(path, listening, _hang(listening, path))
+            return cls(path, listening, bind(listening, path))
         except OSError as problem:
             listening.close()
             raise storage_error(problem, path) from problem
@@ -81,13 +74,7 @@ class Bell:
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         _hung.discard(self)
-        with contextlib.suppress(OSError):
-            if os.stat(self.path).st_ino == self._inode:
-                os.unlink(self.path)
-        if self._private is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._private)
-                os.rmdir(self._private.parent)
+        unbind(self.path, self._inode, self._private)
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -147,8 +134,8 @@ def ring(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as calling:
         calling.setblocking(False)
         try:
-            with _address(path) as address:
-                calling.sendto(b"", address)
+            with address(path) as short:
+                calling.sendto(b"", short)
         except BlockingIOError:
             return True
         except OSError:
@@ -164,42 +151,3 @@ def sweep(directory: Path) -> None:
                 bell.unlink(missing_ok=True)
     except OSError as problem:
         raise storage_error(problem, directory) from problem
-
-
-def _hang(listening: socket.socket, path: Path) -> Path | None:
-    """Bind under a name beside and rename, so that a ring always meets the old bell or the new.
-
-    Where a long path has no short form the socket lies in a private temporary directory, which is returned, and
-    a link to it at the path.
-    """
-    beside = path.with_name(f".{secrets.token_hex(4)}")
-    if _fits(beside) or DESCRIPTORS.is_dir():
-        with _address(beside) as address:
-            listening.bind(address)
-        private = None
-    else:
-        private = Path(tempfile.mkdtemp(prefix="tw-", dir="/tmp")) / "bell"
-        listening.bind(str(private))
-        os.symlink(private, beside)
-    os.chmod(beside, 0o600)
-    os.rename(beside, path)
-    return private
-
-
-@contextlib.contextmanager
-def _address(path: Path) -> Generator[str]:
-    """The path as the operating system takes it for a socket: as it is, by directory descriptor, or by the link."""
-    if _fits(path):
-        yield str(path)
-    elif DESCRIPTORS.is_dir():
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield str(DESCRIPTORS / str(directory) / path.name)
-        finally:
-            os.close(directory)
-    else:
-        yield os.readlink(path)
-
-
-def _fits(path: Path) -> bool:
-    return len(os.fsencode(path)) <= LONGEST_ADDRESS

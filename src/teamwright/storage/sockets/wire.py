@@ -1,0 +1,191 @@
+"""A wire between two processes of ours: notes, and calls that are answered, in the order in which they were sent.
+
+A JSON object a line over a stream socket. A wire ends when either process does, however that ends, and both notice at
+once: that is how a death is seen without asking. Below it: addresses of sockets. Refuses to know what is said.
+
+    {"note": NAME, …}                           told, and not answered
+    {"call": ID, "do": NAME, "said": {…}}       to be answered; {"cancel": ID} takes it back
+    {"reply": ID, "got": {…}} or {"reply": ID, "failed": {…}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from teamwright.protocol.blocks import encode
+from teamwright.protocol.error_json import error_from_json, error_to_json
+from teamwright.storage.atomic import storage_error
+from teamwright.storage.paths import make_private
+from teamwright.storage.sockets.address import address, bind, unbind
+
+LINE_MOST = 64 * 1024 * 1024
+"""Bytes of one line; a longer one ends the wire."""
+
+WAITING_MOST = 16 * 1024 * 1024
+"""Bytes that wait for a process that does not read: then the wire ends, and who comes back is told from the log."""
+
+Said = Mapping[str, Any]
+
+
+class Ear(Protocol):
+    """Who listens at one end."""
+
+    def noted(self, name: str, said: Said, /) -> None:
+        """Something was told. Must not block; what it raises is passed over."""
+        ...
+
+    async def called(self, name: str, said: Said, /) -> Said:
+        """Something is to be done, and its outcome told. Raises TeamwrightError, which the caller then raises."""
+        ...
+
+
+class Wire:
+    """One end. `listen` lasts until the wire ends; `ended` is set then."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._calls: dict[int, asyncio.Future[Said]] = {}
+        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._next = 0
+        self.ended = asyncio.Event()
+
+    @classmethod
+    async def connect(cls, path: Path) -> Wire:
+        """Call whoever listens at this path. Raises OSError when nobody does."""
+        calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            calling.setblocking(False)
+            with address(path) as short:
+                await asyncio.get_running_loop().sock_connect(calling, short)
+            return cls(*await asyncio.open_unix_connection(sock=calling, limit=LINE_MOST))
+        except BaseException:
+            calling.close()
+            raise
+
+    def note(self, name: str, **said: Any) -> None:
+        """Tell the other end; never waits. On a wire that has ended nothing happens."""
+        self._send({"note": name, **said})
+
+    async def call(self, name: str, **said: Any) -> Said:
+        """Have the other end do something. Raises what it raises, and ConnectionError when the wire ends first."""
+        self._next += 1
+        id, answered = self._next, asyncio.get_running_loop().create_future()
+        if self.ended.is_set():
+            raise ConnectionResetError("the wire has ended")
+        self._calls[id] = answered
+        self._send({"call": id, "do": name, "said": said})
+        try:
+            return await answered
+        except asyncio.CancelledError:
+            self._send({"cancel": id})
+            raise
+        finally:
+            self._calls.pop(id, None)
+
+    async def listen(self, ear: Ear) -> None:
+        """Hear what comes until the wire ends; never raises but CancelledError."""
+        try:
+            while (line := await self._line()).endswith(b"\n"):  # else the other end died, perhaps while it wrote
+                self._heard(cast("dict[str, Any]", json.loads(line)), ear)
+        except ValueError:
+            return  # this is none of ours
+        finally:
+            self.close()
+
+    async def _line(self) -> bytes:
+        """The next line; empty when there will be none. Raises ValueError for one that is too long."""
+        with contextlib.suppress(OSError):
+            return await self._reader.readline()
+        return b""
+
+    def close(self) -> None:
+        """End the wire; what was sent before still arrives. Harmless when it has ended."""
+        if self.ended.is_set():
+            return
+        self.ended.set()
+        self._writer.close()
+        for answered in self._calls.values():
+            if not answered.done():
+                answered.set_exception(ConnectionResetError("the wire has ended"))
+                answered.exception()  # who waited for it may be gone
+        for task in list(self._answering.values()):
+            task.cancel()
+
+    async def drained(self) -> None:
+        """Wait until what was sent has left this process, and the wire is closed."""
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def _send(self, body: Mapping[str, Any]) -> None:
+        if self.ended.is_set():
+            return
+        self._writer.write(encode(body) + b"\n")
+        if self._writer.transport.get_write_buffer_size() > WAITING_MOST:
+            self._writer.transport.abort()
+
+    def _heard(self, body: dict[str, Any], ear: Ear) -> None:
+        if "note" in body:
+            with contextlib.suppress(Exception):
+                ear.noted(str(body.pop("note")), body)
+        elif "call" in body:
+            id = int(body["call"])
+            work = self._answer(id, ear.called(str(body["do"]), cast("Said", body["said"])))
+            self._answering[id] = task = asyncio.create_task(work, name=f"answer to {body['do']}")
+            task.add_done_callback(lambda _: self._answering.pop(id, None))
+        elif "cancel" in body:
+            if (task := self._answering.get(int(body["cancel"]))) is not None:
+                task.cancel()
+        elif (answered := self._calls.get(int(body.get("reply", 0)))) is not None and not answered.done():
+            if "failed" in body:
+                answered.set_exception(error_from_json(cast("Said", body["failed"])))
+            else:
+                answered.set_result(cast("Said", body.get("got") or {}))
+
+    async def _answer(self, id: int, doing: Awaitable[Said]) -> None:
+        try:
+            got = await doing
+        except Exception as problem:
+            self._send({"reply": id, "failed": error_to_json(problem)})
+        else:
+            self._send({"reply": id, "got": dict(got)})
+
+
+class Switchboard:
+    """Where others call in, at a path of this process: 0600, in a private directory."""
+
+    def __init__(self, path: Path, server: asyncio.Server, private: Path | None) -> None:
+        self.path = path
+        self._server = server
+        self._private = private
+        self._inode = os.stat(path).st_ino
+
+    @classmethod
+    async def open(cls, path: Path, on_call: Callable[[Wire], Awaitable[None]]) -> Switchboard:
+        """Listen at the path, in place of one that a dead process left; `on_call` has each new wire. StorageError."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            make_private(path.parent)
+            listening.setblocking(False)
+            private = bind(listening, path)
+
+            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await on_call(Wire(reader, writer))
+
+            server = await asyncio.start_unix_server(connected, sock=listening, limit=LINE_MOST)
+        except OSError as problem:
+            listening.close()
+            raise storage_error(problem, path) from problem
+        return cls(path, server, private)
+
+    async def close(self) -> None:
+        """Listen no longer; wires that are there go on."""
+        self._server.close()
+        unbind(self.path, self._inode, self._private)

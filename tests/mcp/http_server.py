@@ -18,13 +18,16 @@ TOOLS = [
 
 
 class HttpServer(ThreadingHTTPServer):
-    """What was asked of it. `stream`: answers are events. `status`: every answer is an error of that number."""
+    """What was asked of it. `stream`: answers are events. `status`: every answer is an error of that number.
+
+    `unknown` is the error of a session that it does not know.
+    """
 
     daemon_threads = True
 
-    def __init__(self, *, stream: bool = False, status: int = 0, modern: bool = False) -> None:
+    def __init__(self, *, stream: bool = False, status: int = 0, modern: bool = False, unknown: int = 404) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.stream, self.status, self.modern = stream, status, modern
+        self.stream, self.status, self.modern, self.unknown = stream, status, modern, unknown
         self.sessions: list[str] = []
         self.deleted: list[str] = []
         self.told: list[str] = []
@@ -83,7 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(message["id"], result, session=server.sessions[-1])
             return
         if not server.modern and self.headers["mcp-session-id"] != server.sessions[-1]:
-            self.reply(404, b"unknown session")
+            error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+            self.reply(server.unknown, json.dumps({"jsonrpc": "2.0", "error": error}).encode())
             return
         self.served(message)
 

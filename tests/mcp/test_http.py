@@ -89,8 +89,9 @@ async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream
             await server.close()
 
 
-async def test_a_session_that_a_server_forgot_is_begun_again_by_the_next_call(place):
-    with serving() as http:
+@pytest.mark.parametrize("unknown", [404, 400])
+async def test_a_session_that_a_server_forgot_is_begun_again_by_the_next_call(place, unknown):
+    with serving(unknown=unknown) as http:
         server = at(place, http)
         await server.call("forget", {})
         with pytest.raises(ServerTrouble, match="has forgotten the session"):

@@ -149,8 +149,7 @@ class Http:
             self._session = session
         status, kind = response.status_code, response.headers.get("content-type", "")
         if status == 404 and self._session:
-            self._session = ""
-            self._peer.broke("has forgotten the session")
+            self._forgotten()
         elif status in {401, 403}:
             self._failed(f"wants a login (HTTP {status}): give its entry the headers that it asks for", number)
         elif 300 <= status < 400:
@@ -167,6 +166,9 @@ class Http:
             if len(body) > MOST_ANSWER:
                 self._failed(f"sent a message of more than {MOST_ANSWER // 1_000_000} MB", number)
                 return
+        if response.status_code == 400 and self._session and _is_about_a_session(bytes(body)):
+            self._forgotten()
+            return
         answered = bool(body.strip()) and self._deliver(bytes(body))
         if number is not None and not answered:
             self._failed(f"answered with HTTP {response.status_code} and no message", number)
@@ -185,6 +187,10 @@ class Http:
         if number is not None:
             self._failed("ended its stream without an answer", number)
 
+    def _forgotten(self) -> None:
+        self._session = ""
+        self._peer.broke("has forgotten the session")
+
     def _deliver(self, data: bytes) -> bool:
         try:
             return self._peer.deliver(json.loads(data))
@@ -194,3 +200,12 @@ class Http:
     def _failed(self, why: str, number: int | None) -> None:
         if number is not None:
             self._peer.broke(why, number)
+
+
+def _is_about_a_session(body: bytes) -> bool:
+    """Whether an error complains of the session: many servers say so with 400, where the protocol has 404."""
+    try:
+        said: Any = json.loads(body)
+        return "session" in str(said["error"]["message"]).lower()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

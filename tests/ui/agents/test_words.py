@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from teamwright.testing.replies import Answer
+from teamwright.testing.replies import Answer, Status
 from tests.ui.agents.play import Files, Held, Play, agent, call
 from tests.ui.program import words_of
 
@@ -233,3 +233,40 @@ def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tm
     assert "needs words" in empty
     assert json.loads(stopped)["task_id"] == id and f"{id} is not running (status: killed)" in twice
     assert play.notices() == [(id, "killed")] and "stopped by the lead" in words_of(play.asked()[-1])
+
+
+@pytest.mark.promise("F38", "row F12", "row F14")
+def test_one_that_goes_on_while_its_failed_life_still_ends_a_command_is_told_of_as_itself(tmp_path, repo):
+    stubborn = Answer("Begun.", tools=[("Bash", {"command": "trap '' TERM; sleep 300", "run_in_background": True})])
+
+    def more(body):
+        return call("Agent", description="more", prompt="More.", resume=launched(body))
+
+    play = Play(
+        [agent("JOB kid", run_in_background=True), to_it("TaskOutput", timeout=60_000), more, "I have it."],
+        kid=[stubborn, Status(400), "Second end."],
+    )
+    with play.on(repo, tmp_path / "home") as program:
+        done = program.run("-p", "Go.", BYPASS)
+        assert done.returncode == 0, done.stderr
+    _, read, gone_on = play.results()
+    assert "<status>failed</status>" in read and "<output>\nBegun.\n</output>" in read
+    assert gone_on.startswith("Second end.") and play.notices() == []
+    files = Files(program.home)
+    assert [fact["type"] for fact in files.facts()] == ["begun", "ended", "settled", "begun", "ended"]
+
+
+@pytest.mark.promise("F36", "row F12")
+def test_a_long_answer_is_whole_in_its_file_and_a_later_life_says_where_it_was_cut(tmp_path, repo):
+    long = "line of an answer\n" * 2_000 + "the end"
+    play = Play([agent("JOB kid", run_in_background=True), "I wait."], kid=[long])
+    with play.on(repo, tmp_path / "home") as program:
+        first = program.run("-p", "Go.", BYPASS)
+        assert first.returncode == 0, first.stderr
+        files = Files(program.home)
+        [id] = files.agent_ids()
+        assert long in files.output(id)
+        play.lead[:] = [call("TaskOutput", task_id=id), "I see."]
+        again = program.run("-c", "-p", "Read it again.", BYPASS)
+        assert again.returncode == 0, again.stderr
+    assert "[… its output file has all of it]" in play.results()[-1] and "the end" not in play.results()[-1]

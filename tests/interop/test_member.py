@@ -2,18 +2,19 @@
 
 import asyncio
 import json
+import os
 from contextlib import asynccontextmanager
 
 import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
-from teamwright.protocol.errors import LockTimeout
+from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.post import assign, send_text
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import joined, on_roster
-from tests.teams.crew import Holding
+from tests.teams.crew import Holding, until
 from tests.teams.watched import Told
 
 pytestmark = pytest.mark.timeout(90)
@@ -131,19 +132,67 @@ async def test_a_permission_that_is_denied_reaches_the_stranger_with_its_reason(
         assert result["is_error"] and "not on a Friday" in result["text"]
 
 
-@pytest.mark.promise("E8", "P7")
-async def test_idle_and_busy_of_a_stranger_are_shown_and_its_end_leaves_its_entry(strangers, tmp_path):
-    stop = {"type": "shutdown_request", "requestId": "shutdown-1@zed", "from": LEAD, "timestamp": "x"}
-    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": []}]}) as (team, zed, heard):
+STOP = {"type": "shutdown_request", "requestId": "shutdown-1@zed", "from": LEAD, "timestamp": "x"}
+
+
+def by_hand(team, name, body):
+    """Mail of the lead that a hand puts into the member's inbox."""
+    path = team.session.team.home.inbox("crew", name)
+    there = json.loads(path.read_bytes())
+    stamp = "2026-11-20T22:53:56.642Z"
+    draft = path.with_name("by-hand")
+    draft.write_text(json.dumps([*there, {"from": LEAD, "text": json.dumps(body), "timestamp": stamp, "read": False}]))
+    os.rename(draft, path)
+
+
+@pytest.mark.promise("E8", "F16", "F20", "P7")
+async def test_a_stranger_that_agreed_to_stop_leaves_its_entry_and_is_seen_off_by_us(strangers, tmp_path):
+    """It ends by itself; its tasks go back, its entry goes, mail that it never read is told, and so is the lead."""
+    script = {"turns": [{"when": "Go.", "do": [{"do": "claim"}]}]}
+    async with with_zed(strangers, tmp_path, script) as (team, zed, heard):
+        crew = team.session.team
+        task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
         await say(team, "Go.")
         await heard.one(MemberChanged, member="zed", state="idle")
-        path = team.session.team.home.inbox("crew", "zed")
-        there = json.loads(path.read_bytes())
-        path.write_text(json.dumps([*there, {"from": LEAD, "text": json.dumps(stop), "timestamp": "x", "read": False}]))
+        by_hand(team, "zed", STOP)
         assert await asyncio.to_thread(zed.ended) == 0
-        told = await heard.one(MessageSent, member="zed", wire="shutdown_approved")
-        assert told.to == LEAD
-        assert on_roster(team, "zed") is not None
+        await heard.one(MemberChanged, member="zed", state="completed", detail="agreed to stop")
+        await heard.one(MessageSent, member="system", to=LEAD, wire="teammate_terminated")
+        assert on_roster(team, "zed") is None
+        back = await crew.tasks.get(task.id)
+        assert (back.owner, str(back.status)) == (None, "pending")
+        with pytest.raises(UnknownMember):
+            await say(team, "still there?")
+        assert len([e for e in heard.of(MemberChanged, member="zed") if e.state == "completed"]) == 1
+
+
+@pytest.mark.promise("E8", "F23", "P7")
+async def test_a_stranger_that_objects_stays_as_it_was(strangers, tmp_path):
+    script = {"turns": [{"when": "shutdown_request", "do": [{"do": "refuse", "reason": "busy now"}]}]}
+    async with with_zed(strangers, tmp_path, script) as (team, zed, heard):
+        await say(team, "Go.")
+        await zed.seen("idle")
+        by_hand(team, "zed", STOP)
+        await heard.one(MessageSent, member="zed", wire="shutdown_rejected")
+        await zed.seen("idle")
+        assert on_roster(team, "zed") is not None and (await say(team, "Go on.")).outcome == "accepted"
+
+
+@pytest.mark.promise("E8", "C4", "F44", "D8")
+async def test_after_a_resume_a_stranger_is_still_known_and_what_it_asks_reaches_a_person(strangers, tmp_path):
+    call = {"do": "tool", "tool": "Bash", "input": {"command": "make"}}
+    script = {"turns": [{"when": "Go.", "do": []}, {"when": "Now.", "do": [call]}]}
+    async with with_zed(strangers, tmp_path, script) as (team, zed, _heard):
+        await say(team, "Go.")
+        await zed.seen("idle")
+    asked = Asked()
+    async with Team.resume("crew", model=quiet_model(), cwd=tmp_path, on_request=asked) as team:
+        await until(team, lambda: "zed" in team.session.team.outside.strangers)
+        assert "ann" not in team.session.team.outside.strangers
+        await say(team, "Now.")
+        await (await asked.next()).allow()
+        result = (await zed.seen("result", do="tool"))["result"]
+        assert result == {"is_error": False, "ran": {"command": "make"}}
 
 
 # ── habits ───────────────────────────────────────────────────────────────────────────────────────────────────────

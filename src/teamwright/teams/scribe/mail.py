@@ -12,7 +12,7 @@ from teamwright.mail.inbox import Inbox
 from teamwright.mail.traffic import Lost
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.mail import Entry, IdleNotification, PermissionRequest, parse_protocol
+from teamwright.protocol.mail import Entry, IdleNotification, PermissionRequest, ShutdownApproved, parse_protocol
 from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
@@ -26,11 +26,12 @@ _NOBODY = frozenset({"system", "user", "task-list", OUTSIDE})
 
 
 class MailScribe:
-    """The inboxes of our members and of the lead. `wake` has them looked at."""
+    """The inboxes of our members and of the lead. `wake` has them looked at; `on_agreed` is told who agreed to stop."""
 
-    def __init__(self, team: Team, wake: Callable[[], None]) -> None:
+    def __init__(self, team: Team, wake: Callable[[], None], on_agreed: Callable[[str], None]) -> None:
         self._team = team
         self._wake = wake
+        self._on_agreed = on_agreed
         self._inboxes: dict[str, Inbox] = {}
         self._changed: set[str] = set()
         self._lost: list[tuple[str, Lost]] = []
@@ -79,6 +80,8 @@ class MailScribe:
             message = parse_protocol(entry.text)
             if name == LEAD and isinstance(message, PermissionRequest):
                 self._asked(entry.sender, message)
+            if name == LEAD and isinstance(message, ShutdownApproved):
+                self._on_agreed(entry.sender)
             if entry.sender == "user":
                 text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
                 self._team.emit(Notice(member="system", text=text))

@@ -17,10 +17,12 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import State
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.team import Team
+from teamwright.teams.team_file import read_team_file
 
 MOST_REPAIRS = 6
 """So often a minute the roster is put right; whoever overwrites it more often wins for the rest of the minute."""
@@ -43,6 +45,7 @@ class RosterScribe:
         self._repairs: deque[float] = deque()
         self._gave_up = False
         self._missing_told: set[str] = set()
+        self._over: list[str] = []
         self._again: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -59,11 +62,18 @@ class RosterScribe:
         self._dirty = self._gave_up = False
         self._repairs.clear()
         self._missing_told.clear()
+        self._over.clear()
 
     def noticed(self) -> None:
         """The roster, or a file beside it, changed."""
         self._dirty = True
         self._wake()
+
+    def agreed(self, name: str) -> None:
+        """A member that another program runs told the lead that it ends: it never takes its own entry off."""
+        if name.lower() in self._team.outside.strangers and self._team.find(name) is None:
+            self._over.append(name)
+            self.noticed()
 
     async def look(self) -> None:
         """Compare the roster with what is known, and put right what is ours. Raises LockTimeout, StorageError."""
@@ -83,6 +93,7 @@ class RosterScribe:
         self._missing_told.discard("damaged")
         if self._known is None:
             self._known = config
+            self._note_strangers(config)
         self._tell_of_strangers(self._known, config)
         wrong = self._wrong(config)
         self._known = config
@@ -90,6 +101,8 @@ class RosterScribe:
             await self._put_right(wrong)
         else:
             self._gave_up = self._gave_up and bool(self._repairs)
+        while self._over:
+            await self._see_off(self._over.pop(0))
 
     # ── strangers ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,6 +122,27 @@ class RosterScribe:
             if theirs and after.find(member.name) is None and not self._is_ours(member):
                 strangers.discard(member.name.lower())
                 self._tell(member, "completed", "taken off the roster by another program")
+
+    def _note_strangers(self, config: TeamConfig) -> None:
+        """Who was on the roster before us and is no member of ours: known from now on, and not told."""
+        file = read_team_file(self._team.home.team_file(self._team.directory))
+        lives = set(file.lives) if file is not None else set[str]()
+        for member in config.teammates:
+            ours = member.backend_type == "in-process" or member.name.lower() in lives or self._is_ours(member)
+            if not ours:
+                self._team.outside.strangers.add(member.name.lower())
+        self._team.changed.set()
+
+    async def _see_off(self, name: str) -> None:
+        """One that agreed to stop is over: its tasks go back, its entry goes, the lead is told."""
+        team, known = self._team, self._known
+        member = known.find(name) if known is not None else None
+        if known is None or member is None:
+            return
+        team.outside.strangers.discard(name.lower())
+        self._known = known.without(member.name)
+        self._tell(member, "completed", "agreed to stop")
+        await left(team, member.name, "it agreed to stop", None)
 
     def _tell(self, member: Member, state: str, detail: str) -> None:
         team = self._team

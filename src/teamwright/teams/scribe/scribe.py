@@ -34,7 +34,7 @@ class Scribe:
         self._complaint = ""
         self._tasks = TaskScribe(team, self._something.set)
         self._roster = RosterScribe(team, self._something.set)
-        self._mail = MailScribe(team, self._something.set)
+        self._mail = MailScribe(team, self._something.set, self._roster.agreed)
 
     async def __aenter__(self) -> Scribe:
         self._team.watch = self.follow

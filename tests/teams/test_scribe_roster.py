@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,22 @@ async def test_a_member_of_ours_that_a_stranger_wrote_out_of_the_roster_is_put_b
         assert (entry(team, "ann"), entry(team, "team-lead")) == before
         assert (await send_text(team.session.team, "team-lead", "ann", "still there?")).outcome != "accepted"
         assert not heard.of(MemberChanged, member="ann", state="completed")
+
+
+@pytest.mark.promise("A3", "P3")
+async def test_what_the_process_of_a_member_notes_of_its_turns_stays_in_its_entry(tmp_path):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        heard, crew = Told(team), team.session.team
+        await team.spawn("ann", "Work.")
+        await team.spawn("ben", "Work.")
+        away = crew.outside.entries["ann"] = replace(crew.outside.entries["ann"], backend_type="tmux")
+        await crew.roster.add(away)
+        await stranger.member(config_of(team), "ann", isActive=True)
+        await stranger.without(config_of(team), "ben")
+        await heard.until(lambda: heard.of(Notice, member="outside"))
+        assert entry(team, "ann")["isActive"] is True
+        assert names(team) == ["team-lead", "ann", "ben"]
+        assert not [one for one in heard.of(Notice, member="outside") if one.text.startswith("ann")]
 
 
 @pytest.mark.promise("A3", "P3")

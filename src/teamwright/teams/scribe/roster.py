@@ -173,8 +173,9 @@ class RosterScribe:
         live = {mate.name for mate in team.live if not mate.leaving}
         for name, entry in team.outside.entries.items():
             found = config.find(name)
-            if name in live and (found is None or replace(found, extra=entry.extra) != entry):
-                wrong[name] = entry if found is None else replace(entry, extra=found.extra)
+            right = entry if found is None else _with_own_words(entry, found)
+            if name in live and found != right:
+                wrong[name] = right
             elif found is not None and found.joined_at == entry.joined_at and self._is_over(name):
                 wrong[name] = None
         return wrong
@@ -290,6 +291,12 @@ class RosterScribe:
 
 def _missing(*paths: Path) -> set[str]:
     return {path.name for path in paths if not path.exists()}
+
+
+def _with_own_words(entry: Member, found: Member) -> Member:
+    """Our entry with what others may say in it: keys that we do not know, and a process whether it is in a turn."""
+    active = entry.is_active if entry.backend_type == "in-process" else found.is_active
+    return replace(entry, extra=found.extra, is_active=active)
 
 
 def _with(config: TeamConfig, entry: Member) -> TeamConfig:

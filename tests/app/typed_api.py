@@ -101,7 +101,7 @@ async def holds_a_team() -> Result:
         await team.tasks.add("three", after=[first, "2"], metadata={"for": ["ada"]})
         assert_type(await team.tasks.update(first, status="completed", owner=""), Task)
         assert_type(await team.tasks.get("1"), Task | None)
-        ada = await team.spawn("ada", "Go.", role="Explore", model=Own(), mode="default")
+        ada = await team.spawn("ada", "Go.", role="Explore", model=Own(), effort="high", mode="default")
         assert_type(ada, Member)
         assert_type(ada.state, str)
         assert_type(await ada.send("hello"), Sent)

@@ -17,6 +17,7 @@ from teamwright.agent.hooked import UNHOOKED, AgentHooks
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.agent.reminders import Remind, nothing
 from teamwright.agent.toolbox import NO_TOOLS, Toolbox
+from teamwright.models.effort import Effort, taken
 from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
@@ -82,7 +83,8 @@ _NO_PREFIX = Prefix("", b"")
 class Agent:
     """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own.
 
-    `policy` is what its gate decides by; `remind` goes behind whatever it is told.
+    `policy` is what its gate decides by; `remind` goes behind whatever it is told. `effort` is how hard it
+    thinks where its model documents that; None: its model decides.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Agent:
     policy: Policy = field(default_factory=Policy)
     plan: PlanMode | None = None
     compaction: Compaction = field(default_factory=Compaction)
+    effort: Effort | None = None
     _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def between_calls(self, change: Callable[[], None]) -> bool:
@@ -125,7 +128,14 @@ class Agent:
         """The same agent when its life is over: what tells of it, and nothing of what it held (history, tools)."""
         lived = self.conversation
         conversation = Conversation(lived.path, _NO_PREFIX, lived.header, lines=lived.lines)
-        return Agent(self.name, self.agent_id, self.model, conversation, NO_TOOLS, self.meter, self.emit)
+        told = (self.model, conversation, NO_TOOLS, self.meter, self.emit)
+        return Agent(self.name, self.agent_id, *told, effort=self.effort)
+
+    @property
+    def shown_effort(self) -> str:
+        """Its effort as people read it, empty where its model decides."""
+        effort = taken(self.model.card, self.effort)
+        return "" if effort is None else str(effort)
 
     def ended_round(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
         """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""

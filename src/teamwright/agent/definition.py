@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.hooks.book import Hook
+from teamwright.models.effort import Effort
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
@@ -84,7 +85,7 @@ class AgentDefinition:
     hooks: tuple[Hook, ...] = ()
     initial_prompt: str = ""
     color: str | None = None
-    effort: str | int | None = None
+    effort: Effort | None = None
     background: bool = False
     isolation: str | None = None
     memory: str | None = None

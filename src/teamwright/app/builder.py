@@ -29,7 +29,7 @@ from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
 from teamwright.agent.transcript import read_header
 from teamwright.agent.workplace import Edits, Workplace
-from teamwright.app.agents.resolving import Resolver, asked_for_by
+from teamwright.app.agents.resolving import Resolver, asked_for_by, required_effort, without
 from teamwright.app.compacting.making import Compacting
 from teamwright.app.definition.applying import roles_text
 from teamwright.app.kit import Kit
@@ -42,7 +42,8 @@ from teamwright.app.spending.meter import Meters
 from teamwright.app.spending.purse import Purse
 from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, Who
-from teamwright.models.model import Model
+from teamwright.models.effort import Effort, effort_of, taken
+from teamwright.models.model import Model, ModelCard, Prefix
 from teamwright.models.prefix import prefix_for, prefix_moved
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Asker
@@ -81,6 +82,8 @@ class Maker:
     nested: Callable[[], Callable[[Path], str]] | None = None
     """Makes, for one agent, what the instructions of deeper directories say at their first touch."""
     max_rounds: int | None = None
+    effort: Effort | None = None
+    """The lead's, as a flag or a program said it for this run."""
     appended: str = ""
     numbers: CallNumbers = field(default_factory=CallNumbers)
     edits: Edits = field(default_factory=Edits)
@@ -98,12 +101,15 @@ class Maker:
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
     resolver: Resolver = field(default_factory=Resolver)
     compact: CompactSettings = field(default_factory=CompactSettings)
+    first: Born = field(init=False)
+    """What the lead's sub-agents take over from it."""
     meters: Meters = field(init=False)
     plans: Plans = field(init=False)
     compacting: Compacting = field(init=False)
 
     def __post_init__(self) -> None:
         self.plans = Plans(self.asker, self.emit)
+        self.first = Born(lambda: self.policy, None)
         self.meters = Meters(self.purse)
         self.compacting = Compacting(self.compact, self.kit, self.nested)
 
@@ -133,11 +139,13 @@ class Maker:
 
         toolbox = self._toolbox(LEAD, await tools(), model, self._gate(LEAD, LEAD, lambda: policy, None))
         if conversation is None:
-            path = self.home.transcript(self.cwd, self.session)
-            conversation = self._begin(path, LEAD, LEAD, system(), toolbox, model)
+            prefix = self._prefix(model, system(), toolbox, self._lead_effort(model.card))
+            conversation = self._begin(self._transcript, LEAD, LEAD, prefix, toolbox, model)
         else:
-            conversation = self._go_on(conversation, model)
+            wanted = None if self.effort is None else required_effort(model.card, self.effort)
+            conversation = self._go_on(conversation, model, wanted)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
+        self.first.effort = made.effort
         made.plan = self.plans.born(LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.on)
         who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
         made = self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
@@ -148,12 +156,14 @@ class Maker:
         kind = self.resolver.kind(spec)
         budget = spec.budget.within(self.purse.each)
         model = await self._open(spec.model, spec.name, budget)
+        path = Path(life.transcript)
+        goes_on, prefixes = read_header(path) is not None, path.parent.parent / "prefixes"
+        effort = None if goes_on else self.resolver.effort(spec, kind, model.card, self.first.effort)
         caller = Caller(spec.name, team)
         policy = self.policies.of(spec, lambda: self.policy, kind.name, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
         self.born[spec.name] = born
-        path = Path(life.transcript)
         plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
 
         async def tools() -> list[AnyTool]:
@@ -168,14 +178,15 @@ class Maker:
         gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
         toolbox = self._toolbox(spec.name, await tools(), model, gate, spec.cwd)
         agent_id = f"{spec.name}@{team.name}"
-        goes_on, prefixes = read_header(path) is not None, path.parent.parent / "prefixes"
         if goes_on:
             conversation = self._go_on(load_conversation(path, prefixes), model)
         else:
-            conversation = self._begin(path, spec.name, agent_id, system(), toolbox, model)
+            prefix = self._prefix(model, system(), toolbox, effort)
+            conversation = self._begin(path, spec.name, agent_id, prefix, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
         made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
+        born.effort = made.effort
         activity = made.activity  # what counts its time outlives the member, and must not keep it
         made.plan = self.plans.born(spec.name, plan, toolbox.workplace, new=not goes_on, begins=spec.plans)
         made.meter = self.meters.member(spec.name, budget, lambda: activity.worked_s, goes_on=goes_on)
@@ -188,9 +199,10 @@ class Maker:
         """A sub-agent of a caller (port of `teams`): new, or with all of its conversation. Raises TeamwrightError."""
         spec, agent_id = self.resolved(spec), run.id
         kind = self.resolver.kind(spec)
-        parent = self.born.get(caller, Born(lambda: self.policy, None))
+        parent = self.born.get(caller, self.first)
         budget = spec.budget.within(self.purse.each)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
+        effort = None if goes_on else self.resolver.effort(spec, kind, model.card, parent.effort)
         self.limits.admit(depth=1)
         policy = self.policies.of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit, otherwise=prompt("base"))
@@ -208,7 +220,8 @@ class Maker:
         if goes_on:
             conversation = self._go_on(await asyncio.to_thread(load_conversation, path, self.prefixes), model)
         else:
-            conversation = self._begin(path, agent_id, agent_id, system, toolbox, model)
+            prefix = self._prefix(model, system, toolbox, effort)
+            conversation = self._begin(path, agent_id, agent_id, prefix, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
         activity = made.activity
@@ -225,8 +238,10 @@ class Maker:
         return self.home.agent_transcript(self.cwd, self.session, id)
 
     async def wire_model(self, spec: SpawnSpec) -> str:
-        """The model that a teammate will really use (port of `teams`)."""
-        return (await self._open(spec.model, spec.name, spec.budget, spec)).card.name
+        """The model that a teammate will really use (port of `teams`). Raises UsageError for an effort it has not."""
+        card = (await self._open(spec.model, spec.name, spec.budget, spec)).card
+        self.resolver.effort(spec, self.resolver.kind(spec), card, self.first.effort)
+        return card.name
 
     def resolved(self, spec: SpawnSpec) -> SpawnSpec:
         """The spec with what its role and its kind say (port of `teams` and of `tools`); a resolved one as it is.
@@ -276,11 +291,24 @@ class Maker:
 
     # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _go_on(self, conversation: Conversation, model: Model) -> Conversation:
-        """A conversation that is resumed: its prefix is sent as it was, but for another model."""
-        if conversation.prefix.model != model.card.wire:
-            conversation.prefix = prefix_moved(conversation.prefix, model.card, self.kit.model_settings)
+    def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
+        """A conversation that is resumed: its prefix is sent as it was, but for another model, or another effort."""
+        prefix, card = conversation.prefix, model.card
+        had = effort_of(prefix)
+        if prefix.model != card.wire or effort not in {None, had}:
+            if effort is None and had is not None and taken(card, had) is None:
+                self.resolver.tell_once(f"the effort {had} of a conversation that goes on is not used: {without(card)}")
+            conversation.prefix = prefix_moved(prefix, card, self.kit.model_settings, effort=effort)
         return conversation
+
+    def _lead_effort(self, card: ModelCard) -> Effort | None:
+        """As a flag says, which must be possible, else as the settings say."""
+        if self.effort is not None:
+            return required_effort(card, self.effort)
+        said = self.kit.model_settings.effort
+        if said is not None and taken(card, said) is None:
+            self.resolver.tell_once(f"the effort {said} of the settings is not used: {without(card)}")
+        return taken(card, said)
 
     def _gate(
         self, shown: str, owner: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False
@@ -314,11 +342,14 @@ class Maker:
         attach(made)
         return made
 
+    def _prefix(self, model: Model, system: list[Block], toolbox: Toolbox, effort: Effort | None) -> Prefix:
+        made = prefix_for(model.card, self.kit.model_settings, system, toolbox.schemas, effort=effort)
+        store_prefix(self.prefixes, made)
+        return made
+
     def _begin(
-        self, path: Path, member: str, agent_id: str, system: list[Block], toolbox: Toolbox, model: Model
+        self, path: Path, member: str, agent_id: str, prefix: Prefix, toolbox: Toolbox, model: Model
     ) -> Conversation:
-        prefix = prefix_for(model.card, self.kit.model_settings, system, toolbox.schemas)
-        store_prefix(self.prefixes, prefix)
         about = {
             "session": self.session,
             "member": member,
@@ -347,4 +378,5 @@ class Maker:
             self.emit,
             rounds_left=rounds,
             attended=self.attended,
+            effort=effort_of(conversation.prefix),
         )

@@ -26,6 +26,7 @@ from teamwright.app.renewing.kept import kept_model
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.app.trust.survey import team_entry
+from teamwright.models.effort import asked_effort
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
 from teamwright.storage.gitdir import branch_of
@@ -156,6 +157,7 @@ def flags_of(options: Options) -> Flags:
     """What of the options settings care about."""
     return Flags(
         model=options.model if isinstance(options.model, str) else None,
+        effort=asked_effort(options.effort),
         permission_mode=options.permission_mode or options.mode_unless_kept,
         plan_approval=options.plan_approval,
         allowed_tools=options.allowed_tools,

@@ -55,6 +55,7 @@ from teamwright.app.shell_line import run_line
 from teamwright.app.skills.places import shelf_of, shelf_warnings
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire
+from teamwright.models.effort import asked_effort
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
@@ -140,6 +141,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
     warnings = (*trust_warnings(ground), *ground.settings.warnings, *unserved, *maker.resolver.kinds.warnings())
+    warnings += tuple(sorted(maker.resolver.told))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, (*warnings, *shelf_warnings(maker.kit.shelf)))
     grants.modes = lambda: session.modes
@@ -163,7 +165,8 @@ def _numbers(ground: Ground, log: EventLog) -> CallNumbers:
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:
     """The lead of the team; whose background commands end is told, and they end with their owner."""
-    team.lead_model, known = agent.model.card.name, team.standing.members.get(LEAD)
+    team.lead_model, team.lead_effort = agent.model.card.name, agent.shown_effort
+    known = team.standing.members.get(LEAD)
     if (mode := str(agent.policy.shown_mode)) != ((known.mode if known is not None else "") or Mode.DEFAULT):
         team.emit(ModeChanged(member=LEAD, mode=mode))
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
@@ -318,6 +321,7 @@ def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, ki
         nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).nested_for,
         env=dict(settings.env),
         max_rounds=options.budget.turns,
+        effort=asked_effort(options.effort),
         appended=options.append_system_prompt,
         numbers=numbers,
         attended=log.attended,

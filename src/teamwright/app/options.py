@@ -33,6 +33,7 @@ class Options:
     cwd: Path = field(default_factory=Path.cwd)
     home: str | None = None
     model: str | Model | None = None
+    effort: str | int | None = None
     permission_mode: str | None = None
     mode_unless_kept: str | None = None
     add_dirs: tuple[Path, ...] = ()

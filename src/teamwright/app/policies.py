@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from teamwright.app.definition.applying import fence_of
 from teamwright.app.definition.schema import TeamDefinition
+from teamwright.models.effort import Effort
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
@@ -20,7 +21,7 @@ from teamwright.teams.spec import SpawnSpec
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Born:
-    """What a member was made with: its sub-agents may do no more, and have its model unless told otherwise.
+    """What a member was made with: its sub-agents may do no more, and have its model and effort unless told otherwise.
 
     Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
     are the tools that it was denied. `model` changes with the member's.
@@ -31,6 +32,7 @@ class Born:
     kind: str = ""
     disallowed: tuple[str, ...] = ()
     read_only: bool = False
+    effort: Effort | None = None
 
     def now(self) -> Policy:
         """The policy as it is now."""

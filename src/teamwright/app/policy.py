@@ -6,7 +6,7 @@ Assembly only: decides nothing by itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from teamwright.app.settings import Settings
 from teamwright.app.settings_files import bad_settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import files_run_by
+from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.models.endpoint import APIS
 from teamwright.models.settings import CustomProvider, ModelSettings, Price
 from teamwright.permissions.book import Scope
@@ -53,6 +54,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         raise _bad(settings, "thinking", "must be adaptive or off")
     return ModelSettings(
         model=given.get("model"),
+        effort=None if (effort := given.get("effort")) is None else parse_effort(effort),
         thinking=thinking,
         max_output_tokens=given.get("max_output_tokens"),
         context_tokens=given.get("context_tokens"),
@@ -73,7 +75,15 @@ def _objects(settings: Settings, key: str) -> list[tuple[str, Mapping[str, Any]]
     return found
 
 
-_PROVIDER = {"base_url": str, "api": str, "key_env": str, "bearer": bool, "caching": bool, "images": bool}
+_PROVIDER = {
+    "base_url": str,
+    "api": str,
+    "key_env": str,
+    "bearer": bool,
+    "caching": bool,
+    "images": bool,
+    "efforts": list,
+}
 _PRICE = ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
 
 
@@ -83,7 +93,11 @@ def _provider(settings: Settings, name: str, value: Mapping[str, Any]) -> Custom
         raise _bad(settings, "providers", f"{name}: {wrong[0] if wrong else 'base_url'} is missing or not understood")
     if value.get("api", "messages") not in APIS:
         raise _bad(settings, "providers", f"{name}: api must be one of {', '.join(APIS)}")
-    return CustomProvider(**value)
+    efforts: Sequence[Any] = value.get("efforts", ())
+    if not all(level in LEVELS for level in efforts):
+        raise _bad(settings, "providers", f"{name}: efforts must be some of {', '.join(LEVELS)}")
+    said: dict[str, Any] = {**value, "efforts": tuple(efforts)}
+    return CustomProvider(**said)
 
 
 def _price(settings: Settings, name: str, value: Mapping[str, Any]) -> Price:

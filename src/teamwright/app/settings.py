@@ -23,6 +23,7 @@ from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, rea
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.book import Hook, parse_hooks
+from teamwright.models.effort import Effort
 from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Mode, Verdict
@@ -38,6 +39,7 @@ _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK,
 _FOR_MODELS = frozenset(
     {
         "model",
+        "effort",
         "thinking",
         "context_tokens",
         "max_output_tokens",
@@ -64,6 +66,7 @@ class Flags:
     """What was said for this run; None and empty mean nothing was. `only_allowed`: files allow nothing."""
 
     model: str | None = None
+    effort: Effort | None = None
     permission_mode: str | None = None
     plan_approval: str | None = None
     allowed_tools: tuple[str, ...] = ()
@@ -305,7 +308,7 @@ class _Merge:
         if flags.permission_mode is not None:
             self.take_mode(lead_mode(flags.permission_mode))
             self.origins["permissions.defaultMode"] = "--permission-mode"
-        for name in ("model", "plan_approval"):
+        for name in ("model", "effort", "plan_approval"):
             if (said := getattr(flags, name)) is not None:
                 self.values[name] = said
                 self.origins[name] = f"--{name.replace('_', '-')}"

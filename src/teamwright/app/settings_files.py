@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.models.effort import EXPECTED as EFFORTS
+from teamwright.models.effort import is_effort
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
 from teamwright.storage.plain import read_plain
@@ -59,6 +61,7 @@ class Key:
 
 KEYS: dict[str, Key] = {
     "model": Key("text", "The model that is used when none is named."),
+    "effort": Key("effort", "How hard the lead thinks, and whoever it starts: a level, or a budget in tokens."),
     "teams": Key("bool", "Whether agents may form teams."),
     "env": Key("env", "Variables for commands that agents run."),
     "hooks": Key("map", "Commands that run when something happens."),
@@ -241,10 +244,8 @@ def _fits(kind: str, value: Any) -> bool:
     match kind:
         case "bool":
             return isinstance(value, bool)
-        case "count":
-            return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        case "positive":
-            return isinstance(value, int) and not isinstance(value, bool) and value > 0
+        case "count" | "positive":
+            return isinstance(value, int) and not isinstance(value, bool) and value >= (kind == "positive")
         case "amount":
             return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
         case "seconds" | "seconds or null":
@@ -253,6 +254,8 @@ def _fits(kind: str, value: Any) -> bool:
         case "share or null":
             number = isinstance(value, int | float) and not isinstance(value, bool)
             return value is None or (number and 0.1 <= value <= 0.95)
+        case "effort":
+            return is_effort(value)
         case "text":
             return isinstance(value, str)
         case "texts":
@@ -273,6 +276,7 @@ _EXPECTED = {
     "seconds": "a number of seconds above 0",
     "seconds or null": "a number of seconds above 0, or null",
     "share or null": "a number from 0.1 to 0.95, or null",
+    "effort": EFFORTS,
     "text": "a text",
     "texts": "a list of texts",
     "env": "an object with texts",

@@ -7,6 +7,7 @@ win; local servers cost nothing.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,12 @@ from teamwright.models.settings import ModelSettings, Thinking
 DEFAULT_MODEL = "sonnet"
 DEFAULT_OUTPUT = 8_192
 """Output tokens of one answer where the limit is unknown."""
+
+_CLAUDE = re.compile(r"anthropic\.(claude-[a-z0-9-]+?)(?:-v\d.*)?$")
+"""A Claude model under its id at Bedrock, e.g. `eu.anthropic.claude-opus-4-5-20251101-v1:0`."""
+
+_THINKING_OFF_MOST = ("none", "minimal", "low", "medium", "high")
+"""The levels of effort that a model takes which does not think at all."""
 
 
 @cache
@@ -68,6 +75,8 @@ def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
         images=provider.images,
         thinking=bool(known.get("thinking_on")),
         caching=provider.caching,
+        efforts=_efforts(provider.id, wire, settings),
+        budget_from=known.get("budget_from"),
         **rates,
     )
 
@@ -77,6 +86,16 @@ def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | Non
     row = _row(model.provider, model.wire)
     field = row.get("thinking_on" if thinking == "adaptive" else "thinking_off")
     return dict(field) if field else None
+
+
+def _efforts(provider: str, wire: str, settings: ModelSettings) -> tuple[str, ...]:
+    """The levels of effort: what the user said of a service of their own, else what the model documents."""
+    if provider in settings.custom:
+        return settings.custom[provider].efforts
+    claude = _CLAUDE.search(wire) if provider == "bedrock" else None
+    row = _row("anthropic", claude[1]) if claude else _row(provider, wire)
+    off = settings.thinking == "off" and row.get("thinking_off") == {"type": "disabled"}
+    return tuple(level for level in row.get("effort", ()) if not off or level in _THINKING_OFF_MOST)
 
 
 def _row(provider: str, wire: str) -> dict[str, Any]:

@@ -142,7 +142,8 @@ class LongPrompt:
 class ModelCard:
     """What is known of a model. Prices are USD per million tokens; None is unknown, 0.0 is free.
 
-    `wire` is the id that the service knows; `name` is `provider/model` as people write it.
+    `wire` is the id that the service knows; `name` is `provider/model` as people write it. `efforts` are the levels of
+    effort that it documents; `budget_from` is the smallest budget of thinking in tokens, None: it takes none.
     """
 
     name: str
@@ -158,6 +159,8 @@ class ModelCard:
     images: bool = True
     thinking: bool = False
     caching: bool = True
+    efforts: tuple[str, ...] = ()
+    budget_from: int | None = None
 
 
 class Model(Protocol):

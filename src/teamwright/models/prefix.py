@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from teamwright.models.catalog import thinking_field
+from teamwright.models.effort import Effort, effort_fields, effort_of, taken
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import Block
@@ -28,9 +28,14 @@ def request_fields(
     tools: Sequence[Mapping[str, Any]],
     *,
     tool_choice: Mapping[str, Any] | None = None,
+    effort: Effort | None = None,
 ) -> dict[str, Any]:
-    """The fields of a request but its messages, in the order in which they are sent."""
+    """The fields of a request but its messages, in the order in which they are sent.
+
+    `effort` is one that the model documents; a budget of thinking comes on top of the longest answer.
+    """
     most = settings.max_output_tokens or min(card.max_output_tokens, OUTPUT_MOST)
+    most += effort if isinstance(effort, int) else 0
     fields: dict[str, Any] = {"model": card.wire, "max_tokens": min(most, card.max_output_tokens)}
     if system:
         fields["system"] = _marked(system, caching=card.caching)
@@ -38,10 +43,7 @@ def request_fields(
         fields["tools"] = _marked(tools, caching=card.caching)
         if tool_choice is not None:
             fields["tool_choice"] = dict(tool_choice)
-    thinking = thinking_field(card, settings.thinking)
-    if thinking is not None:
-        fields["thinking"] = thinking
-    return fields
+    return fields | effort_fields(card, settings.thinking, effort)
 
 
 def prefix_for(
@@ -51,17 +53,22 @@ def prefix_for(
     tools: Sequence[Mapping[str, Any]],
     *,
     tool_choice: Mapping[str, Any] | None = None,
+    effort: Effort | None = None,
 ) -> Prefix:
     """A new prefix for a model: fields and betas, serialised once."""
-    fields = request_fields(card, settings, system, tools, tool_choice=tool_choice)
+    fields = request_fields(card, settings, system, tools, tool_choice=tool_choice, effort=effort)
     return Prefix.build(fields, settings.betas)
 
 
-def prefix_moved(prefix: Prefix, card: ModelCard, settings: ModelSettings) -> Prefix:
-    """The same words and tools for another model: a conversation goes on with one that it did not begin with."""
+def prefix_moved(prefix: Prefix, card: ModelCard, settings: ModelSettings, *, effort: Effort | None = None) -> Prefix:
+    """The same words and tools for another model: a conversation goes on with one that it did not begin with.
+
+    Its effort is `effort`, else what it was, where the model documents that.
+    """
     fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
     parts = [[{k: v for k, v in part.items() if k not in _MARK} for part in fields.get(f, ())] for f in _PARTS]
-    return prefix_for(card, settings, *parts, tool_choice=fields.get("tool_choice"))
+    said = taken(card, effort_of(prefix)) if effort is None else effort
+    return prefix_for(card, settings, *parts, tool_choice=fields.get("tool_choice"), effort=said)
 
 
 def _marked(parts: Sequence[Mapping[str, Any]], *, caching: bool) -> list[dict[str, Any]]:

@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from teamwright.models.effort import LEVELS
 from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
 from teamwright.models.script_file import ScriptFile, read_script, stage_name
 from teamwright.models.script_player import CannotPlay, Player, Receipts
@@ -38,7 +40,8 @@ class Script:
 
     def __post_init__(self) -> None:
         name = f"scripted:{self.where}"
-        self.card = ModelCard(name, name, "scripted", usd_in=0.0, usd_out=0.0, images=False, caching=False)
+        free: dict[str, Any] = {"usd_in": 0.0, "usd_out": 0.0, "images": False, "caching": False}
+        self.card = ModelCard(name, name, "scripted", efforts=LEVELS, **free)
 
     @classmethod
     def load(cls, path: Path) -> Script:

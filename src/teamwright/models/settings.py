@@ -50,6 +50,8 @@ class CustomProvider:
     """It understands `cache_control`, or reads equal beginnings of prompts from a cache by itself."""
     images: bool = True
     """Its models take images."""
+    efforts: tuple[str, ...] = ()
+    """The levels of effort that its models take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class ModelSettings:
 
     model: str | None = None
     """The name that is used when none is given: an alias, a vendor's id, or `provider/model`."""
+    effort: str | int | None = None
+    """How hard the lead thinks, and whoever it starts: a level, or a budget in tokens. None: the model decides."""
     thinking: Thinking = "adaptive"
     """`adaptive` where the model documents it; `off` asks for as little as the model allows."""
     max_output_tokens: int | None = None

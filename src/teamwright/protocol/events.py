@@ -129,8 +129,9 @@ class TaskChanged(Event):
 class MemberChanged(Event):
     """A member's state changed. `state` is one of the lifecycle's; `detail` says why or on what it waits.
 
-    `life` counts the lives of the name, `turn` the turns of that life (0: not told): what belongs to an older life or
-    turn than the newest that was heard of came late, and changes nothing.
+    `effort` is how hard it thinks, empty where its model decides. `life` counts the lives of the name, `turn` the turns
+    of that life (0: not told): what belongs to an older life or turn than the newest that was heard of came late, and
+    changes nothing.
     """
 
     KIND = "member_changed"
@@ -138,6 +139,7 @@ class MemberChanged(Event):
     detail: str = ""
     color: str | None = None
     model: str = ""
+    effort: str = ""
     life: int = 0
     turn: int = 0
 
@@ -182,12 +184,16 @@ class ModeChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChanged(Event):
-    """A member, or the lead, runs on another model from its next call on; `by` is who changed it."""
+    """A member, or the lead, runs on another model from its next call on; `by` is who changed it.
+
+    `effort` is how hard it thinks there, empty where the model decides.
+    """
 
     KIND = "model_changed"
     model: str
     before: str = ""
     by: str = ""
+    effort: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -288,8 +288,8 @@ class Lead:
         if self.team.lead_desk is not None:
             self.team.lead_desk.busy = busy
         state = "working" if busy else "idle"
-        model = self.agent.model.card.name
-        self.agent.emit(MemberChanged(member=LEAD, state=state, model=model, turn=self.turns))
+        model, effort = self.agent.model.card.name, self.agent.shown_effort
+        self.agent.emit(MemberChanged(member=LEAD, state=state, model=model, effort=effort, turn=self.turns))
 
     async def standing(self) -> list[str]:
         """Members and open tasks, a line each, as reminders tell them."""

@@ -128,7 +128,7 @@ async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
                 break
             number += 1  # an earlier team of this session had a member of the name
         first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
-        return Life(incarnation, str(path), first, *asked, spec.budget, spec.bounds, spec.mode or "")
+        return Life(incarnation, str(path), first, *asked, spec.budget, spec.bounds, spec.mode or "", spec.effort)
 
     return await begin_life(team.home, team.directory, member.name, make)
 
@@ -237,6 +237,7 @@ def _mate(team: Team, member: Member, life: Life, agent: Agent, desk: Desk, resu
         incarnation=life.incarnation,
         color=member.color,
         model=agent.model.card.name,
+        effort=agent.shown_effort,
         agent_type=member.agent_type,
         changed=team.changed,
         resumed=resumed,
@@ -261,6 +262,7 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
         name=member.name,
         agent_type=member.agent_type,
         model=life.model,
+        effort=life.effort,
         mode=_mode_of(member, life),
         max_turns=life.max_turns,
         budget=life.budget,

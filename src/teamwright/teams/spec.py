@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.definition import AgentDefinition, Bounds
+from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
 
 
@@ -21,6 +22,7 @@ class SpawnSpec:
     name: str = ""
     agent_type: str = "general-purpose"
     model: str | None = None
+    effort: Effort | None = None
     mode: str | None = None
     max_turns: int | None = None
     cwd: Path | None = None

@@ -91,6 +91,7 @@ class Team:
     limits: SpawnLimits
     settings: TeamSettings = field(default_factory=TeamSettings)
     lead_model: str = ""
+    lead_effort: str = ""
     lead_policy: Policy = field(default_factory=Policy)
     """What the lead's members may not exceed; whether it only coordinates is no matter of theirs."""
     lease: str = ""
@@ -253,7 +254,8 @@ class Team:
         if self.on_created is not None:
             self.on_created()
         self.emit(TeamChanged(member=LEAD, team=name, directory=directory, change=change))
-        self.emit(MemberChanged(member=LEAD, state="working", detail=f'team "{name}" {change}', model=self.lead_model))
+        detail, effort = f'team "{name}" {change}', self.lead_effort
+        self.emit(MemberChanged(member=LEAD, state="working", detail=detail, model=self.lead_model, effort=effort))
 
     def forget(self) -> None:
         """The team is no more: the session goes on without one."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.definition import Bounds
+from teamwright.models.effort import Effort, parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
@@ -48,7 +49,7 @@ class Life:
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
     it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
     kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
-    noted it, in files of before.
+    noted it, in files of before. `effort` is as it was asked for.
     """
 
     incarnation: int
@@ -60,12 +61,15 @@ class Life:
     budget: Budget = NO_CAPS
     bounds: Bounds | None = None
     mode: str | None = None
+    effort: Effort | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Its object in the file; caps and bounds only where there are some."""
         out = asdict(self)
         if self.mode is None:
             del out["mode"]
+        if self.effort is None:
+            del out["effort"]
         del out["budget"]
         kept = out.pop("bounds")
         bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
@@ -287,6 +291,7 @@ def _life(data: Mapping[str, Any]) -> Life:
         Budget.from_json(data.get("budget", {})),
         _bounds(data.get("bounds")),
         mode if mode is None else str(Mode(mode)) if mode else "",
+        None if (effort := data.get("effort")) is None else parse_effort(effort),
     )
 
 

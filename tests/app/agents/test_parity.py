@@ -9,6 +9,8 @@ import pytest
 
 from teamwright import Team
 from teamwright.app.agents.fields import FIELDS
+from teamwright.models.effort import effort_of
+from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.testing import ScriptedModel
@@ -29,6 +31,7 @@ class Ran:
     notices: list[str] = field(default_factory=list)
     color: str | None = None
     models: list[str | None] = field(default_factory=list)
+    effort: str | int | None = None
 
     @property
     def tools(self) -> set[str]:
@@ -70,7 +73,7 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         ran.rounds += 1
         return script.pop(0) if script else "Done."
 
-    model = ScriptedModel(answer)
+    model = ScriptedModel(answer, card=options.pop("card", None))
     mode = options.pop("permission_mode", "bypassPermissions")
     team = Team("crew", model=model, cwd=root, permission_mode=mode, agents={"kind": definition}, **options)
     async with asyncio.timeout(30), team:
@@ -83,7 +86,7 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         ran.color = next((mate.color for mate in session.team.members.values()), None)
     own = [request for request in model.requests if request.asker != "team-lead"]
     if own:
-        ran.head = read_head(own[0].prefix)
+        ran.head, ran.effort = read_head(own[0].prefix), effort_of(own[0].prefix)
         ran.told = [text_of(item) for request in own for item in request.items]
     ran.caller = "\n".join(text_of(item) for r in model.requests if r.asker == "team-lead" for item in r.items)
     return ran
@@ -196,8 +199,25 @@ async def servers(root, route):
 
 
 async def effort(root, route):
-    ran = await run(root, route, {"effort": "high"})
-    assert "the agent type kind: effort is not used yet: its model decides by itself" in ran.notices
+    card = ModelCard("test/m", "m", "test", 0, 64_000, 0.0, 0.0, efforts=("low", "high", "max"), budget_from=1_024)
+    for said, called, becomes in (
+        ("high", None, "high"),
+        ("high", "max", "max"),
+        (None, "low", "low"),
+        (4_096, None, 4_096),
+        ("high", 2_000, 2_000),
+        (None, None, None),
+    ):
+        kind, call = {"effort": said} if said else {}, {"effort": called} if called else {}
+        ran = await run(root, route, kind, card=card, call=call)
+        assert (ran.effort, ran.notices) == (becomes, [])
+    ran = await run(root, route, {"effort": "xhigh"}, card=card)
+    assert ran.effort is None
+    what = "the effort xhigh of the agent type kind is not used by kind: test/m decides by itself"
+    assert ran.notices == [f"{what} (it takes low, high, max or a budget from 1,024 tokens on)"]
+    ran = await run(root, route, {"effort": "high"}, call={"effort": "high"})
+    assert ran.rounds == 0
+    assert "the effort high cannot be asked of scripted" in ran.caller
 
 
 async def hooks(root, route):

@@ -7,6 +7,8 @@ import pytest
 
 from teamwright.models.dialects.canonical import Converted, Piece
 from teamwright.models.model import ModelCard, Prefix, Reply
+from teamwright.models.prefix import request_fields
+from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
@@ -299,3 +301,40 @@ async def test_a_try_is_signed_anew(speaking):
         assert request.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIATESTACCESSKEY/")
         assert "/eu-central-1/bedrock/aws4_request" in request.headers["authorization"]
         assert request.headers["x-amz-date"]
+
+
+LEVEL = {"effort": "high"}
+
+
+@pytest.mark.promise("F43", "row F1")
+@pytest.mark.parametrize(
+    ("api", "fields", "place", "said"),
+    [
+        ("openai-chat", {}, "reasoning_effort", "high"),
+        ("openai-responses", {}, "reasoning", {"effort": "high"}),
+        ("openai-responses", {"thinking": {"effort": "low"}}, "reasoning", {"effort": "high"}),
+        ("bedrock", {}, "outputConfig", {"effort": "high"}),
+    ],
+)
+async def test_an_effort_is_asked_for_in_the_words_of_the_api(body, api, fields, place, said):
+    sent, _ = await body(api, *conversation(), output_config=LEVEL, **fields)
+    assert sent[place] == said
+    sent, _ = await body(api, *conversation())
+    assert place not in sent
+
+
+@pytest.mark.promise("F43", "row F1")
+async def test_gemini_is_asked_for_a_level_of_thinking(body):
+    sent, _ = await body("gemini", *conversation(), output_config=LEVEL, thinking={"includeThoughts": True})
+    assert sent["generationConfig"]["thinkingConfig"] == {"includeThoughts": True, "thinkingLevel": "high"}
+
+
+@pytest.mark.promise("F43", "row F1")
+def test_the_messages_api_has_it_in_the_prefix_and_a_budget_on_top_of_the_answer():
+    five, settings = ModelCard("a/m", "m", "a", 200_000, 64_000, efforts=("high",), budget_from=1_024), ModelSettings()
+    level = request_fields(five, settings, [], [], effort="high")
+    assert (level["output_config"], "thinking" in level, level["max_tokens"]) == (LEVEL, False, 32_000)
+    budget = request_fields(five, settings, [], [], effort=8_000)
+    assert (budget["thinking"], budget["max_tokens"]) == ({"type": "enabled", "budget_tokens": 8_000}, 40_000)
+    assert request_fields(five, settings, [], [], effort=60_000)["max_tokens"] == 64_000
+    assert "output_config" not in request_fields(five, settings, [], []) | budget

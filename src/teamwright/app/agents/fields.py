@@ -15,6 +15,8 @@ from typing import Any, TypeAlias, cast
 from teamwright.agent.definition import AgentDefinition
 from teamwright.app.agents.hooks import hooks_of
 from teamwright.app.agents.tools import Tools, tools_of
+from teamwright.models.effort import EXPECTED as EFFORTS
+from teamwright.models.effort import parse_effort
 from teamwright.permissions.rule import split_rules
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
@@ -42,7 +44,7 @@ FIELDS: dict[str, Field] = {
     "tools": Field("list", "The only tools it has; left out or `*`: all."),
     "disallowedTools": Field("list", "Tools that it does not have; `Bash(git push:*)` denies part of one."),
     "model": Field("text", "Its model; `inherit`, or left out: its caller's."),
-    "effort": Field("effort", "How hard it thinks.", soft=True),
+    "effort": Field("effort", "How hard it thinks; left out: as its caller.", soft=True),
     "permissionMode": Field("mode", "Its permission mode; never more than its caller's."),
     "background": Field("flag", "Whether it always runs in the background."),
     "isolation": Field("word", "Where it works: `worktree`.", words=("worktree", "remote")),
@@ -61,7 +63,7 @@ EXPECTED = {
     "name": f"1 to {NAME_MOST} letters, digits, _, -, . or blanks",
     "text": "a text",
     "list": "a list of texts, or texts apart by commas",
-    "effort": "a word or a number",
+    "effort": EFFORTS,
     "mode": "one of default, acceptEdits, plan, delegate, dontAsk, bypassPermissions",
     "flag": "true or false",
     "count": "a whole number from 1 on",
@@ -194,7 +196,7 @@ class _Reader:
             case "servers":
                 return _servers(value)
             case "effort":
-                return _effort(value)
+                return parse_effort(value)
             case _:
                 return _plain(row.kind, value)
 
@@ -249,14 +251,6 @@ def _plain(kind: str, value: Any) -> Any:
     if not fits[kind]:
         raise ValueError
     return value
-
-
-def _effort(value: Any) -> str | int:
-    if isinstance(value, str) and value.isalpha() and len(value) < 20:
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
-        return value
-    raise ValueError
 
 
 def _servers(value: Any) -> dict[str, Any]:

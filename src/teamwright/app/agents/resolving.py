@@ -14,6 +14,8 @@ from teamwright.app.agents.fields import INHERIT
 from teamwright.app.agents.kinds import Kinds
 from teamwright.app.definition.applying import with_role
 from teamwright.hooks.book import Hook
+from teamwright.models.effort import Effort, in_words, taken, takes
+from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.spec import SpawnSpec
 
@@ -42,13 +44,27 @@ class Resolver:
             return replace(spec, definition=self.kind(spec))
         spec = with_role(spec, self.kinds.team)
         kind = self.kinds.find(spec.agent_type)
-        spec = with_definition(spec, kind)
-        for text in not_used(kind):
-            whole = f"the agent type {kind.name}: {text}"
-            if whole not in self.told:
-                self.told.add(whole)
-                self.tell(whole)
-        return spec
+        return with_definition(spec, kind)
+
+    def effort(self, spec: SpawnSpec, kind: AgentDefinition, card: ModelCard, above: Effort | None) -> Effort | None:
+        """How hard an agent thinks: as its call says, else its kind, else the team file, else as its caller (`above`).
+
+        What its model does not document is left out, and told once; in a call it is an error. Raises UsageError.
+        """
+        if spec.effort is not None:
+            return required_effort(card, spec.effort)
+        team = self.kinds.team.effort if self.kinds.team is not None else None
+        asked = ((f"the agent type {kind.name}", kind.effort), ("the team file", team), ("its caller", above))
+        who, said = next((row for row in asked if row[1] is not None), ("", None))
+        if said is not None and not takes(card, said):
+            self.tell_once(f"the effort {said} of {who} is not used by {kind.name}: {without(card)}")
+        return taken(card, said)
+
+    def tell_once(self, text: str) -> None:
+        """Tell people of something that has no effect, the first time."""
+        if text not in self.told:
+            self.told.add(text)
+            self.tell(text)
 
     def kind(self, spec: SpawnSpec) -> AgentDefinition:
         """The kind of a spec that is resolved, or of an agent that goes on, which is never less bound than before.
@@ -102,10 +118,20 @@ def require_possible(kind: AgentDefinition) -> None:
         raise _refused(kind, what, "it would change your files; without `isolation` it starts")
 
 
-def not_used(kind: AgentDefinition) -> list[str]:
-    """Fields of the kind that are read and have no effect yet, each with what happens in their place."""
-    rows = (("effort", kind.effort is not None, "its model decides by itself"),)
-    return [f"{name} is not used yet: {instead}" for name, said, instead in rows if said]
+def required_effort(card: ModelCard, effort: Effort) -> Effort:
+    """The effort that was asked for by name. Raises UsageError when the model does not document it."""
+    if takes(card, effort):
+        return effort
+    looked_at = [("model", card.name), ("its efforts", in_words(card))]
+    do = ["leave effort out: the model decides by itself"]
+    what = f"the effort {effort} cannot be asked of {card.name}"
+    raise UsageError("usage", what, looked_at=looked_at, do=do, note="nothing was started")
+
+
+def without(card: ModelCard) -> str:
+    """What a model does that does not document an effort, and which ones it does."""
+    known = in_words(card)
+    return f"{card.name} decides by itself" + (f" (it takes {known})" if known != "none" else ", it takes none")
 
 
 def born_under(spec: SpawnSpec, kind: AgentDefinition | None) -> AgentDefinition:

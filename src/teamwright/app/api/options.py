@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from teamwright.app.api.hook import Hook, hooks_of
 from teamwright.app.asking import OnRequest
 from teamwright.app.options import Options
+from teamwright.models.effort import Effort, asked_effort
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
@@ -29,6 +30,10 @@ class TeamOptions(TypedDict, total=False):
     model: str | Model | None
     """A name (`sonnet`, `ollama/qwen3-coder`, `scripted:FILE`) or an object with the Model contract, which its owner
     closes. None: what the settings say, else the default."""
+
+    effort: Effort | None
+    """How hard the lead thinks, and whoever it starts: `low` to `max`, or a number of tokens; above the settings.
+    Entering raises UsageError for a model that does not document it."""
 
     budget: Budget | None
     """Caps on money, tokens, turns and time, from entering on and over all runs of the team."""
@@ -89,15 +94,35 @@ class TeamOptions(TypedDict, total=False):
     """The environment in which keys of models are looked up; None: that of the process."""
 
 
+class SpawnOptions(TypedDict, total=False):
+    """How `Team.spawn` starts a teammate, all of it optional."""
+
+    role: str
+    """A kind of agent: `general-purpose` unless said otherwise; `Explore` and `Plan` only read."""
+
+    model: str | Model | None
+    """A name or an object; by default as the role says, else the lead's."""
+
+    effort: Effort | None
+    """How hard it thinks, `low` to `max` or a number of tokens; by default as the role says, else as the lead."""
+
+    mode: PermissionMode | None
+    """Its permission mode; it may only narrow the team's."""
+
+    budget: Budget | None
+    """What it may use in its life, its sub-agents included; `budget.agent` of the settings holds too."""
+
+
 def options_of(given: TeamOptions) -> Options:
     """The options of a session from the keywords of the API. Raises UsageError for what is not understood."""
-    _refuse_unknown(given)
+    refuse_unknown(given, list(TeamOptions.__annotations__))
     _refuse_slips(given)
     home, settings = given.get("home"), given.get("settings_file")
     return Options(
         cwd=Path(given.get("cwd") or Path.cwd()),
         home=str(home) if home is not None else None,
         model=given.get("model"),
+        effort=asked_effort(given.get("effort")),
         permission_mode=given.get("permission_mode"),
         mode_unless_kept="default",
         add_dirs=tuple(Path(one) for one in given.get("add_dirs", ())),
@@ -127,15 +152,15 @@ def require_model(model: object) -> None:
         raise _slip("model", "a name, or an object with `card`, `stream` and `aclose`", model)
 
 
-def _refuse_unknown(given: TeamOptions) -> None:
-    known = list(TeamOptions.__annotations__)
+def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
+    """Raises UsageError for a keyword that is none of these."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
     close = nearest(unknown[0], known)
     raise UsageError(
         "usage",
-        f"{unknown[0]}= is not an option of a team",
+        f"{unknown[0]}= is not an option here",
         looked_at=[("options", " ".join(f"{name}=" for name in known))],
         do=[f"did you mean {close}=?"] if close else [],
         note="nothing was started",

@@ -15,7 +15,14 @@ from typing import Self, Unpack
 
 from teamwright.agent.compacting.state import Shortened
 from teamwright.app.api.handles import USER, Member, Tasks
-from teamwright.app.api.options import PermissionMode, TeamOptions, options_of, require_model
+from teamwright.app.api.options import (
+    PermissionMode,
+    SpawnOptions,
+    TeamOptions,
+    options_of,
+    refuse_unknown,
+    require_model,
+)
 from teamwright.app.api.running import Run
 from teamwright.app.api.watching import Events, Readers
 from teamwright.app.compacting.asking import compact_agent
@@ -28,6 +35,7 @@ from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.settings import lead_mode
 from teamwright.app.skills.calling import command_lines, find_command, run_command
+from teamwright.models.effort import asked_effort
 from teamwright.models.model import Model
 from teamwright.permissions.decide import parse_mode
 from teamwright.protocol.blocks import text_block
@@ -190,29 +198,24 @@ class Team:
         self._run = Run(self.session, work, self._readers)
         return self._run
 
-    async def spawn(
-        self,
-        name: str,
-        prompt: str,
-        *,
-        role: str = "general-purpose",
-        model: str | Model | None = None,
-        mode: PermissionMode | None = None,
-        budget: Budget | None = None,
-    ) -> Member:
+    async def spawn(self, name: str, prompt: str, **how: Unpack[SpawnOptions]) -> Member:
         """Start a teammate; it works on its prompt at once, then claims tasks and answers mail.
 
-        `role` is a kind of agent (`general-purpose`, `Explore` and `Plan`, which only read); `model` a name or an
-        object, by default the lead's; `mode` may only narrow the team's; `budget` caps what it uses in its life, its
-        sub-agents included (`budget.agent` of the settings holds too). Raises InvalidName, UsageError, TeamRefused,
-        LimitExceeded, CannotStart; nothing is left then.
+        See SpawnOptions for the keywords: `role`, `model`, `effort`, `mode`, `budget`. Raises InvalidName, UsageError,
+        TeamRefused, LimitExceeded, CannotStart; nothing is left then.
         """
         session = self.session
+        refuse_unknown(how, list(SpawnOptions.__annotations__))
+        model, mode = how.get("model"), how.get("mode")
         require_model(model)
-        mode_name = str(parse_mode(mode, "mode=")) if mode is not None else None
-        model_name = session.models.bring(model) if model is not None else None
         spec = SpawnSpec(
-            prompt=prompt, name=name, agent_type=role, model=model_name, mode=mode_name, budget=budget or NO_CAPS
+            prompt=prompt,
+            name=name,
+            agent_type=how.get("role", "general-purpose"),
+            model=session.models.bring(model) if model is not None else None,
+            effort=asked_effort(how.get("effort")),
+            mode=str(parse_mode(mode, "mode=")) if mode is not None else None,
+            budget=how.get("budget") or NO_CAPS,
         )
         mate = await spawn(session.team, spec)
         return Member(mate.name, session.team, session.modes)

@@ -16,6 +16,7 @@ from teamwright.agent.prefix import store_prefix
 from teamwright.agent.tool import AnyTool
 from teamwright.app.kit import Kit
 from teamwright.app.serving.serving import renew
+from teamwright.models.effort import taken
 from teamwright.models.model import Prefix
 from teamwright.models.prefix import prefix_for
 from teamwright.protocol.blocks import Block
@@ -47,7 +48,8 @@ class Compacting:
 
         def fresh() -> Prefix:
             renew(agent.toolbox)
-            made = prefix_for(agent.model.card, kit.model_settings, system(), agent.toolbox.schemas)
+            card, effort = agent.model.card, taken(agent.model.card, agent.effort)
+            made = prefix_for(card, kit.model_settings, system(), agent.toolbox.schemas, effort=effort)
             store_prefix(prefixes, made)
             return made
 

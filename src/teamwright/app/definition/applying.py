@@ -27,6 +27,7 @@ def widening_of_role(role: Role) -> dict[str, Any]:
         "description": role.description,
         "type": role.type,
         "model": role.model,
+        "effort": role.effort,
         "mode": role.mode,
         "prompt": role.prompt,
         "tools": role.tools,
@@ -36,8 +37,14 @@ def widening_of_role(role: Role) -> dict[str, Any]:
 
 
 def widening_of_team(definition: TeamDefinition) -> dict[str, Any]:
-    """What of `[team]` only holds once it is trusted: a command that is run, and who answers in a person's place."""
-    said = {"check": definition.check, "plans": definition.plans, "permissions": definition.permissions}
+    """What of `[team]` only holds once it is trusted: a command that is run, who answers in a person's place, and how
+    hard its agents think."""
+    said = {
+        "check": definition.check,
+        "plans": definition.plans,
+        "permissions": definition.permissions,
+        "effort": definition.effort,
+    }
     return {key: value for key, value in said.items() if value is not None}
 
 
@@ -46,7 +53,7 @@ def held(definition: TeamDefinition, allows: Callable[[str, Mapping[str, Any]], 
     roles = {name: role if _trusted(role, allows) else _narrowed(role) for name, role in definition.roles.items()}
     said = widening_of_team(definition)
     if said and not allows("team", said):
-        return replace(definition, roles=roles, check=None, plans=None, permissions=None)
+        return replace(definition, roles=roles, check=None, plans=None, permissions=None, effort=None)
     return replace(definition, roles=roles)
 
 
@@ -86,6 +93,7 @@ def _kind(role: Role, file: str) -> AgentDefinition:
         tools=tools,
         disallowed_tools=(*base.disallowed_tools, *role.disallowed_tools),
         model=role.model or base.model,
+        effort=role.effort,
         max_turns=role.max_turns or base.max_turns,
         source="team file",
         file=f"{file}:{role.line}",

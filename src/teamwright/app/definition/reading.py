@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from teamwright.agent.definition import built_in
 from teamwright.app.agents.tools import KNOWN
 from teamwright.app.definition.lines import line_of
 from teamwright.app.definition.schema import EXPECTED, ROLE, TEAM, TOPS, Kind, Role, TeamDefinition
+from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, member_name, nearest
@@ -124,6 +126,10 @@ class _Reader:
     def value(self, value: Any, kind: Kind, where: Sequence[str]) -> Any:
         if kind.kind == "budget":
             return self.budget(value, where)
+        if kind.kind == "effort":
+            with suppress(ValueError):
+                return parse_effort(value)
+            raise self.wrong(where, f"{where[-1]} must be {EXPECTED['effort']}", nearest(str(value), LEVELS))
         if kind.kind == "word":
             if value not in kind.words:
                 near = nearest(str(value), kind.words)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from teamwright.models.effort import EXPECTED as EFFORTS
+from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
 
 
@@ -14,15 +16,16 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 class Role:
     """One role. Every member of it has its limits; `line` is where it begins in the file.
 
-    `type` is the kind of agent that it builds on; `model`, `mode` None mean as whoever starts it says; `owns` are path
-    patterns that nobody but its members may change; `writes` the only ones that it may change besides (None: whatever
-    nobody else owns).
+    `type` is the kind of agent that it builds on; `model`, `effort`, `mode` None mean as whoever starts it says; `owns`
+    are path patterns that nobody but its members may change; `writes` the only ones that it may change besides (None:
+    whatever nobody else owns).
     """
 
     name: str
     description: str = ""
     type: str = "general-purpose"
     model: str | None = None
+    effort: Effort | None = None
     mode: str | None = None
     prompt: str = ""
     tools: tuple[str, ...] | None = None
@@ -38,7 +41,8 @@ class Role:
 class TeamDefinition:
     """A whole file. `budget` caps the run, `check` is what a task's completion must pass, None where nothing is said.
 
-    `plans` says who approves plans, `permissions` who answers asks of teammates besides the person.
+    `effort` is how hard agents think that are started, where neither call nor definition says so. `plans` says who
+    approves plans, `permissions` who answers asks of teammates besides the person.
     """
 
     file: str = ""
@@ -47,6 +51,7 @@ class TeamDefinition:
     plans: str | None = None
     permissions: str | None = None
     members: int | None = None
+    effort: Effort | None = None
     budget: Budget = NO_CAPS
 
     def role(self, name: str) -> Role | None:
@@ -57,7 +62,7 @@ class TeamDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a key must be: `text`, `texts`, `count`, `number`, `budget`, or one of `words`."""
+    """What a key must be: `text`, `texts`, `count`, `number`, `effort`, `budget`, or one of `words`."""
 
     kind: str
     words: tuple[str, ...] = ()
@@ -70,6 +75,7 @@ TEAM: dict[str, Kind] = {
     "plans": Kind("word", ("lead", "human", "auto")),
     "permissions": Kind("word", ("human", "lead")),
     "members": Kind("count"),
+    "effort": Kind("effort"),
     "budget": Kind("budget"),
 }
 """The keys of `[team]`."""
@@ -78,6 +84,7 @@ ROLE: dict[str, Kind] = {
     "description": Kind("text"),
     "type": Kind("text"),
     "model": Kind("text"),
+    "effort": Kind("effort"),
     "mode": Kind("word", _WORD_MODES),
     "prompt": Kind("text"),
     "tools": Kind("texts"),
@@ -97,6 +104,7 @@ EXPECTED = {
     "paths": "a list of path patterns below the repository (no leading /, no ..)",
     "count": "a whole number from 1 on",
     "number": "a number above 0",
+    "effort": EFFORTS,
     "budget": "a table of caps",
 }
 """What each kind is called in an error."""

@@ -15,7 +15,7 @@ from teamwright.agent.definition import AgentDefinition
 from teamwright.app.agents.kinds import Entry, Kinds
 from teamwright.app.agents.opening import Trusted
 from teamwright.app.agents.places import Plugin, places_of
-from teamwright.app.agents.resolving import not_used, require_possible
+from teamwright.app.agents.resolving import require_possible
 from teamwright.app.ground import definition_of
 from teamwright.app.settings import Flags, reads_other_product
 from teamwright.app.trust.store import Trust
@@ -39,7 +39,7 @@ class Asked:
 class KindView:
     """One definition. `state` is used, shadowed, needs trust or broken; `why` says by what, or what is wrong.
 
-    `fields` are what it says, as files spell it; `not_used` what of it has no effect, `refused` why it does not start.
+    `fields` are what it says, as files spell it; `refused` why it does not start.
     """
 
     name: str
@@ -51,7 +51,6 @@ class KindView:
     prompt: str = ""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     warnings: tuple[str, ...] = ()
-    not_used: tuple[str, ...] = ()
     refused: str = ""
 
 
@@ -115,7 +114,6 @@ def _view(entry: Entry) -> KindView:
         kind.prompt,
         _fields(kind),
         found.warnings,
-        tuple(not_used(kind)),
         refused,
     )
 

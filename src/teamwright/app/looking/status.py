@@ -32,7 +32,8 @@ class MemberStatus:
     """One member. `on` is what it waits for or does; times in seconds since 1970, 0 when not known.
 
     `mode` is its permission mode, empty where it has none of its own: then it has the lead's.
-    `unread` is -1 when its inbox cannot be read; `usd` None when a price is not known.
+    `effort` is how hard it thinks, empty where its model decides. `unread` is -1 when its inbox cannot be read; `usd`
+    None when a price is not known.
     """
 
     name: str
@@ -49,6 +50,7 @@ class MemberStatus:
     context: int = 0
     usd: float | None = 0.0
     mode: str = ""
+    effort: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ class _Look:
             context=known.context if known is not None else 0,
             usd=usage.usd,
             mode=_mode(name, known, entry),
+            effort=known.effort if known is not None else "",
         )
 
     def _health(self, name: str, known: MemberStanding | None, entry: MemberView | None) -> Health:

@@ -75,6 +75,8 @@ class Bedrock:
         fields: dict[str, Any] = {}
         if head.max_tokens:
             fields["inferenceConfig"] = {"maxTokens": head.max_tokens}
+        if head.effort:
+            fields["outputConfig"] = {"effort": head.effort}
         if head.system:
             fields["system"] = self._marked(head.system, [{"text": part["text"]} for part in head.system])
         if head.tools:

@@ -49,6 +49,7 @@ class Head:
     tools: list[dict[str, Any]]
     tool_choice: Mapping[str, Any]
     thinking: Mapping[str, Any]
+    effort: str = ""
 
     @property
     def instructions(self) -> str:
@@ -60,6 +61,7 @@ def head_of(prefix: Prefix) -> Head:
     """The fields of a prefix."""
     fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
     system: object = fields.get("system") or []
+    output: dict[str, Any] = fields.get("output_config") or {}
     return Head(
         prefix.model,
         int(fields.get("max_tokens") or 0),
@@ -67,6 +69,7 @@ def head_of(prefix: Prefix) -> Head:
         fields.get("tools") or [],
         fields.get("tool_choice") or {},
         fields.get("thinking") or {},
+        str(output.get("effort") or ""),
     )
 
 

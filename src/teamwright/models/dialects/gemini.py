@@ -68,8 +68,8 @@ def _head(head: Head) -> bytes:
     config: dict[str, Any] = {}
     if head.max_tokens:
         config["maxOutputTokens"] = head.max_tokens
-    if head.thinking:
-        config["thinkingConfig"] = dict(head.thinking)
+    if thinking := {**head.thinking, **({"thinkingLevel": head.effort} if head.effort else {})}:
+        config["thinkingConfig"] = thinking
     fields: dict[str, Any] = {"generationConfig": config}
     if head.system:
         fields["systemInstruction"] = {"parts": [{"text": head.instructions}]}

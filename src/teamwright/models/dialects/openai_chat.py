@@ -70,6 +70,8 @@ class OpenAiChat:
         fields: dict[str, Any] = {"model": head.model, "stream": True, "stream_options": {"include_usage": True}}
         if head.max_tokens:
             fields[self._limit] = head.max_tokens
+        if head.effort:
+            fields["reasoning_effort"] = head.effort
         if head.tools:
             fields["tools"] = [_tool(tool) for tool in head.tools]
             fields |= _choice(head.tool_choice)

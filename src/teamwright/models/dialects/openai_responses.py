@@ -68,8 +68,8 @@ def _head(head: Head) -> bytes:
         fields |= _choice(head.tool_choice)
         # Prompts that begin alike go to one machine, which has them in its cache.
         fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
-    if head.thinking:
-        fields["reasoning"] = dict(head.thinking)
+    if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
+        fields["reasoning"] = reasoning
     return encode(fields)[:-1] + b',"input":['
 
 

@@ -71,6 +71,7 @@ class MemberStanding:
     stalled: bool = False
     lost: bool = False
     model: str = ""
+    effort: str = ""
     mode: str = ""
     color: str | None = None
     rounds: int = 0
@@ -244,7 +245,8 @@ class Standing:
         member.state, member.detail = state, event.detail
         member.life, member.turn, member.lost = event.life, event.turn, False
         member.active = max(member.active, event.at)
-        member.model = event.model or member.model
+        if event.model:
+            member.model, member.effort = event.model, event.effort
         member.color = event.color or member.color
         member.settles()
         self._forget_old()
@@ -254,7 +256,7 @@ class Standing:
             self.members[LEAD] = MemberStanding(LEAD, str(State.IDLE), since=event.at)  # it has had no turn yet
         if (member := self._active(event)) is not None:
             if isinstance(event, ModelChanged):
-                member.model = event.model
+                member.model, member.effort = event.model, event.effort
             else:
                 member.mode = event.mode
 

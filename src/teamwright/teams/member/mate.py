@@ -76,6 +76,7 @@ class Mate(ABC):
     parted: bool = False
     call: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    effort: str = ""
 
     # ── who it is ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -143,6 +144,7 @@ class Mate(ABC):
                 detail=detail,
                 color=self.color,
                 model=self.model,
+                effort=self.effort,
                 life=self.incarnation,
                 turn=self.turns,
             )

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_beside
+from teamwright.models.effort import asked_effort
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.budget import Budget
@@ -22,7 +23,7 @@ from teamwright.teams.agents.words import facts, it_runs, launched_facts, usage
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.background.finding import known_agent
 
-_OF_A_NEW_ONE = ("subagent_type", "model", "mode", "max_turns", "budget_tokens", "name")
+_OF_A_NEW_ONE = ("subagent_type", "model", "effort", "mode", "max_turns", "budget_tokens", "name")
 """Parameters that an agent has from its birth: one that goes on keeps what it has."""
 
 
@@ -33,6 +34,7 @@ class SubagentInput(ToolInput):
     prompt: str = Field(description="The whole job.")
     subagent_type: str = Field("general-purpose", description="general-purpose, Explore, Plan or Bash.")
     model: str | None = Field(None, description="Another model than yours.")
+    effort: str | None = Field(None, description="How hard it thinks, if not as you: low, medium, high, xhigh, max.")
     mode: Literal["default", "acceptEdits", "bypassPermissions", "delegate", "dontAsk", "plan"] | None = Field(
         None, description="Permission mode; never more than yours."
     )
@@ -49,6 +51,7 @@ class SubagentInput(ToolInput):
             name=name,
             agent_type=self.subagent_type,
             model=self.model,
+            effort=asked_effort(self.effort),
             mode=self.mode,
             max_turns=self.max_turns,
             budget=Budget(tokens=self.budget_tokens),

@@ -93,6 +93,7 @@ def agent_flags() -> list[click.Option]:
 RUN: tuple[click.Option, ...] = (
     click.Option(["-p", "--print", "headless"], is_flag=True, help="Headless: print the answer and exit."),
     click.Option(["--model"], metavar="NAME", help="An alias, an id, provider/model, or scripted:FILE."),
+    click.Option(["--effort"], metavar="LEVEL", help="How hard the lead thinks: low to max, or a number of tokens."),
     click.Option(["--permission-mode"], metavar="MODE", callback=_mode, help=f"{', '.join(MODES)}."),
     click.Option(["--dangerously-skip-permissions"], is_flag=True, help="Allow all but what a deny rule names."),
     click.Option(["--allowed-tools"], multiple=True, metavar="RULES", help="Allow these, e.g. 'Bash(git log *),Read'."),

@@ -127,6 +127,7 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         cwd=place.cwd,
         home=place.home,
         model=flags.get("model"),
+        effort=flags.get("effort"),
         permission_mode=_mode(flags),
         add_dirs=tuple(_directory(place, given) for given in flags.get("add_dir") or ()),
         allowed_tools=_rules(flags.get("allowed_tools") or ()),

@@ -113,7 +113,8 @@ def _asked(one: RequestStatus, now: float, width: int) -> list[str]:
 
 
 def _use(member: MemberStatus) -> tuple[str, ...]:
-    return member.name, str(member.turns or ""), f"{member.tokens:,}", _money(member.usd), member.mode, member.model
+    model = f"{member.model}, effort {member.effort}" if member.effort else member.model
+    return member.name, str(member.turns or ""), f"{member.tokens:,}", _money(member.usd), member.mode, model
 
 
 def _age(at: float, now: float) -> str:

@@ -83,8 +83,6 @@ def _show(view: KindView) -> None:
     facts([("source", view.source), ("file", view.file), ("description", view.description)])
     facts([(name, _plain(value)) for name, value in view.fields.items()], label=18)
     facts([("does not start", view.refused)], label=18)
-    for text in view.not_used:
-        say(one_line(text))
     for text in view.warnings:
         say(f"warning: {one_line(text)}")
     if view.prompt:

@@ -1,0 +1,96 @@
+"""How hard a model thinks: a level by name, or a budget of thinking in tokens; and the fields that ask for it.
+
+What a model documents of it stands on its card. Knows no agent: who says what an agent's effort is, is settled above.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias, cast
+
+from teamwright.models.catalog import thinking_field
+from teamwright.models.model import ModelCard, Prefix
+from teamwright.models.settings import Thinking
+from teamwright.protocol.errors import UsageError
+from teamwright.protocol.ids import nearest
+
+Effort: TypeAlias = str | int
+"""A level, or a budget in tokens."""
+
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Every level that a service documents, the least first; a model has some of them."""
+
+BUDGET_MOST = 1_000_000
+
+EXPECTED = f"one of {', '.join(LEVELS)}, or a number of tokens"
+
+
+def parse_effort(value: object) -> Effort:
+    """The effort that somebody wrote; a number may be a text. Raises ValueError."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in LEVELS:
+            return text
+        value = int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= BUDGET_MOST:
+        return value
+    raise ValueError(EXPECTED)
+
+
+def asked_effort(value: object) -> Effort | None:
+    """The effort that a flag, a program or a call asks for; None stays None. Raises UsageError naming the nearest."""
+    try:
+        return None if value is None else parse_effort(value)
+    except ValueError as problem:
+        near = nearest(str(value)[:80], LEVELS)
+        do = [f"did you mean {near}?"] if near else []
+        what = f"{str(value)[:80]!r} is no effort: it is {problem}"
+        raise UsageError("usage", what, do=do, note="nothing was started") from None
+
+
+def is_effort(value: object) -> bool:
+    """Whether it can be read as one."""
+    try:
+        parse_effort(value)
+    except ValueError:
+        return False
+    return True
+
+
+def takes(card: ModelCard, effort: Effort) -> bool:
+    """Whether the model documents it."""
+    if isinstance(effort, str):
+        return effort in card.efforts
+    return card.budget_from is not None and card.budget_from <= effort < card.max_output_tokens
+
+
+def taken(card: ModelCard, effort: Effort | None) -> Effort | None:
+    """The effort where the model documents it, else None: the model decides by itself."""
+    return effort if effort is not None and takes(card, effort) else None
+
+
+def in_words(card: ModelCard) -> str:
+    """What the model documents, for people."""
+    known = [", ".join(card.efforts)] if card.efforts else []
+    if card.budget_from is not None:
+        known.append(f"a budget from {card.budget_from:,} tokens on")
+    return " or ".join(known) or "none"
+
+
+def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) -> dict[str, Any]:
+    """The fields `thinking` and `output_config` of a request, in our form, which is that of the Messages API."""
+    if isinstance(effort, int):
+        return {"thinking": {"type": "enabled", "budget_tokens": effort}}
+    fields: dict[str, Any] = {}
+    if (said := thinking_field(card, thinking)) is not None:
+        fields["thinking"] = said
+    if effort is not None:
+        fields["output_config"] = {"effort": effort}
+    return fields
+
+
+def effort_of(prefix: Prefix) -> Effort | None:
+    """The effort that a prefix asks for."""
+    fields = cast("dict[str, Any]", json.loads(b"{" + prefix.head + b"}"))
+    level, budget = fields.get("output_config", {}).get("effort"), fields.get("thinking", {}).get("budget_tokens")
+    return level if level is not None else budget

@@ -17,6 +17,7 @@ WORKLOADS = {
     "w2": "waking: from a send to the turn of an idle member, in one process and across two",
     "w3": "tasks: four processes that drain one list",
     "w4": "tool turns of many members in one process, and the memory they take",
+    "w5": "fan-out: sub-agents of one turn, one after another and all at once",
     "w6": "the transcript: one more line, and loading a long one",
     "w7": "the command line: --help, and one headless turn",
 }

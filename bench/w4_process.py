@@ -1,8 +1,9 @@
 """One process of W4: `python -m bench.w4_process SPEC` prints its figures as JSON.
 
-SPEC: `kind` (layers, rules, http, team), `members`, `turns`, and `url` for http. Members are made as a session makes
-its teammates: transcript on disk, permissions, events to the log, ten tools, mail looked for between rounds. Those of
-`team` are spawned whole: roster, inbox, a life of their own; each gets a letter, and all take their turns together.
+SPEC: `kind` (layers, rules, mcp, http, team), `members`, `turns`, and `url` for http. Members are made as a session
+makes its teammates: transcript on disk, permissions, events to the log, ten tools, mail looked for between rounds. For
+`mcp` a server with fifty tools is configured that an earlier session has seen: its schemas are on disk. Those of `team`
+are spawned whole: roster, inbox, a life of their own; each gets a letter, and all take their turns together.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import served
+from bench.fresh import ROOT
 from bench.turns import ALLOWED, FUNCTIONS, HIDDEN, RULES_ALLOW, RULES_DENY, InstantModel
 from bench.w2_process import LIMITS, rest
 from teamwright.agent.agent import Agent
@@ -53,6 +56,10 @@ def _nothing(payload: Mapping[str, Any]) -> None:
     """A hook that looks and says nothing."""
 
 
+SERVER = {"command": sys.executable, "args": ["-m", "bench.served"], "cwd": str(ROOT)}
+"""As a person configures a server."""
+
+
 HOOKS = (Hook("PreToolUse", _nothing), Hook("PostToolUse", _nothing))
 """Two that match every call."""
 
@@ -77,10 +84,11 @@ def options(spec: dict[str, Any], root: Path, model: InstantModel) -> Options:
     """The options of the session that is measured."""
     http = spec["kind"] == "http"
     rules = spec["kind"] == "rules"
+    servers = {"mcpServers": {"served": SERVER}} if spec["kind"] == "mcp" else {}
     env = {"ANTHROPIC_BASE_URL": spec.get("url", ""), "ANTHROPIC_API_KEY": "sk-bench-not-a-key"} if http else {}
-    (root / "work").mkdir()
+    (root / "work").mkdir(exist_ok=True)
     settings = root / "settings.json"
-    settings.write_text(json.dumps(LIMITS))
+    settings.write_text(json.dumps({**LIMITS, **servers}))
     return Options(
         cwd=root / "work",
         home=str(root / "state"),
@@ -98,6 +106,9 @@ async def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:
     """The figures: milliseconds of CPU and wall time a tool turn, of CPU a spawn; kB a member."""
     count, turns = spec["members"], spec["turns"]
     model = InstantModel(WARM)
+    if spec["kind"] == "mcp":
+        async with open_session(options(spec, root, InstantModel(0))):
+            pass  # the first session that is told of a server has its list kept
     async with open_session(options(spec, root, model)) as session:
         await create_team(session.team, "bench", None, None)
         if spec["kind"] == "http":
@@ -111,8 +122,9 @@ async def measure(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         spawned = time.process_time() - cpu
         gc.collect()
         idle = resident_kb()
-        if len(agents[0].toolbox.tools) != TOOLS:
-            raise RuntimeError(f"not {TOOLS} tools: {sorted(agents[0].toolbox.names)}")
+        tools = TOOLS + (served.TOOLS + 1 if spec["kind"] == "mcp" else 0)  # and McpCall
+        if len(agents[0].toolbox.tools) != tools:
+            raise RuntimeError(f"not {tools} tools: {sorted(agents[0].toolbox.names)}")
         cpu, wall = time.process_time(), time.perf_counter()
         await asyncio.gather(*(turn(agent, turns) for agent in agents))
         session.log.flush()

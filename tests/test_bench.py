@@ -16,7 +16,11 @@ SPECS = [
     ("w4_process", {"kind": "layers", "members": 1, "turns": 1, "url": ""}),
     ("w4_process", {"kind": "rules", "members": 1, "turns": 1, "url": ""}),
     ("w4_process", {"kind": "team", "members": 2, "turns": 1, "url": ""}),
+    ("w4_process", {"kind": "mcp", "members": 1, "turns": 1, "url": ""}),
     ("w4_floor", {"kind": "append", "members": 1, "turns": 1, "url": ""}),
+    ("w5_process", {"kind": "row", "agents": 2}),
+    ("w5_process", {"kind": "together", "agents": 2}),
+    ("w5_floor", {"kind": "row", "agents": 2}),
     ("w6_process", {"kind": "append", "messages": 10}),
 ]
 

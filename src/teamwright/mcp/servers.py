@@ -60,6 +60,24 @@ class Servers:
                 refused.append(f"{text} those of {taken.name!r} of {taken.config.source}")
         return refused
 
+    async def exchange(self, configs: Sequence[ServerConfig]) -> list[str]:
+        """These servers for every agent: what is the same runs on, what is not wanted any more ends.
+
+        Lines about those whose names cannot be told apart.
+        """
+        wanted = {config.key: config for config in reversed(configs)}
+        gone = [server for key, server in self._by_key.items() if wanted.get(key) != server.config]
+        for server in gone:
+            del self._by_key[server.config.key]
+        await asyncio.gather(*(server.close() for server in gone))
+        refused = self.add([config for config in configs if self._same(config) is None])
+        self._by_key = {key: self._by_key[key] for key in dict.fromkeys(config.key for config in configs)}
+        return refused
+
+    def _same(self, config: ServerConfig) -> Server | None:
+        known = self._by_key.get(config.key)
+        return known if known is not None and known.config == config else None
+
     def own(self, config: ServerConfig) -> Server:
         """The server of a kind of agent: one process for all that say the same."""
         same = self._by_key.get(config.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from teamwright.app.ground import Ground
 from teamwright.app.kit import Kit
 from teamwright.app.serving.configured import configured
 from teamwright.app.serving.serving import Serving
-from teamwright.mcp.config import Reading
+from teamwright.mcp.config import Reading, ServerConfig
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.log import EventLog
@@ -28,12 +29,10 @@ def make_serving(ground: Ground, log: EventLog, kit: Kit, stack: AsyncExitStack)
 
     Nothing is started before the first agent is made.
     """
-    settings, options, root = ground.settings, ground.options, ground.trust.root
+    settings, root = ground.settings, ground.trust.root
     seen = environment_without(kit.bash.hidden)
-    variables = {**ground.env, **settings.env}
-    withheld = frozenset(ground.env) - frozenset(seen)
-    said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
-    configs, warnings = configured(said, options.mcp_config, ground.cwd, variables, withheld)
+    variables, withheld = _variables(ground, seen)
+    configs, warnings = servers_of(ground, kit)
 
     def warn(text: str) -> None:
         log.emit(Notice(member=LEAD, text=text, level="warning"))
@@ -47,6 +46,19 @@ def make_serving(ground: Ground, log: EventLog, kit: Kit, stack: AsyncExitStack)
     kit.serving = Serving(configs, settings.mcp, ground.directory, servers, reading, warn, env)
     stack.push_async_callback(kit.serving.close)
     return warnings
+
+
+def servers_of(ground: Ground, kit: Kit) -> tuple[list[ServerConfig], list[str]]:
+    """The servers of a session as they are configured, and lines about what is left out. Raises UsageError."""
+    settings, options = ground.settings, ground.options
+    variables, withheld = _variables(ground, environment_without(kit.bash.hidden))
+    said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
+    return configured(said, options.mcp_config, ground.cwd, variables, withheld)
+
+
+def _variables(ground: Ground, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+    """What configurations may name, and which of it no repository's entry gets."""
+    return {**ground.env, **ground.settings.env}, frozenset(ground.env) - frozenset(seen)
 
 
 def _servers(ground: Ground, log: EventLog, kit: Kit, serving: Serving) -> Servers:

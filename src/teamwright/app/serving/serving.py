@@ -126,6 +126,14 @@ class Serving:
         call.again = lambda: self._made(servers, allowed, no_call)
         return [*tools, call]
 
+    async def exchange(self, configs: Sequence[ServerConfig], settings: McpSettings) -> None:
+        """Serve these from now on: agents get them where a new prefix begins, and lose what has ended at once."""
+        self.configs, self.settings = configs, settings
+        if self._servers is not None:
+            for line in await self._servers.exchange(configs):
+                self.warn(line)
+        self.note()
+
     def note(self) -> None:
         """Keep how the servers stand, for other processes to look at."""
         write_state(self.directory, self.views())

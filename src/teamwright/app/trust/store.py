@@ -42,6 +42,12 @@ class TrustState:
         """Whether exactly this entry, saying exactly this, was trusted."""
         return self.trusted and (entry.key, entry.digest) in self._allowed
 
+    def along_with(self, earlier: TrustState) -> TrustState:
+        """This state, with what was trusted earlier for one run: as it stood then, and nothing that came since."""
+        allowed = self._allowed | earlier._allowed
+        pending = tuple(entry for entry in self.entries if (entry.key, entry.digest) not in allowed)
+        return replace(self, trusted=self.trusted or earlier.trusted, pending=pending, _allowed=allowed)
+
     @property
     def needs_asking(self) -> tuple[TrustEntry, ...]:
         """The pending entries that would take effect today: what a person is asked about."""

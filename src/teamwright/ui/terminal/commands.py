@@ -152,6 +152,16 @@ async def _model(session: Session, rest: str) -> list[str]:
     return [f"  {shown(name):<18} {clean(model)}, window {window:,} tokens" for name, model, window in rows]
 
 
+async def _reload(session: Session, _rest: str) -> list[str]:
+    made = await session.reload()
+    if not made.changed and not made.members and not made.later:
+        return ["  nothing is different"]
+    lines = [f"  {one_line(line)}" for line in made.changed]
+    if made.members:
+        lines.append(f"  from the next model call on: {', '.join(map(shown, made.members))}")
+    return [*lines, *([f"  from the next start on: {', '.join(made.later)}"] if made.later else [])]
+
+
 async def _mode(session: Session, rest: str) -> list[str]:
     found = _one_of(rest)
     if found is None:
@@ -187,6 +197,7 @@ RUN: dict[str, Shown] = {
     "/bg": _background,
     "/mode": _mode,
     "/model": _model,
+    "/reload": _reload,
     "/compact": _compact,
 }
 """What runs a command. `/quit` is not here: it is the session's own end."""

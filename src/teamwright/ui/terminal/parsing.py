@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "/bg NAME": "what is waited for goes on in the background: sub-agents and commands, of all or of one",
     "/mode MODE @NAME": "the permission modes; another one for the lead, or for a member",
     "/model NAME @NAME": "who runs on which model; another one for the lead, or for a member",
+    "/reload": "read instructions, skills, agents, MCP servers and permissions again",
     "/compact @NAME KEEP": "go on from a summary that keeps what you say; the lead, or that member",
     "/quit": "leave; with members at work you are asked what becomes of them",
 }

@@ -1,0 +1,27 @@
+"""A person has configuration read again at a terminal."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.ui.terminal_driver import CTRL_D
+from tests.ui.test_terminal_session import at_terminal
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.promise("H4", "K8")
+def test_a_person_reads_configuration_again_and_sees_what_is_different(repo: Path, own_home):
+    with at_terminal(lambda _body: "Well.", repo) as (person, server):
+        person.says("hi")
+        person.sees("Well.")
+        person.says("/reload")
+        person.sees("nothing is different")
+        (repo / "AGENTS.md").write_text("Whisper always.")
+        person.says("/reload")
+        person.sees("instructions: + ", "AGENTS.md", "from the next model call on: lead")
+        person.says("hi again")
+        person.sees("hi again", "Well.")
+        person.types(CTRL_D)
+    assert "Whisper always." in str(server.bodies[-1]["system"])
+    assert "Whisper always." not in str(server.bodies[0]["system"])

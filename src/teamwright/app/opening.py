@@ -48,6 +48,7 @@ from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.policies import Policies
 from teamwright.app.policy import model_settings, policy_of
+from teamwright.app.renewing.reload import Reloading
 from teamwright.app.requests.making import grants_of, requests_of
 from teamwright.app.serving.making import make_serving
 from teamwright.app.session import Deadlines, Session
@@ -145,6 +146,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, (*warnings, *shelf_warnings(maker.kit.shelf)))
     grants.modes = lambda: session.modes
+    session.reloading = Reloading(ground, maker)
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)

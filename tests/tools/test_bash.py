@@ -243,7 +243,7 @@ async def test_access_and_read_only_come_from_the_command_and_the_directory(jobs
 
 async def test_it_works_with_a_plain_posix_shell(bash, ctx, work, monkeypatch):
     plain = shutil.which("dash") or "/bin/sh"
-    monkeypatch.setattr("teamwright.tools.shell.bash.shell", lambda: plain)
+    monkeypatch.setattr("teamwright.tools.shell.running.plain_shell", lambda: plain)
     (work / "a b").mkdir()
     result = await bash.run(call("cd 'a b'; exit 5"), ctx)
     assert "exit code 5" in result.content and ctx.workplace.cwd == work / "a b"

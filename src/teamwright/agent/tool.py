@@ -111,6 +111,10 @@ class Tool(Generic[Input]):
         """What a person is shown before saying yes: the whole command or diff. Default: the summary."""
         return self.summary(call)
 
+    async def learn(self, call: Input, ctx: ToolContext) -> bool:
+        """Find out what the call is to be decided by; whether `access` says more now. Default: it knows all."""
+        return False
+
     def access(self, call: Input, ctx: ToolContext) -> Access:
         """What the call would touch: the facts that permission is decided on. Default: only our own files."""
         return HARMLESS

@@ -114,6 +114,8 @@ def gated(gate: Gate, inner: Step) -> Step:
     """A step that asks the gate first."""
 
     async def step(call: Prepared) -> ToolResult:
+        if await call.tool.learn(call.input, call.ctx):
+            call.access = call.tool.access(call.input, call.ctx)
         refusal = await gate(call)
         if refusal is not None:
             call.denied = True

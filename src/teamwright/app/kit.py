@@ -37,6 +37,7 @@ from teamwright.tools.files.write import Write
 from teamwright.tools.plan.enter import EnterPlanMode
 from teamwright.tools.plan.exit import ExitPlanMode
 from teamwright.tools.shell.bash import Bash, BashSettings
+from teamwright.tools.shell.startup import Startup
 from teamwright.tools.skill.skill import Fork, SkillTool
 from teamwright.tools.tasks.create import TaskCreate
 from teamwright.tools.tasks.get import TaskGet
@@ -122,6 +123,8 @@ class Kit:
     """What the Agent tool says of kinds that are not built in."""
     shelf: Shelf = field(default_factory=Shelf)
     """Skills and commands."""
+    startup: Startup | None = None
+    """What commands begin with; None: nothing."""
 
     def plain_tools(self, member: str) -> list[AnyTool]:
         """What every agent may have: files, shell, web, skills, and the program's own tools."""
@@ -133,7 +136,7 @@ class Kit:
 
     def _plain(self) -> list[AnyTool]:
         return [
-            Bash(self.jobs, self.bash, self.proves_read_only),
+            Bash(self.jobs, self.bash, self.proves_read_only, self.startup),
             Read(),
             Edit(),
             Write(),

@@ -53,6 +53,7 @@ from teamwright.app.requests.making import grants_of, requests_of
 from teamwright.app.serving.making import make_serving
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.shell_line import run_line
+from teamwright.app.shells.making import startup_of
 from teamwright.app.skills.places import shelf_of, shelf_warnings
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire
@@ -154,10 +155,13 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
 
 
 def _equip(ground: Ground, log: EventLog, maker: Maker, stack: AsyncExitStack) -> list[str]:
-    """The watchdog, and MCP servers; lines about servers that are left out."""
+    """The watchdog, the shell's startup, and MCP servers; lines about servers that are left out."""
+    kit = maker.kit
+    kit.startup = startup_of(ground.home, ground.id, kit.bash, log.emit, kit.jobs.records)
+    stack.push_async_callback(kit.startup.close)
     maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
     stack.callback(maker.watchdog.close)
-    return make_serving(ground, log, maker.kit, stack)
+    return make_serving(ground, log, kit, stack)
 
 
 def _numbers(ground: Ground, log: EventLog) -> CallNumbers:

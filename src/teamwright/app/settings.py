@@ -56,7 +56,9 @@ _SECRET = re.compile(
 )
 _ENDPOINT = re.compile(
     r"BASE_?URL|ENDPOINT|(^|_)(URL|URI|HOST|PROXY)$|^(ANTHROPIC|CLAUDE|TEAMWRIGHT|OPENAI|OPENROUTER|OLLAMA|AWS|AZURE)_"
-    r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_",
+    r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_"
+    # what a shell reads at its start, or takes for a function
+    r"|^(BASH_ENV|ENV|ZDOTDIR|FPATH|SHELL|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4])$|^BASH_FUNC_",
     re.IGNORECASE,
 )
 
@@ -319,7 +321,7 @@ class _Merge:
 
     def finished(self, compat: bool) -> Settings:
         get = self.values.get
-        limits, team, bash, check = SpawnSettings(), TeamSettings(), BashSettings(), CheckSettings()
+        limits, team, check = SpawnSettings(), TeamSettings(), CheckSettings()
         return Settings(
             rules=tuple(self.rules),
             mode=self.mode,
@@ -343,11 +345,7 @@ class _Merge:
                 goodbye_s=get("goodbye_s", team.goodbye_s),
                 dedupe_names=get("dedupe_names", team.dedupe_names),
             ),
-            bash=BashSettings(
-                timeout_s=get("bash.timeout_s", bash.timeout_s),
-                max_timeout_s=get("bash.max_timeout_s", bash.max_timeout_s),
-                max_output=get("bash.output_chars", bash.max_output),
-            ),
+            bash=_bash(self.values),
             each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
             agents=_agents(self.values),
             check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
@@ -366,6 +364,18 @@ class _Merge:
             warnings=tuple(self.warnings),
             origins=self.origins,
         )
+
+
+def _bash(values: Mapping[str, Any]) -> BashSettings:
+    usual = BashSettings()
+    return BashSettings(
+        timeout_s=values.get("bash.timeout_s", usual.timeout_s),
+        max_timeout_s=values.get("bash.max_timeout_s", usual.max_timeout_s),
+        max_output=values.get("bash.output_chars", usual.max_output),
+        shell=values.get("bash.shell", usual.shell),
+        startup=values.get("bash.startup", usual.startup),
+        startup_s=values.get("bash.startup_s", usual.startup_s),
+    )
 
 
 def _agents(values: Mapping[str, Any]) -> AgentSettings:

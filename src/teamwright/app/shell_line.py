@@ -23,6 +23,7 @@ async def run_line(agent: Agent, command: str) -> str:
     if tool is None:
         return f"The user wanted to run {escaped(command)}, and commands are switched off here."
     call, ctx = BashInput.model_validate({"command": command}), ToolContext(LEAD, agent.toolbox.workplace)
+    await tool.learn(call, ctx)
     tool.access(call, ctx)
     result = await tool.run(call, ctx)
     output = result.content if isinstance(result.content, str) else text_of(list(result.content))

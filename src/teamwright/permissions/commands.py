@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.shell import parse
 from teamwright.permissions.table import table
-from teamwright.permissions.verdict import Access, Decision, Verdict
+from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
 from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
@@ -35,6 +35,8 @@ _SAFE_VARIABLES = table(
 )
 _OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*|LC_[A-Z]+")
 _READABLE_VARIABLES = _SAFE_VARIABLES | table("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
+_MERE = ("mode ", "unreadable command")
+_MEANING_SHOWN = 120
 _NOT_EXPORTED_BY_CHANCE = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy"})
 
 
@@ -61,6 +63,23 @@ def judge_command(ground: Ground, access: Access) -> Decision:
         return strictest(denied, by_plan(ground))
     allowed = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
     return strictest(_all(ground, rules, parsed, facts), allowed)
+
+
+def judge_as_run(ground: Ground, access: Access) -> Decision:
+    """The verdict on a command line whose aliases are known: what forbids either form forbids it.
+
+    A rule that allows what was written goes on allowing it, unless a rule or git manners speak of what it stands for.
+    """
+    written = judge_command(ground, access)
+    if not access.stands_for:
+        return written
+    meant = judge_command(ground, replace(access, command=access.stands_for, stands_for=""))
+    if meant.verdict is Verdict.ASK and meant.rule.startswith(_MERE) and not written.rule.startswith(_MERE):
+        return written
+    if stricter(written.verdict, meant.verdict) is written.verdict:
+        return written
+    shown = access.stands_for if len(access.stands_for) <= _MEANING_SHOWN else access.stands_for[:_MEANING_SHOWN] + "…"
+    return replace(meant, reason=f"By your shell's aliases it runs {shown}: {meant.reason}")
 
 
 def explain(ground: Ground, access: Access) -> list[tuple[str, Decision]]:

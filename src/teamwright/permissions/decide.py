@@ -292,9 +292,9 @@ class Policy:
     def _judge(self, ground: Ground, tool: str, access: Access) -> Decision:
         if access.command is not None:
             # The grammar of the shell is the dearest thing to load: only who decides on a command pays for it.
-            from teamwright.permissions.commands import judge_command
+            from teamwright.permissions.commands import judge_as_run
 
-            return strictest([judge_command(ground, access), self._by_name(ground, tool, access)], _NOTHING)
+            return strictest([judge_as_run(ground, access), self._by_name(ground, tool, access)], _NOTHING)
         deep = tool == "Grep"
         paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
         paths += [judge_path(ground, tool, path, writes=False, deep=deep) for path in access.reads]

@@ -55,7 +55,8 @@ def parse(text: str, cwd: Path) -> Parsed:
 
 
 @cache
-def _parser() -> Parser:
+def parser() -> Parser:
+    """The parser of shell texts, loaded at the first use."""
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
@@ -106,7 +107,7 @@ class _Walk:
             self.unreadable("it has characters that are easily misread")
         if odd_characters(text):
             self.doubt("it has characters that are easily misread")
-        root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
+        root = parser().parse(text.encode("utf-8", "surrogateescape")).root_node
         if root.has_error:
             self.unreadable("it is not a shell command that can be read")
         self.lines = text.split("\n")

@@ -58,6 +58,7 @@ class Access:
     """What a tool call would touch, as its tool says from the validated input.
 
     `reads` and `writes` are absolute paths; `command` is a shell command with the directory it runs in as `cwd`;
+    `stands_for` is the command with the aliases of the shell in place, where there are any in it;
     `url` is what would be fetched; `subject` is what `Tool(pattern)` rules match where none of these applies
     (an agent type for `Agent`). `harmless` marks calls that touch nothing outside the team's own files; `named` that
     what is started is a member of the team, not a sub-agent.
@@ -67,6 +68,7 @@ class Access:
     writes: tuple[Path, ...] = ()
     command: str | None = None
     cwd: Path | None = None
+    stands_for: str = ""
     url: str | None = None
     subject: str | None = None
     harmless: bool = False

@@ -53,6 +53,8 @@ _WRAPPERS = {
     "builtin": _Wrapper(),
     "exec": _Wrapper(short="a", flags="cl", clear=False),
     "nohup": _Wrapper(),
+    "noglob": _Wrapper(),
+    "nocorrect": _Wrapper(),
     "time": _Wrapper(flags="p"),
     "nice": _Wrapper(short="n"),
     "ionice": _Wrapper(short="cn", flags="t"),

@@ -118,6 +118,11 @@ class Home:
         return self.ours / "mcp"
 
     @property
+    def shell_snapshots(self) -> Path:
+        """`shell-snapshots/`: what the startup of the user's shell made, one file a session."""
+        return self.ours / "shell-snapshots"
+
+    @property
     def trust(self) -> Path:
         """`trust.json`."""
         return self.ours / "trust.json"

@@ -52,13 +52,23 @@ async def prune(home: Home, days: float, *, keep: str = "") -> list[str]:
         return []
     with suppress(OSError):
         await asyncio.to_thread(prune_archive, home, days=days)
+    before = time.time() - days * DAY_S
+    await asyncio.to_thread(_remove_snapshots, home, before, keep)
     gone: list[str] = []
-    for transcript in await asyncio.to_thread(_outlived, home, time.time() - days * DAY_S, keep):
+    for transcript in await asyncio.to_thread(_outlived, home, before, keep):
         with suppress(TeamwrightError, OSError):
-            if await asyncio.to_thread(_remove, transcript, time.time() - days * DAY_S):
+            if await asyncio.to_thread(_remove, transcript, before):
                 gone.append(transcript.stem)
                 await _put_away_list(home, transcript.stem)
     return gone
+
+
+def _remove_snapshots(home: Home, before: float, keep: str) -> None:
+    """Old snapshots of shells, also of sessions that stay: who still needs one takes it again."""
+    for entry in _entries(home.shell_snapshots):
+        if not entry.name.startswith(f"{keep}.") and _changed(entry.path) < before:
+            with suppress(OSError):
+                os.unlink(entry.path)
 
 
 def _outlived(home: Home, before: float, keep: str) -> list[Path]:

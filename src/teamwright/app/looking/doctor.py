@@ -16,6 +16,7 @@ from teamwright.app.looking.servers import server_findings
 from teamwright.app.looking.system import platform_name, require_platform
 from teamwright.app.policy import model_settings
 from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.shells.making import shown_shell
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.models.local import FoundServer, probe_local
 from teamwright.models.model import ModelCard
@@ -37,7 +38,7 @@ def examine(subject: Subject) -> list[Finding]:
         return [*findings, *_model(subject, ModelSettings(), {}), _trouble("settings", "file", problem)]
     findings += _model(subject, for_models, settings.origins)
     findings += _repository(trust)
-    return [*findings, *_settings(settings), *server_findings(subject, settings)]
+    return [*findings, *_settings(settings), _shell(subject, settings), *server_findings(subject, settings)]
 
 
 def models_settings(subject: Subject) -> ModelSettings:
@@ -147,6 +148,13 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         yield Finding("settings", "file", "none: all values are defaults")
     for warning in settings.warnings:
         yield Finding("settings", "left out", warning, "note")
+
+
+def _shell(subject: Subject, settings: Settings) -> Finding:
+    try:
+        return Finding("settings", "shell", shown_shell(settings.bash, subject.env))
+    except TeamwrightError as problem:
+        return _trouble("settings", "shell", problem)
 
 
 def _trouble(section: str, label: str, problem: TeamwrightError) -> Finding:

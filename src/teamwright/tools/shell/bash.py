@@ -1,7 +1,7 @@
 """Bash: a shell command, fresh shell each call, the directory kept from call to call.
 
-Long commands go to the background; what a command leaves running becomes a background job. Knows the shell's
-manners; whether the command may run is decided elsewhere from `access`.
+Long commands go to the background; what a command leaves running becomes a background job. With a startup, commands
+run in the user's shell as that left it (`running`). Whether a command may run is decided elsewhere from `access`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shlex
-import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from pydantic import Field, PrivateAttr
@@ -27,6 +24,9 @@ from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
 from teamwright.storage.process import Command, Process, finish
 from teamwright.storage.process_records import Purpose
+from teamwright.tools.shell.running import Line, followed, line_of, stands_for
+from teamwright.tools.shell.startup import Startup
+from teamwright.tools.shell.which import plain_shell
 
 MANNERS: Mapping[str, str] = {
     "TEAMWRIGHT": "1",
@@ -66,6 +66,11 @@ class BashSettings:
     """Characters of output in the result; the rest is in a file."""
     grace_s: float = 2.0
     hidden: tuple[str, ...] = HIDDEN
+    shell: str = ""
+    """The shell of commands by name or path; empty: the user's own."""
+    startup: bool = True
+    """Whether commands begin with what the shell's startup files make."""
+    startup_s: float = 10.0
 
 
 class BashInput(ToolInput):
@@ -77,19 +82,24 @@ class BashInput(ToolInput):
     run_in_background: bool = Field(False, description="Return at once; you are told when it ends.")
     _cwd: Path | None = PrivateAttr(default=None)
     _real: str = PrivateAttr(default="")
+    _means: str = PrivateAttr(default="")
 
     @property
     def seen_from(self) -> Path:
         """The directory that `access` saw; the root before that."""
         return self._cwd or Path(os.sep)
 
-    def see_from(self, cwd: Path) -> None:
-        """Note the directory in which the command would run."""
-        self._cwd, self._real = cwd, os.path.realpath(cwd)
+    def see_from(self, cwd: Path, means: str = "") -> None:
+        """Note the directory in which the command would run, and what it means where it has aliases."""
+        self._cwd, self._real, self._means = cwd, os.path.realpath(cwd), means
 
     def was_seen_from(self, cwd: Path) -> bool:
         """Whether this is the directory that the command was decided on in, if it was decided on at all."""
         return self._cwd is None or (self._cwd == cwd and self._real == os.path.realpath(cwd))
+
+    def was_meant(self, means: str) -> bool:
+        """Whether these aliases are the ones that the command was decided on with, if it was decided on at all."""
+        return self._cwd is None or self._means == means
 
 
 def nothing_is_proved(command: str, cwd: Path) -> bool:
@@ -107,10 +117,9 @@ def environment_without(hidden: Sequence[str]) -> dict[str, str]:
     }
 
 
-@cache
 def shell() -> str:
-    """The shell that commands run in: bash if there is one, else sh."""
-    return shutil.which("bash") or "/bin/sh"
+    """The shell of hooks, checks, and of commands without a startup: bash if there is one, else sh."""
+    return plain_shell()
 
 
 class Bash(Tool[BashInput]):
@@ -124,10 +133,12 @@ class Bash(Tool[BashInput]):
         jobs: BackgroundJobs,
         settings: BashSettings | None = None,
         proves_read_only: Callable[[str, Path], bool] = nothing_is_proved,
+        startup: Startup | None = None,
     ) -> None:
         self._jobs = jobs
         self._settings = settings or BashSettings()
         self._proves_read_only = proves_read_only
+        self._startup = startup
 
     def read_only(self, call: BashInput) -> bool:
         """Only what the parser proves; the directory is the one that `access` saw."""
@@ -138,14 +149,29 @@ class Bash(Tool[BashInput]):
         return call.command.strip().split("\n", 1)[0][:200]
 
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
-        """The whole command: whoever says yes has seen all of it."""
-        return call.command
+        """The whole command, and what its aliases make of it: whoever says yes has seen all of it."""
+        means = self._means(call, _directory(ctx.workplace))
+        return f"{call.command}\n# by your shell's aliases: {means}" if means else call.command
+
+    async def learn(self, call: BashInput, ctx: ToolContext) -> bool:
+        """Read the shell's startup, the first time: what a command means can depend on it."""
+        if self._startup is None:
+            return False
+        await self._startup.ready()
+        return not call.was_meant(self._means(call, call.seen_from))
 
     def access(self, call: BashInput, ctx: ToolContext) -> Access:
-        """The command and where it would run."""
+        """The command, where it would run, and what it means by the aliases of the shell."""
         cwd = _directory(ctx.workplace)
-        call.see_from(cwd)
-        return Access(command=call.command, cwd=cwd)
+        means = self._means(call, cwd)
+        call.see_from(cwd, means)
+        return Access(command=call.command, cwd=cwd, stands_for=means)
+
+    def _means(self, call: BashInput, cwd: Path) -> str:
+        """What the command means by the aliases of the shell; empty where they change nothing, or are not known."""
+        if self._startup is None or self._startup.snapshot is None:
+            return ""
+        return stands_for(call.command, self._startup, proven=self._proves_read_only(call.command, cwd))
 
     async def run(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         """Run it in the foreground to its end or its timeout, or start it in the background."""
@@ -160,6 +186,10 @@ class Bash(Tool[BashInput]):
         if not call.was_seen_from(place.cwd):
             # What is inside here may be outside there: it was allowed for the other directory.
             return ToolResult.error(f"The directory {call.seen_from} is not what it was: nothing was run.", _AGAIN)
+        if self._startup is not None:
+            await self._startup.ready()
+            if not call.was_meant(self._means(call, place.cwd)):
+                return ToolResult.error("The shell's aliases were read meanwhile: nothing was run.", "Call it again.")
         try:
             if call.run_in_background:
                 return self._start(call, ctx)
@@ -168,13 +198,22 @@ class Bash(Tool[BashInput]):
             return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
 
     def environment(self, place: Workplace) -> dict[str, str]:
-        """The environment of a command: ours without credentials, then the workplace's own, then our manners."""
-        return {**environment_without(self._settings.hidden), **place.env, **MANNERS, "PWD": str(place.cwd)}
+        """The environment of a command: ours without credentials, the shell's PATH, the place's own, our manners."""
+        seen = environment_without(self._settings.hidden)
+        if self._startup is not None and "PATH" in seen:
+            seen["PATH"] = self._startup.path(seen["PATH"])
+        return {**seen, **place.env, **MANNERS, "PWD": str(place.cwd)}
+
+    def _line(self, call: BashInput, place: Workplace, ended_in: Path | None = None) -> Line:
+        proven = self._startup is not None and self._proves_read_only(call.command, place.cwd)
+        line = line_of(call.command, self._startup, self.environment(place), proven=proven)
+        return line if ended_in is None else followed(line, ended_in)
 
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:
         place = ctx.workplace
         purpose = Purpose(ctx.member, ctx.call)
-        command = Command((shell(), "-c", call.command), place.cwd, self.environment(place), purpose=purpose)
+        line = self._line(call, place)
+        command = Command(line.argv, place.cwd, line.env, purpose=purpose)
         job = self._jobs.start(
             command, owner=ctx.member, scratch=place.scratch, text=call.command, description=call.description
         )
@@ -192,9 +231,9 @@ class Bash(Tool[BashInput]):
         stem = f"{ctx.call or 'bash'}-{secrets.token_hex(4)}"
         output = Output(self._settings.max_output, place.scratch / f"{stem}.output")
         ended_in = place.scratch / f"{stem}.cwd"
-        argv = (shell(), "-c", _script(call.command, ended_in))
+        line = self._line(call, place, ended_in)
         purpose = Purpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
-        process = Process.start(Command(argv, before, self.environment(place), self._jobs.records, purpose), output)
+        process = Process.start(Command(line.argv, before, line.env, self._jobs.records, purpose), output)
         goes_on = False
         try:
             with self._jobs.in_front(process, ctx.member, call.command):
@@ -246,13 +285,6 @@ class Bash(Tool[BashInput]):
         if job is None:
             return f"[What the command started in the background goes on, until the session ends. {stop}]"
         return f"[What the command started goes on as {job.id}. Its output: {job.file}. {stop}]"
-
-
-def _script(command: str, ended_in: Path) -> str:
-    # A trap tells where the shell was at its end, in a file: no output can be taken for it, and `exit` in the
-    # command passes it too. `eval` keeps a broken command from swallowing what stands around it.
-    told = f"pwd -P >| {shlex.quote(str(ended_in))} 2>/dev/null"
-    return f"trap {shlex.quote(told)} EXIT\neval {shlex.quote(command)}"
 
 
 def _moved(place: Workplace, before: Path, ended_in: Path) -> str:

@@ -1,0 +1,1 @@
+"""The shell that the commands of a session run in."""

@@ -1,0 +1,191 @@
+"""The snapshot of a shell's startup: what is kept of what a shell has, and the file that commands are started with.
+
+Of a dump (`dump.bash`, `dump.zsh`) are kept functions, aliases, options and PATH; variables are not. The file is a
+script with a head that only we read; its format is docs/formats/shell-snapshots.md. Starts no shell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.permissions.table import table
+
+VERSION = 1
+
+MOST = 4_000_000
+"""Bytes of a dump; one that is longer is not taken."""
+
+_TITLE = f"# teamwright shell snapshot {VERSION}"
+_HEAD_MOST = 2_000_000
+
+_BASH_SHOPTS = table(
+    "cdable_vars cdspell dotglob extglob failglob globasciiranges globskipdots globstar gnu_errfmt inherit_errexit"
+    " lastpipe localvar_inherit localvar_unset nocaseglob nocasematch nullglob patsub_replacement shift_verbose"
+    " sourcepath xpg_echo"
+)
+_BASH_OPTIONS = frozenset({"noclobber", "noglob", "pipefail", "physical"})
+_NOT_OF_ZSH = re.compile(
+    r"(no)?(aliases|allexport|beep|bgnice|correct|correctall|dvorak|emacs|equals|errexit|errreturn|exec|flowcontrol"
+    r"|globalexport|globalrcs|hup|ignoreeof|interactive|kshautoload|listbeep|login|monitor|notify|privileged"
+    r"|promptcr|promptsp|rcexpandparam|rcquotes|rcs|restricted|shinstdin|singlecommand|sourcetrace|sunkeyboardhack"
+    r"|trapsasync|typesettounset|unset|verbose|vi|warncreateglobal|warnnestedvar|xtrace|zle"
+    r"|(append|bang|csh|extended|hist|incappend|inc|share).*hist.*|hist.*|cshjunkie.*|ignore.*braces)"
+)
+"""Options of a shell that somebody types into, or that would end, trace or misread what an agent runs."""
+
+_HOOKS = table(
+    "command_not_found_handle command_not_found_handler precmd preexec chpwd periodic zshaddhistory zshexit"
+    " zsh_directory_name compinit compdef compdump compaudit compinstall bashcompinit"
+)
+"""Functions that the shell calls by itself, and what completes words: nobody types here."""
+
+_WORD = re.compile(r"[\w.:@+-]+")
+_ASKING = re.compile(r"\s-(?!-)\w*[iI]|\s--interactive")
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What a shell has after its startup. `options` are lines of the shell; functions are texts by name."""
+
+    options: tuple[str, ...]
+    path: str
+    aliases: Mapping[str, str]
+    functions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A startup that commands begin with: the script `file` and, from its head, the rest.
+
+    `startup` says of which shell and which startup files it is. `failed` says why there is no script to begin with.
+    """
+
+    file: Path
+    startup: str
+    path: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    failed: str = ""
+
+
+def parse_dump(kind: str, content: bytes) -> Dump | None:
+    """What `dump.bash` or `dump.zsh` wrote; None when it did not come to its end."""
+    parts = [part.decode("utf-8", "surrogateescape") for part in content.split(b"\0")]
+    if len(parts) < 4 or parts[-2:] != ["end", ""]:
+        return None
+    if kind == "zsh":
+        end = next((at for at in range(2, len(parts), 2) if not parts[at]), len(parts))
+        aliases = dict(zip(parts[2:end:2], parts[3:end:2], strict=False))
+        options, path, rest = _zsh_options(parts[0]), parts[1], parts[end + 1 : -2]
+    else:
+        options, path, aliases = _bash_options(parts[0], parts[1]), parts[2], _bash_aliases(parts[3])
+        rest = parts[4:-2]
+    functions = dict(zip(rest[::2], rest[1::2], strict=False))
+    return Dump(options, path, _useful_aliases(aliases), _wanted(functions, aliases))
+
+
+def _bash_options(set_lines: str, shopt_lines: str) -> tuple[str, ...]:
+    on = [line.removeprefix("set -o ") for line in set_lines.splitlines() if line.startswith("set -o ")]
+    lines = [f"set -o {name}" for name in on if name in _BASH_OPTIONS]
+    for line in shopt_lines.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] in _BASH_SHOPTS:
+            lines.append(line)
+    return tuple(lines)
+
+
+def _bash_aliases(text: str) -> dict[str, str]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return {}
+    found = (word.partition("=") for word in words if word not in {"alias", "--"})
+    return {name: body for name, sign, body in found if sign}
+
+
+def _zsh_options(text: str) -> tuple[str, ...]:
+    names = [name for name in text.split() if not _NOT_OF_ZSH.fullmatch(name)]
+    return (f"setopt {' '.join(names)}",) if names else ()
+
+
+def _useful_aliases(aliases: Mapping[str, str]) -> dict[str, str]:
+    """Without those that only have rm and the like ask first: nobody could answer, and nothing would be done."""
+    asking = (name for name in ("rm", "cp", "mv", "ln") if _ASKING.search(aliases.get(name, "")))
+    left_out = set(asking)
+    return {name: body for name, body in aliases.items() if name not in left_out and not name.isspace() and name}
+
+
+def _wanted(functions: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, str]:
+    """Functions that somebody may call, and those beginning with `_` (mostly completions) that they name."""
+    usable = {name: text for name, text in functions.items() if name not in _HOOKS and not name.startswith("TRAP")}
+    kept = {name for name in usable if not name.startswith("_")}
+    texts = [usable[name] for name in kept] + list(aliases.values())
+    while texts:
+        named = {word for word in _WORD.findall(texts.pop()) if word.startswith("_")}
+        new = (named & usable.keys()) - kept
+        kept |= new
+        texts += [usable[name] for name in new]
+    return {name: text for name, text in usable.items() if name in kept}
+
+
+def script_of(snapshot: Snapshot, dump: Dump) -> bytes:
+    """The whole file. Sourced, it returns 0 when all of it could be read."""
+    body = [*dump.options, *(text.rstrip("\n") for text in dump.functions.values()), "return 0"]
+    return "\n".join([_head(snapshot), *body, ""]).encode("utf-8", "surrogateescape")
+
+
+def failure_of(snapshot: Snapshot) -> bytes:
+    """The file of a startup that failed: the session's other processes need not try it too."""
+    return f"{_head(snapshot)}\nreturn 0\n".encode()
+
+
+def _head(snapshot: Snapshot) -> str:
+    about = {
+        "startup": snapshot.startup,
+        "path": snapshot.path,
+        "aliases": dict(snapshot.aliases),
+        "failed": snapshot.failed,
+    }
+    return f"{_TITLE}\n# {json.dumps(about, sort_keys=True)}"
+
+
+def read_snapshot(file: Path) -> Snapshot | None:
+    """The snapshot in a file; None when there is none, or one that cannot be read."""
+    try:
+        with open(file, encoding="ascii", errors="replace") as lines:
+            title, head = lines.readline(100), lines.readline(_HEAD_MOST)
+        about: Any = json.loads(head.removeprefix("# "))
+    except (OSError, ValueError):
+        return None
+    if title != f"{_TITLE}\n" or not isinstance(about, dict):
+        return None
+    known = cast("dict[str, Any]", about)
+    texts = [known.get(name) for name in ("startup", "path", "failed")]
+    aliases = known.get("aliases")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(aliases, dict):
+        return None
+    startup, path, failed = cast("list[str]", texts)
+    return Snapshot(file, startup, path, cast("dict[str, str]", aliases), failed)
+
+
+def path_for_commands(snapshot: Snapshot, inherited: str) -> str:
+    """The PATH of commands, from the startup's and the one that this process was started with.
+
+    Where the startup knows no directory that was not inherited, the inherited order holds: whoever started us chose it.
+    Else it is the startup's, after what only was inherited (a virtual environment). Relative entries are left out: they
+    would name programs of whatever directory a command runs in.
+    """
+    theirs, ours = snapshot.path.split(os.pathsep), inherited.split(os.pathsep)
+    entries = [*(one for one in ours if one not in theirs), *theirs] if set(theirs) - set(ours) else ours
+    return os.pathsep.join(dict.fromkeys(one for one in entries if os.path.isabs(one)))
+
+
+def without(dump: Dump, names: Sequence[str]) -> Dump:
+    """The dump without these functions."""
+    return replace(dump, functions={name: text for name, text in dump.functions.items() if name not in names})

@@ -1,0 +1,66 @@
+"""Which shell commands run in: the user's own where it is bash or zsh, else bash, else sh.
+
+Knows names and files of shells. Does not start one, and does not know what it would read at its start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from teamwright.protocol.errors import CannotStart
+
+WITH_STARTUP = ("bash", "zsh")
+"""Shells whose startup files are read for commands."""
+
+_KNOWN = (*WITH_STARTUP, "sh", "dash")
+
+
+@dataclass(frozen=True, slots=True)
+class UserShell:
+    """A shell: its absolute path, its kind (`bash`, `zsh`, `sh` or `dash`), and why it is this one, for people."""
+
+    path: str
+    kind: str
+    why: str
+
+
+@cache
+def plain_shell() -> str:
+    """The shell of hooks, checks and of commands that are proven to only read: bash if there is one, else sh."""
+    return shutil.which("bash") or "/bin/sh"
+
+
+def user_shell(named: str, env: Mapping[str, str]) -> UserShell:
+    """The shell that the setting `bash.shell` names, else `$SHELL` of this environment, else bash, else sh.
+
+    Raises CannotStart (`bad-settings`) for a name that is no shell which works here.
+    """
+    if named:
+        return _named(named)
+    own = env.get("SHELL", "")
+    kind = os.path.basename(own)
+    if kind in WITH_STARTUP and os.path.isabs(own) and os.access(own, os.X_OK):
+        return UserShell(own, kind, "your $SHELL")
+    reason = f"$SHELL is {own}, which is neither bash nor zsh" if own else "there is no $SHELL"
+    path = plain_shell()
+    return UserShell(path, os.path.basename(path), reason)
+
+
+def _named(named: str) -> UserShell:
+    wanted = os.path.expanduser(named)
+    path = shutil.which(wanted) if "/" not in wanted or os.path.isabs(wanted) else None
+    kind = os.path.basename(wanted)
+    if path is None or not os.path.isabs(path) or kind not in _KNOWN:
+        reason = f"it is none of {', '.join(_KNOWN)}" if kind not in _KNOWN else "there is no such program"
+        raise CannotStart(
+            "bad-settings",
+            f"bash.shell names a shell that cannot be used: {named[:200]!r}",
+            looked_at=[("reason", reason)],
+            do=["name bash, zsh, sh, or the whole path of one", "leave it out: then it is your $SHELL"],
+            note="nothing was started",
+        )
+    return UserShell(path, kind, "the setting bash.shell")

@@ -31,6 +31,7 @@ from teamwright.app.inspect import home_at
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.renewing.model import ModelSet, set_model
+from teamwright.app.renewing.reload import Reload
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.settings import lead_mode
@@ -286,6 +287,14 @@ class Team:
         says whether it was, `why` what was in the way; nothing was changed then. Raises UnknownMember.
         """
         return await compact_agent(self.session, name, keep)
+
+    async def reload(self) -> Reload:
+        """Read instructions, skills, kinds of agents, MCP servers and rules again, and take over what is new.
+
+        The result says what is different, whose prefix is new, and which settings hold from the next start on. Raises
+        CannotStart for settings that cannot be read; nothing is changed then.
+        """
+        return await self.session.reload()
 
     async def stop(self, name: str) -> None:
         """End a member at once; its open tasks go back to the list. Raises UnknownMember."""

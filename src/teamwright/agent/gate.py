@@ -122,6 +122,10 @@ class Gate:
             return self._refuse(call, now.rule, "the lead may not allow this: it would have to ask for it itself")
         return None
 
+    def lets(self, tool: str, access: Access) -> bool:
+        """Whether such a call would run without a question."""
+        return self.policy().decide(tool, access).verdict is Verdict.ALLOW
+
     def _only_reads(self, call: Prepared) -> bool:
         """Whether this kind of agent may not make such a call at all."""
         return self.read_only and not call.access.harmless and not call.tool.read_only(call.input)

@@ -62,6 +62,8 @@ class ToolContext:
     tool_use_id: str = ""
     again: bool = False
     key_of: Callable[[str], str] = str
+    may: Callable[[str, Access], bool] = lambda _tool, _access: False
+    """Whether its caller has that tool, and such a call of it would run without a question."""
 
     @property
     def key(self) -> str:

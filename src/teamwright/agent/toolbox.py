@@ -159,6 +159,8 @@ class Toolbox:
         self.member = member
         self.workplace = workplace
         self.hand(tools)
+        self.lets: Callable[[str, Access], bool] = lambda _tool, _access: False
+        """Whether a call of that tool would run without a question; filled with the gate's."""
         self._numbers = numbers
         self._emit = emit
         self.attended: Attended = always
@@ -175,6 +177,9 @@ class Toolbox:
         self.tools = tuple(tools)
         self._by_name: dict[str, AnyTool] = {tool.name: tool for tool in tools}
         self._by_name |= {alias: tool for tool in tools for alias in tool.aliases if alias not in self._by_name}
+
+    def _may(self, tool: str, access: Access) -> bool:
+        return tool in self.names and self.lets(tool, access)
 
     @property
     def names(self) -> frozenset[str]:
@@ -264,7 +269,7 @@ class Toolbox:
             checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
             return checked
-        ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of)
+        ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of, self._may)
         try:
             return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))
         except TeamwrightError as problem:

@@ -338,7 +338,7 @@ class Maker:
             nested=self.nested() if self.nested is not None else None,
         )
         made = Toolbox(member, tools, workplace, gate=gate, numbers=self.numbers, emit=self.emit)
-        made.attended = self.attended
+        made.attended, made.lets = self.attended, gate.lets
         attach(made)
         return made
 

@@ -142,8 +142,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
-    warnings = (*trust_warnings(ground), *ground.settings.warnings, *unserved, *maker.resolver.kinds.warnings())
-    warnings += tuple(sorted(maker.resolver.told))
+    warnings = (*trust_warnings(ground), *ground.settings.warnings, *unserved, *maker.resolver.warnings())
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     session = Session(ground.id, options, *parts, (*warnings, *shelf_warnings(maker.kit.shelf)))
     grants.modes = lambda: session.modes

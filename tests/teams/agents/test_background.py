@@ -195,3 +195,23 @@ async def test_the_lead_sees_sub_agents_in_its_list_with_ids_and_states(tmp_path
         run = only(team)
     [row] = json.loads(results(model)[1])["sub_agents"]
     assert row["agentId"] == run.id and row["state"] == "running" and row["of"] == LEAD
+
+
+@pytest.mark.promise("row F3")
+@pytest.mark.parametrize(
+    ("options", "reads"),
+    [
+        ({}, True),
+        ({"disallowed_tools": ["Read"]}, False),
+        ({"disallowed_tools": ["Read(//**/output/**)"]}, False),
+        ({"disallowed_tools": ["Read(docs/**)"]}, True),
+    ],
+)
+async def test_its_caller_is_told_of_a_file_that_it_can_read_and_of_no_other(tmp_path, options, reads):
+    model = Children(behind("Look."), "I wait.")
+    async with crew(tmp_path, model, **options) as team:
+        seen = facts_of(team)
+        await team.run("Go.")
+        run = only(team)
+    assert [facts["canReadOutputFile"] for facts in seen] == [reads]
+    assert (f"output_file: {run.file}\n" in results(model)[0]) is reads

@@ -60,6 +60,10 @@ class Resolver:
             self.tell_once(f"the effort {said} of {who} is not used by {kind.name}: {without(card)}")
         return taken(card, said)
 
+    def warnings(self) -> tuple[str, ...]:
+        """Lines for the start of a run: definitions that are broken, and what was told already, when nobody heard."""
+        return (*self.kinds.warnings(), *sorted(self.told))
+
     def tell_once(self, text: str) -> None:
         """Tell people of something that has no effect, the first time."""
         if text not in self.told:

@@ -44,8 +44,6 @@ class AgentTool(Tool[AgentInput]):
         self._agents = agents
         self._types = types
         self.hidden = agents.settings.hidden
-        self.can_read = True
-        """Whether its caller can read files."""
 
     @property
     def description(self) -> str:
@@ -75,7 +73,7 @@ class AgentTool(Tool[AgentInput]):
         if call.name:
             _refuse_of_subagents(call)
             return await self._teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
-        return await answer_of(self._agents, call, call.spec(), self._caller.name, ctx, can_read=self.can_read)
+        return await answer_of(self._agents, call, call.spec(), self._caller.name, ctx)
 
     async def _teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:
         team = self._caller.team

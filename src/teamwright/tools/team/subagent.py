@@ -80,8 +80,6 @@ class SubagentTool(Tool[NamedSubagentInput]):
         self._agents = agents
         self._types = types
         self.hidden = agents.settings.hidden
-        self.can_read = True
-        """Whether its caller can read files."""
 
     @property
     def description(self) -> str:
@@ -107,7 +105,7 @@ class SubagentTool(Tool[NamedSubagentInput]):
     async def run(self, call: NamedSubagentInput, ctx: ToolContext) -> ToolResult:
         """The sub-agent's answer with its id and usage, or that it runs in the background."""
         spec = call.spec(member_name(call.name) if call.name else "")
-        return await answer_of(self._agents, call, spec, self._caller, ctx, can_read=self.can_read)
+        return await answer_of(self._agents, call, spec, self._caller, ctx)
 
 
 def described(tool: type[AnyTool], types: str) -> str:
@@ -115,36 +113,35 @@ def described(tool: type[AnyTool], types: str) -> str:
     return f"{read_beside(tool)}\n{types}" if types else read_beside(tool)
 
 
-async def answer_of(
-    agents: Agents, call: SubagentInput, spec: SpawnSpec, caller: str, ctx: ToolContext, *, can_read: bool
-) -> ToolResult:
+async def answer_of(agents: Agents, call: SubagentInput, spec: SpawnSpec, caller: str, ctx: ToolContext) -> ToolResult:
     """Run a sub-agent to its end, or see it off into the background; what its caller's model reads of it.
 
     Raises TeamwrightError when it cannot start.
     """
     background = bool(call.run_in_background)
     if not call.resume:
-        return await run_spec(agents, spec, caller, ctx, background=background, can_read=can_read)
+        return await run_spec(agents, spec, caller, ctx, background=background)
     origin, background = FromCall(ctx.tool_use_id, ctx.key, ctx.again), agents.in_background(background)
     run = await _again(agents, caller, origin)
     if run is None:
         run = await agents.go_on(_resumed(agents, call, caller), call.prompt, caller, origin, background=background)
-    return await _seen_through(agents, run, call.prompt, can_read=can_read)
+    return await _seen_through(agents, run, call.prompt, ctx)
 
 
 async def run_spec(
-    agents: Agents, spec: SpawnSpec, caller: str, ctx: ToolContext, *, background: bool = False, can_read: bool = True
+    agents: Agents, spec: SpawnSpec, caller: str, ctx: ToolContext, *, background: bool = False
 ) -> ToolResult:
     """A new sub-agent: what its caller's model reads of it. Raises TeamwrightError when it cannot start."""
     origin, background = FromCall(ctx.tool_use_id, ctx.key, ctx.again), agents.in_background(background)
     run = await _again(agents, caller, origin) or await agents.start(spec, caller, origin, background=background)
-    return await _seen_through(agents, run, spec.prompt, can_read=can_read)
+    return await _seen_through(agents, run, spec.prompt, ctx)
 
 
-async def _seen_through(agents: Agents, run: Run, prompt: str, *, can_read: bool) -> ToolResult:
+async def _seen_through(agents: Agents, run: Run, prompt: str, ctx: ToolContext) -> ToolResult:
     waits = not run.background
     if waits and await agents.in_foreground(run):
         return _answer(run, prompt)
+    can_read = ctx.may("Read", Access(reads=(run.file,)))
     return _launched(run, prompt, moved=waits, can_read=can_read)
 
 
@@ -174,9 +171,10 @@ def _resumed(agents: Agents, call: SubagentInput, caller: str) -> Run:
 
 def _launched(run: Run, prompt: str, *, moved: bool, can_read: bool) -> ToolResult:
     how = "went on in the background" if moved else "runs in the background"
+    file, says = (f"output_file: {run.file}\n", "The file has what it says meanwhile. ") if can_read else ("", "")
     text = (
-        f"The sub-agent {how}.\nagentId: {run.id}\noutput_file: {run.file}\n"
-        "You are told when it ends: go on with other work, or end your turn. The file has what it says meanwhile. "
+        f"The sub-agent {how}.\nagentId: {run.id}\n{file}"
+        f"You are told when it ends: go on with other work, or end your turn. {says}"
         f'SendMessage with to "{run.id}" tells it more; TaskStop ends it.'
     )
     made = launched_facts(run, prompt, can_read=can_read)

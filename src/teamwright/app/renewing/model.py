@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.beginning import begin_anew
+from teamwright.app.agents.resolving import without
 from teamwright.app.compacting.asking import agent_of
 from teamwright.app.models_of import require_price
 from teamwright.app.renewing.kept import keep_lead_model
 from teamwright.app.session import Session
 from teamwright.models.catalog import aliases
 from teamwright.models.model import Model
-from teamwright.protocol.events import ModelChanged
+from teamwright.protocol.events import ModelChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.roster import TeamConfig
 from teamwright.teams.team_file import keep_model
@@ -77,11 +78,16 @@ def model_names() -> list[str]:
 def _begin(session: Session, agent: Agent, model: Model, by: str) -> None:
     before = agent.model.card.name
     begin_anew(agent, "model", model)
+    effort = agent.shown_effort
     if agent.name == LEAD:
-        session.team.lead_model = model.card.name
+        session.team.lead_model, session.team.lead_effort = model.card.name, effort
     elif (mate := session.team.own(agent.name)) is not None:
-        mate.model = model.card.name
-    agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by))
+        mate.model, mate.effort = model.card.name, effort
+    agent.emit(ModelChanged(member=agent.name, model=model.card.name, before=before, by=by, effort=effort))
+    if agent.effort is not None and not effort:
+        said = LEAD_ALIAS if agent.name == LEAD else agent.name
+        text = f"the effort {agent.effort} of {said} is not used: {without(model.card)}"
+        agent.emit(Notice(member=agent.name, text=text, level="warning"))
 
 
 async def _keep_of_lead(session: Session, name: str, kept: str) -> None:

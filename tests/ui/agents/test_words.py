@@ -213,6 +213,7 @@ def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tm
         call("TaskOutput", task_id="nope"),
         call("SendMessage", to="a000000", message="Hello."),
         call("Agent", description="more", prompt="More.", resume="a000000"),
+        call("Agent", description="more", prompt="  "),
         lambda body: call("Agent", description="more", prompt="More.", resume=launched(body)),
         to_it("SendMessage", message=" "),
         then(held.come, to_it("TaskStop")),
@@ -224,11 +225,12 @@ def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tm
         done = program.run("-p", "Go.", BYPASS)
         assert done.returncode == 0, done.stderr
     [id] = Files(program.home).agent_ids()
-    stop, read, write, resume, running, empty, stopped, twice = play.results()[1:]
+    stop, read, write, resume, wordless, running, empty, stopped, twice = play.results()[1:]
     assert "there is no task 'a000000' in this session" in stop and id in stop
     assert "there is no task 'nope' in this session" in read
     assert "there is no sub-agent 'a000000' in this session" in write
     assert "there is no sub-agent 'a000000' in this session" in resume
+    assert wordless == "a sub-agent needs words: prompt is its whole job; nothing was started"
     assert f"{id} is running" in running and f'SendMessage with to "{id}" reaches it now' in running
     assert "needs words" in empty
     assert json.loads(stopped)["task_id"] == id and f"{id} is not running (status: killed)" in twice

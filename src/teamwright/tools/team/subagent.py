@@ -118,6 +118,8 @@ async def answer_of(agents: Agents, call: SubagentInput, spec: SpawnSpec, caller
 
     Raises TeamwrightError when it cannot start.
     """
+    if not call.prompt.strip():
+        raise UsageError("usage", "a sub-agent needs words: prompt is its whole job", note="nothing was started")
     background = bool(call.run_in_background)
     if not call.resume:
         return await run_spec(agents, spec, caller, ctx, background=background)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from teamwright.app.api.running import Run
     from teamwright.app.api.team import Team, run
     from teamwright.app.asking import OnRequest
+    from teamwright.app.looking.context import ContextView
     from teamwright.app.renewing.model import ModelSet
+    from teamwright.app.renewing.reload import Reload
     from teamwright.app.result import MemberLine, Result, TaskLine
     from teamwright.models.model import (
         Failure,
@@ -85,6 +87,7 @@ __all__ = [
     "Budget",
     "CannotStart",
     "Compacted",
+    "ContextView",
     "Failure",
     "Hook",
     "InboxFull",
@@ -108,6 +111,7 @@ __all__ = [
     "Part",
     "PermissionMode",
     "Prefix",
+    "Reload",
     "Reloaded",
     "Reply",
     "Request",
@@ -167,7 +171,9 @@ _ROOMS = {
         "run",
     ),
     "teamwright.app.asking": ("OnRequest",),
+    "teamwright.app.looking.context": ("ContextView",),
     "teamwright.app.renewing.model": ("ModelSet",),
+    "teamwright.app.renewing.reload": ("Reload",),
     "teamwright.protocol.budget": ("Budget",),
     "teamwright.app.result": (
         "MemberLine",

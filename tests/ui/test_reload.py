@@ -1,4 +1,4 @@
-"""A person has configuration read again at a terminal."""
+"""A person has configuration read again at a terminal, and looks at what fills a window."""
 
 from pathlib import Path
 
@@ -25,3 +25,17 @@ def test_a_person_reads_configuration_again_and_sees_what_is_different(repo: Pat
         person.types(CTRL_D)
     assert "Whisper always." in str(server.bodies[-1]["system"])
     assert "Whisper always." not in str(server.bodies[0]["system"])
+
+
+@pytest.mark.promise("H6", "K8")
+def test_a_person_looks_at_what_fills_a_window(repo: Path, own_home):
+    with at_terminal(lambda _body: "Well.", repo) as (person, _):
+        person.says("/context")
+        person.sees("system prompt", "tools", "free", "all is bytes / 4", "it is compacted at")
+        person.says("hi")
+        person.sees("Well.")
+        person.says("/context")
+        person.sees("messages", "as the service counted it")
+        person.says("/context @nobody")
+        person.sees('"nobody" is not in the team', "nothing was looked at")
+        person.types(CTRL_D)

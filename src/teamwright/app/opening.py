@@ -143,10 +143,10 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
     warnings = (*trust_warnings(ground), *ground.settings.warnings, *unserved, *maker.resolver.warnings())
+    warnings += tuple(shelf_warnings(maker.kit.shelf))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    session = Session(ground.id, options, *parts, (*warnings, *shelf_warnings(maker.kit.shelf)))
+    session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker))
     grants.modes = lambda: session.modes
-    session.reloading = Reloading(ground, maker)
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)

@@ -87,8 +87,8 @@ class Session:
     compactions: set[asyncio.Task[Shortened]] = field(default_factory=set["asyncio.Task[Shortened]"])
     """Those that a person asked for."""
     started: float = field(default_factory=time.monotonic)
-    reloading: Reloading = field(init=False)
-    """Reads its configuration again; set when it is opened."""
+    reloading: Reloading = field(kw_only=True)
+    """Reads its configuration again."""
 
     async def run(self, prompt: Sequence[Block]) -> Result:
         """A prompt until the team is done, or a cap is spent. Members are still there afterwards.

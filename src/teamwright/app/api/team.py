@@ -28,6 +28,7 @@ from teamwright.app.api.watching import Events, Readers
 from teamwright.app.compacting.asking import compact_agent
 from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
+from teamwright.app.looking.context import ContextView, context_view
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.renewing.model import ModelSet, set_model
@@ -287,6 +288,10 @@ class Team:
         says whether it was, `why` what was in the way; nothing was changed then. Raises UnknownMember.
         """
         return await compact_agent(self.session, name, keep)
+
+    def context(self, name: str = "lead") -> ContextView:
+        """What fills the window of the lead, or of a member, and when it is compacted. Raises UnknownMember."""
+        return context_view(self.session, name)
 
     async def reload(self) -> Reload:
         """Read instructions, skills, kinds of agents, MCP servers and rules again, and take over what is new.

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from teamwright.app.compacting.asking import begin_compacting
+from teamwright.app.looking.context import context_view
 from teamwright.app.looking.cost import CostLine, session_cost
 from teamwright.app.modes import meanings
 from teamwright.app.renewing.model import models_in_use, set_model
@@ -172,6 +173,21 @@ async def _mode(session: Session, rest: str) -> list[str]:
     return mode_lines(session)
 
 
+async def _context(session: Session, rest: str) -> list[str]:
+    view = context_view(session, rest.strip().removeprefix("@"))
+    rows = [*((part.name, part.tokens) for part in view.parts), ("free", view.free)]
+    lines = [f"  {shown(view.member)}: {clean(view.model)}, {view.used:,} of {view.window:,} tokens"]
+    lines += [f"  {name:<22} {tokens:>11,}  {100 * tokens / view.window:5.1f} %" for name, tokens in rows]
+    lines.append(f"  {_how_measured(view.measured)}; the parts by their bytes")
+    if view.compacts_at is None:
+        return [*lines, "  it is compacted when the service says that it is full, or by /compact"]
+    return [*lines, f"  it is compacted at {view.compacts_at:,} tokens: {view.left:,} more"]
+
+
+def _how_measured(measured: bool) -> str:
+    return "the sum as the service counted it, what is newer by bytes / 4" if measured else "all is bytes / 4"
+
+
 async def _compact(session: Session, rest: str) -> list[str]:
     first, _, words = rest.partition(" ")
     named = first.startswith("@") and len(first) > 1
@@ -198,6 +214,7 @@ RUN: dict[str, Shown] = {
     "/mode": _mode,
     "/model": _model,
     "/reload": _reload,
+    "/context": _context,
     "/compact": _compact,
 }
 """What runs a command. `/quit` is not here: it is the session's own end."""

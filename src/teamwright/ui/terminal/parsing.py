@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "/mode MODE @NAME": "the permission modes; another one for the lead, or for a member",
     "/model NAME @NAME": "who runs on which model; another one for the lead, or for a member",
     "/reload": "read instructions, skills, agents, MCP servers and permissions again",
+    "/context @NAME": "what fills the lead's window, or a member's, and when it will be compacted",
     "/compact @NAME KEEP": "go on from a summary that keeps what you say; the lead, or that member",
     "/quit": "leave; with members at work you are asked what becomes of them",
 }

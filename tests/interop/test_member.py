@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-import os
 from contextlib import asynccontextmanager
 
 import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
+from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
-from teamwright.teams.post import assign, send_text
+from teamwright.protocol.mail import ShutdownRequest
+from teamwright.teams.post import assign, send_protocol, send_text
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import joined, on_roster
@@ -26,13 +27,19 @@ def quiet_model() -> ScriptedModel:
 
 @asynccontextmanager
 async def with_zed(strangers, tmp_path, script, *flags, model=None, **options):
-    """A team of ours with ann, and zed whom the other product runs; `go` gives zed its first prompt."""
-    async with Team("crew", model=model or quiet_model(), cwd=tmp_path, **options) as team:
+    """A team of ours with ann, and zed whom the other product runs; its first mail is there before it is started.
+
+    The older format loses mail that meets a lock: tests with it wait until nobody of ours has one.
+    """
+    model = model or quiet_model()
+    async with Team("crew", model=model, cwd=tmp_path, **options) as team:
         heard = Told(team)
         await team.spawn("ann", "Wait.")
+        if not isinstance(model, Holding):
+            await heard.one(MessageSent, member="ann", wire="idle_notification")
         await joined(team, "zed", heard)
-        zed = strangers.member("zed", "crew", script, *flags)
-        yield team, zed, heard
+        assert (await say(team, "Go.")).outcome == "accepted"
+        yield team, lambda: strangers.member("zed", "crew", script, *flags), heard
 
 
 async def say(team, text, to="zed", sender=LEAD):
@@ -46,33 +53,38 @@ def was_sent(model, name, words):
 
 @pytest.mark.promise("C3", "C2", "E8", "P1")
 async def test_mail_goes_both_ways_and_a_stranger_is_read_as_one(strangers, tmp_path):
-    write = [{"do": "send", "to": to, "text": f"hello {to} & <all>", "summary": "hello"} for to in ("ann", LEAD)]
-    model = quiet_model()
-    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": write}]}, model=model) as found:
-        team, zed, heard = found
-        assert (await say(team, "Go.")).outcome == "accepted"
+    first, second = tmp_path / "first", tmp_path / "second"
+    to_ann, to_lead = ({"do": "send", "to": to, "text": f"hello {to} & <all>", "summary": "s"} for to in ("ann", LEAD))
+    waits = [{"do": "await", "file": str(file)} for file in (first, second)]
+    do, model = [to_ann, waits[0], to_lead, waits[1]], quiet_model()
+    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": do}]}, model=model) as found:
+        team, start, heard = found
+        zed = start()
         assert "\nGo.\n" in (await zed.seen("told"))["text"]
         await heard.one(MessageSent, member="zed", to="ann")
+        first.touch()
         await heard.one(MessageSent, member="zed", to=LEAD, wire="")
+        second.touch()
         await heard.until(lambda: was_sent(model, "ann", "hello ann &amp; &lt;all&gt;"))
         await heard.one(MessageSent, member="zed", to=LEAD, wire="idle_notification")
         await team.run("What is new?")
         assert was_sent(model, LEAD, "hello team-lead &amp; &lt;all&gt;")
         assert (await say(team, "from a member", sender="ann")).outcome == "accepted"
-        text = (await zed.seen("told"))["text"]
-        assert text.startswith('<teammate-message teammate_id="ann" color=') and "from a member" in text
+        text = (await zed.seen("told", "from a member"))["text"]
+        assert text.startswith('<teammate-message teammate_id="ann" color=')
         assert not heard.of(Notice, level="warning")
 
 
 @pytest.mark.promise("C3", "E8", "P1")
 async def test_a_hundred_messages_of_both_sides_at_once_all_arrive_once_or_their_sender_knows(newer, tmp_path):
     write = [{"do": "send", "to": "ann", "text": f"theirs {n}"} for n in range(50)]
-    async with with_zed(newer, tmp_path, {"turns": [{"when": "ours 0", "do": write}]}) as (team, zed, heard):
-        await asyncio.gather(
-            *(say(team, f"ours {n}") for n in range(25)), *(say(team, f"ours {n}", "ann") for n in range(25))
-        )
-        await heard.until(lambda: len(heard.of(MessageSent, member="zed", to="ann")) == 50)
+    async with with_zed(newer, tmp_path, {"turns": [{"when": "Go.", "do": write}]}) as (team, start, heard):
+        zed = start()
+        ours = [say(team, f"ours {n}", to) for n in range(25) for to in ("zed", "ann")]
+        await asyncio.gather(*ours)
         await zed.seen("idle")
+        sent = sum(line["result"]["success"] for line in zed.log if line["kind"] == "result")
+        await heard.until(lambda: len(heard.of(MessageSent, member="zed", to="ann")) == sent)
         while sum(zed.told().count(f"\nours {n}\n") for n in range(25)) < 25:
             await zed.seen("told")
         assert [zed.told().count(f"\nours {n}\n") for n in range(25)] == [1] * 25
@@ -81,10 +93,10 @@ async def test_a_hundred_messages_of_both_sides_at_once_all_arrive_once_or_their
 @pytest.mark.promise("B1", "E8", "P2")
 async def test_a_stranger_claims_and_completes_a_task_of_ours_and_everybody_hears_of_it(strangers, tmp_path):
     do = [{"do": "claim"}, {"do": "create", "subject": "theirs"}, {"do": "complete", "id": "1"}]
-    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": do}]}) as (team, zed, heard):
+    async with with_zed(strangers, tmp_path, {"turns": [{"when": "Go.", "do": do}]}) as (team, start, heard):
         tasks = team.session.team.tasks
         made = await tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
-        await say(team, "Go.")
+        zed = start()
         await zed.seen("idle")
         done = await tasks.get(made.id)
         assert (done.owner, str(done.status)) == ("zed", "completed")
@@ -94,11 +106,13 @@ async def test_a_stranger_claims_and_completes_a_task_of_ours_and_everybody_hear
 
 @pytest.mark.promise("B1", "E8", "F12")
 async def test_a_task_that_is_given_to_a_stranger_is_told_to_it(strangers, tmp_path):
-    async with with_zed(strangers, tmp_path, {}) as (team, zed, _heard):
-        crew = team.session.team
+    async with with_zed(strangers, tmp_path, {}) as (team, start, _heard):
+        crew, zed = team.session.team, start()
+        await zed.seen("idle")
         task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
         await assign(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
-        body = json.loads((await zed.seen("envelope"))["entry"]["text"])
+        await zed.seen("told", "task_assignment")
+        body = json.loads([line["entry"]["text"] for line in zed.log if line["kind"] == "envelope"][-1])
         assert list(body) == ["type", "taskId", "subject", "description", "assignedBy", "timestamp"]
         assert (body["type"], body["taskId"], body["assignedBy"]) == ("task_assignment", task.id, LEAD)
 
@@ -109,8 +123,8 @@ async def test_a_permission_of_a_stranger_is_answered_with_another_input_and_a_m
     write = {"do": "tool", "tool": "Write", "input": {"file_path": str(made), "content": "one"}}
     asked = Asked()
     script = {"turns": [{"when": "Go.", "do": [write, write]}]}
-    async with with_zed(strangers, tmp_path, script, on_request=asked) as (team, zed, _heard):
-        await say(team, "Go.")
+    async with with_zed(strangers, tmp_path, script, on_request=asked) as (_, start, _heard):
+        zed = start()
         event = await asked.next()
         assert (event.member, event.tool) == ("zed", "Write")
         await event.allow(input=write["input"] | {"content": "two"}, updates=event.suggestions)
@@ -125,36 +139,31 @@ async def test_a_permission_that_is_denied_reaches_the_stranger_with_its_reason(
     call = {"do": "tool", "tool": "Bash", "input": {"command": "rm -rf x"}}
     asked = Asked()
     script = {"turns": [{"when": "Go.", "do": [call]}]}
-    async with with_zed(strangers, tmp_path, script, on_request=asked) as (team, zed, _heard):
-        await say(team, "Go.")
+    async with with_zed(strangers, tmp_path, script, on_request=asked) as (_, start, _heard):
+        zed = start()
         await (await asked.next()).deny("not on a Friday")
         result = (await zed.seen("result", do="tool"))["result"]
         assert result["is_error"] and "not on a Friday" in result["text"]
 
 
-STOP = {"type": "shutdown_request", "requestId": "shutdown-1@zed", "from": LEAD, "timestamp": "x"}
-
-
-def by_hand(team, name, body):
-    """Mail of the lead that a hand puts into the member's inbox."""
-    path = team.session.team.home.inbox("crew", name)
-    there = json.loads(path.read_bytes())
-    stamp = "2026-11-20T22:53:56.642Z"
-    draft = path.with_name("by-hand")
-    draft.write_text(json.dumps([*there, {"from": LEAD, "text": json.dumps(body), "timestamp": stamp, "read": False}]))
-    os.rename(draft, path)
+async def ask_to_stop(team, zed, heard):
+    """Once it is idle, and its notice was taken."""
+    await zed.seen("idle")
+    await heard.one(MessageSent, member="zed", wire="idle_notification")
+    request = ShutdownRequest(request_id="shutdown-1@zed", sender=LEAD, timestamp=iso())
+    await send_protocol(team.session.team, LEAD, "zed", request)
 
 
 @pytest.mark.promise("E8", "F16", "F20", "P7")
 async def test_a_stranger_that_agreed_to_stop_leaves_its_entry_and_is_seen_off_by_us(strangers, tmp_path):
     """It ends by itself; its tasks go back, its entry goes, mail that it never read is told, and so is the lead."""
-    script = {"turns": [{"when": "Go.", "do": [{"do": "claim"}]}]}
-    async with with_zed(strangers, tmp_path, script) as (team, zed, heard):
+    async with with_zed(strangers, tmp_path, {}) as (team, start, heard):
         crew = team.session.team
         task = await crew.tasks.create("ours", "do it", by=LEAD, metadata={"for": ["zed"]})
-        await say(team, "Go.")
+        await crew.tasks.update(task.id, by=LEAD, owner="zed", status="in_progress")
+        zed = start()
+        await ask_to_stop(team, zed, heard)
         await heard.one(MemberChanged, member="zed", state="idle")
-        by_hand(team, "zed", STOP)
         assert await asyncio.to_thread(zed.ended) == 0
         await heard.one(MemberChanged, member="zed", state="completed", detail="agreed to stop")
         await heard.one(MessageSent, member="system", to=LEAD, wire="teammate_terminated")
@@ -169,10 +178,9 @@ async def test_a_stranger_that_agreed_to_stop_leaves_its_entry_and_is_seen_off_b
 @pytest.mark.promise("E8", "F23", "P7")
 async def test_a_stranger_that_objects_stays_as_it_was(strangers, tmp_path):
     script = {"turns": [{"when": "shutdown_request", "do": [{"do": "refuse", "reason": "busy now"}]}]}
-    async with with_zed(strangers, tmp_path, script) as (team, zed, heard):
-        await say(team, "Go.")
-        await zed.seen("idle")
-        by_hand(team, "zed", STOP)
+    async with with_zed(strangers, tmp_path, script) as (team, start, heard):
+        zed = start()
+        await ask_to_stop(team, zed, heard)
         await heard.one(MessageSent, member="zed", wire="shutdown_rejected")
         await zed.seen("idle")
         assert on_roster(team, "zed") is not None and (await say(team, "Go on.")).outcome == "accepted"
@@ -182,8 +190,8 @@ async def test_a_stranger_that_objects_stays_as_it_was(strangers, tmp_path):
 async def test_after_a_resume_a_stranger_is_still_known_and_what_it_asks_reaches_a_person(strangers, tmp_path):
     call = {"do": "tool", "tool": "Bash", "input": {"command": "make"}}
     script = {"turns": [{"when": "Go.", "do": []}, {"when": "Now.", "do": [call]}]}
-    async with with_zed(strangers, tmp_path, script) as (team, zed, _heard):
-        await say(team, "Go.")
+    async with with_zed(strangers, tmp_path, script) as (team, start, _heard):
+        zed = start()
         await zed.seen("idle")
     asked = Asked()
     async with Team.resume("crew", model=quiet_model(), cwd=tmp_path, on_request=asked) as team:
@@ -205,8 +213,8 @@ def gated(tmp_path, file, at, *then):
 
 @pytest.mark.promise("F26", "A3", "E8")
 async def test_a_member_that_joins_while_a_stranger_has_an_old_copy_of_the_roster_stays(older, tmp_path):
-    async with with_zed(older, tmp_path, gated(tmp_path, "config.json", "read")) as (team, zed, heard):
-        await say(team, "Go.")
+    async with with_zed(older, tmp_path, gated(tmp_path, "config.json", "read")) as (team, start, heard):
+        zed = start()
         await zed.seen("gate", at="read")
         await team.spawn("ben", "Wait.")
         (tmp_path / "go").touch()
@@ -218,8 +226,8 @@ async def test_a_member_that_joins_while_a_stranger_has_an_old_copy_of_the_roste
 @pytest.mark.promise("F04", "E8", "P1")
 async def test_what_we_send_while_a_stranger_has_emptied_the_inbox_waits_and_both_messages_are_there(older, tmp_path):
     send = {"do": "send", "to": "ann", "text": "theirs", "summary": "s"}
-    async with with_zed(older, tmp_path, gated(tmp_path, "ann.json", "cut", send)) as (team, zed, heard):
-        await say(team, "Go.")
+    async with with_zed(older, tmp_path, gated(tmp_path, "ann.json", "cut", send)) as (team, start, heard):
+        zed = start()
         await zed.seen("gate", at="cut")
         path = team.session.team.home.inbox("crew", "ann")
         assert path.read_bytes() == b""
@@ -236,8 +244,8 @@ async def test_what_we_send_while_a_stranger_has_emptied_the_inbox_waits_and_bot
 @pytest.mark.promise("F29", "E8", "P1")
 async def test_a_lock_that_a_stranger_keeps_is_an_error_with_its_path_and_nothing_was_sent(newer, tmp_path):
     send = {"do": "send", "to": "ann", "text": "theirs"}
-    async with with_zed(newer, tmp_path, gated(tmp_path, "ann.json", "read", send)) as (team, zed, heard):
-        await say(team, "Go.")
+    async with with_zed(newer, tmp_path, gated(tmp_path, "ann.json", "read", send)) as (team, start, heard):
+        zed = start()
         await zed.seen("gate", at="read")
         with pytest.raises(LockTimeout) as problem:
             await say(team, "ours", "ann")
@@ -251,10 +259,10 @@ async def test_a_lock_that_a_stranger_keeps_is_an_error_with_its_path_and_nothin
 async def test_a_task_that_a_stranger_overwrites_with_an_old_copy_is_told_to_its_owner_and_the_lead(older, tmp_path):
     update = {"do": "update", "id": "1", "subject": "renamed"}
     script, model = gated(tmp_path, "1.json", "read", update), Holding(lambda _request: "ok", "ann")
-    async with with_zed(older, tmp_path, script, model=model) as (team, zed, heard):
+    async with with_zed(older, tmp_path, script, model=model) as (team, start, heard):
         crew = team.session.team
         task = await crew.tasks.create("ours", "do it", by=LEAD)
-        await say(team, "Go.")
+        zed = start()
         await zed.seen("gate", at="read")
         await crew.tasks.update(task.id, by="ann", owner="ann", status="in_progress")
         (tmp_path / "go").touch()

@@ -17,13 +17,23 @@ from stranger.tasks import Held, Tasks
 from stranger.words import LEAD, assignment
 
 
-def script() -> dict[str, Any]:
-    """The script in the file that `STRANGER_SCRIPT` names; nothing is scripted without one."""
+def script(name: str) -> dict[str, Any]:
+    """The script in the file that `STRANGER_SCRIPT` names; nothing is scripted without one.
+
+    Under `members` it may have one for each name.
+    """
     path = os.environ.get("STRANGER_SCRIPT")
     if not path:
         return {}
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        said = json.load(file)
+    return said["members"].get(name, {}) if "members" in said else said
+
+
+def log_of(name: str) -> Log:
+    """The log in the file that `STRANGER_LOG` names, where `{name}` stands for the agent's."""
+    path = os.environ.get("STRANGER_LOG")
+    return Log(path.replace("{name}", name) if path else None)
 
 
 class Agent:

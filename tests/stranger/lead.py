@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stranger.agent import Agent, script
+from stranger.agent import Agent, log_of, script
 from stranger.disk import BOUND_S, FORMATS, Disk, Log, as_file, now_ms, wait_for
 from stranger.inbox import body_of
 from stranger.words import (
@@ -289,4 +289,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--format", choices=FORMATS, required=True)
     parser.add_argument("--poll", type=float, default=1.0, help="seconds")
-    Lead(parser.parse_args(), Log(os.environ.get("STRANGER_LOG")), script()).run()
+    Lead(parser.parse_args(), log_of(LEAD), script(LEAD)).run()

@@ -4,14 +4,15 @@ The flags are those that its lead gives to a member in a pane. It takes its firs
 in config.json, polls, obeys its lead, and ends by itself after it agreed to. Its model is a script:
 
     {"turns": [{"when": "words in what it is told", "again": false, "do": [{"do": "send", …}, …]}, …],
-     "idle_after_goodbye": false}
+     "idle_after_goodbye": false,
+     "start": {"await": "a file", "stderr": "words", "exit": 1}}
 
 A turn takes the first rule that fits and was not used before; one that may be used `again` stays. A request to stop
-that no rule answers is agreed to. The environment names its script (`STRANGER_SCRIPT`) and its log (`STRANGER_LOG`).
+that no rule answers is agreed to. `start` is for a start that is slow, or fails. The environment names its script
+(`STRANGER_SCRIPT`) and its log (`STRANGER_LOG`).
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -19,8 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stranger.agent import Agent, script
-from stranger.disk import FORMATS, Disk, Log, now_ms, stamp
+from stranger.agent import Agent, log_of, script
+from stranger.disk import FORMATS, Disk, Log, now_ms, stamp, wait_for
 from stranger.inbox import body_of, from_lead
 from stranger.words import (
     LEAD,
@@ -46,6 +47,7 @@ class Member(Agent):
         self._args = args
         self._rules: list[dict[str, Any]] = list(rules.get("turns", []))
         self._late_idle = bool(rules.get("idle_after_goodbye"))
+        self._start: dict[str, Any] = rules.get("start", {})
         self.mode = _mode(args)
         self.plan = ""
         """The request of the plan that waits for an answer."""
@@ -57,6 +59,11 @@ class Member(Agent):
     def run(self) -> None:
         """Turns until it agreed to stop."""
         self.log.note("start", flags=sys.argv[1:], mode=self.mode)
+        if "await" in self._start:
+            wait_for(self._start["await"])
+        if "exit" in self._start:
+            print(self._start.get("stderr", ""), file=sys.stderr)
+            raise SystemExit(self._start["exit"])
         while not self._leaving:
             self._poll()
             if self._held:
@@ -212,4 +219,5 @@ def flags(argv: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    Member(flags(sys.argv[1:]), Log(os.environ.get("STRANGER_LOG")), script()).run()
+    given = flags(sys.argv[1:])
+    Member(given, log_of(given.agent_name), script(given.agent_name)).run()

@@ -47,14 +47,18 @@ class Running:
             self._over = True
             self._came.notify_all()
 
-    def until(self, kind: str, **fits: Any) -> dict[str, Any]:
-        """The next line of this kind with these values. AssertionError when it ended, or took too long."""
+    def until(self, kind: str, has: str = "", **fits: Any) -> dict[str, Any]:
+        """The next line of this kind with these values, and these words in its text.
+
+        AssertionError when it ended, or took too long.
+        """
 
         def found() -> bool:
             while self._read < len(self.log):
                 line = self.log[self._read]
                 self._read += 1
-                if line["kind"] == kind and all(line.get(key) == value for key, value in fits.items()):
+                fitting = line["kind"] == kind and has in line.get("text", "")
+                if fitting and all(line.get(key) == value for key, value in fits.items()):
                     self._found = line
                     return True
             return self._over
@@ -65,9 +69,9 @@ class Running:
         assert self._found is not None, f"no {kind} {fits} in {self.log}"
         return self._found
 
-    async def seen(self, kind: str, **fits: Any) -> dict[str, Any]:
+    async def seen(self, kind: str, has: str = "", **fits: Any) -> dict[str, Any]:
         """`until`, beside whatever else the loop does."""
-        return await asyncio.to_thread(self.until, kind, **fits)
+        return await asyncio.to_thread(self.until, kind, has, **fits)
 
     def told(self) -> str:
         """All that its model was told so far."""

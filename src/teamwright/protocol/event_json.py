@@ -41,7 +41,7 @@ from teamwright.protocol.usage import Usage
 SCHEMA = 1
 """Version of the event log's lines."""
 
-_NOT_LOGGED = frozenset({"at", "responder", "facts"})
+_NOT_LOGGED = frozenset({"at", "responder", "facts", "origin"})
 """Fields that `to_json` writes first by itself, or that only live surfaces get."""
 
 _LOGGED: dict[str, type[TeamEvent]] = {
@@ -76,6 +76,8 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
     names, values = _own(type(event))
     out.update(zip(names, values(event), strict=True))
+    if event.origin:
+        out["origin"] = event.origin
     if isinstance(event, RoundEnded | RunEnded):
         out["usage"] = usage_to_json(event.usage)
         for name in _SELDOM:

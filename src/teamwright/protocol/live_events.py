@@ -16,11 +16,15 @@ from teamwright.protocol.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent."""
+    """What all events have: `member` is the member's name (`team-lead` for the lead), or the id of a sub-agent.
+
+    `origin` names the line of another process's log that told of it first (`ann#2:17`); empty for one of this process.
+    """
 
     KIND: ClassVar[str] = ""
     member: str
     at: float = field(default_factory=time.time)
+    origin: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,13 @@ from typing import NoReturn
 
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
-from teamwright.protocol.events import MessageSent, Notice
+from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, keyed_id, message_id, nearest
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
 from teamwright.storage.marks import mark_of
+from teamwright.teams.courtesy import talked, tell_of_circle
 from teamwright.teams.lifecycle import State
 from teamwright.teams.notes import put
 from teamwright.teams.team import Team
@@ -87,7 +88,7 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
     )
     sent = await _deliver(team, member, entry)
     if _note(team, sender, member.name, sent, summary or summary_of(text)):
-        await _tell_of_courtesy(team, sender, member.name)
+        await tell_of_circle(team, sender, member.name)
     return sent
 
 
@@ -272,19 +273,6 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
     return "woke" if found.state in {State.IDLE, State.AWAITING} and not held else "queued_next_round"
 
 
-async def _tell_of_courtesy(team: Team, one: str, other: str) -> None:
-    """Tell the lead, once, that two members only talk to each other."""
-    count = team.settings.ping_pong
-    text = (
-        f"{one} and {other} exchanged {count} messages and no task changed. Their mail to each other no longer wakes "
-        "them, until somebody else writes to one of them or a task changes."
-    )
-    team.emit(Notice(member=one, text=text, level="warning"))
-    entry = Entry(sender="system", text=text, summary=f"{one} and {other} talk in a circle", timestamp=iso())
-    await team.inbox(LEAD).send(entry, runtime=True)
-    team.ring(LEAD)
-
-
 def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
     """Book-keeping of the turn, of endless courtesy, and the event; True when two talk in a circle."""
     author = team.find(sender)
@@ -295,21 +283,7 @@ def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
             author.notes.peer_mail = f"[to {to}] {summary}"
     file = mark_of(team.home, str(team.inbox(to).path))
     team.emit(MessageSent(member=sender, to=to, message_id=sent.message_id, summary=summary, file=file))
-    if LEAD in {sender, to} or sender == "user":
-        # Somebody else acted: the two may talk again.
-        for pair in [p for p in team.talk if to in p]:
-            del team.talk[pair]
-            for name in pair:
-                team.ring(name)
-        return False
-    pair = frozenset({sender, to})
-    team.talk[pair] = count = team.talk.get(pair, 0) + 1
-    return count == team.settings.ping_pong
-
-
-def held(team: Team, name: str, sender: str) -> bool:
-    """Whether mail between the two does not wake for now."""
-    return team.talk.get(frozenset({name, sender}), 0) > team.settings.ping_pong
+    return talked(team, sender, to)
 
 
 def _color(team: Team, sender: str) -> str | None:

@@ -19,11 +19,12 @@ from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
+from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
 from teamwright.teams.stopping import arm, send_request
-from teamwright.teams.team import Team
+from teamwright.teams.team import IN_PROCESS, Team
 from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
@@ -66,7 +67,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
     left = await team.teams.leftovers(team.directory)
     repaired = sum(_cut_off(life) for life in file.lives.values())
     await _see_partings(team, file)
-    here = [m for m in (await team.roster.read()).teammates if m.backend_type == "in-process"]
+    here = [m for m in (await team.roster.read()).teammates if _is_ours(m, file)]
     back: list[str] = []
     gone = [parting.name for parting in file.partings.values()]
     team.coming_back = {name for member in here if (name := member.name.lower()) in file.lives}
@@ -99,6 +100,11 @@ async def _see_partings(team: Team, file: TeamFile) -> None:
             await end_life(team, parting.name, parting.incarnation)
         else:
             await see_off(team, parting, again=True)
+
+
+def _is_ours(member: Member, file: TeamFile) -> bool:
+    """Whether the member is one of ours: it lived in its lead's process, or has a life that we began."""
+    return member.backend_type == IN_PROCESS or member.name.lower() in file.lives
 
 
 def _agreed(team: Team, member: Member, life: Life) -> Parting | None:
@@ -135,7 +141,7 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
     if life.mode is not None and (member.mode or "") != life.mode:
         said = life.mode or None  # somebody else wrote another one, which does not hold
         await team.roster.change(lambda config: _with_mode(config, member.name, said))
-    if mate.state not in GONE:
+    if isinstance(mate, Teammate) and mate.state not in GONE:
         await take_up_plan(team, mate)
     for request in team.requests.open_requests() if mate.state not in GONE else ():
         if bound(request, member.name, life.incarnation):
@@ -170,11 +176,14 @@ async def _found(team: Team, member: Member, life: Life) -> Life:
     return life
 
 
-async def _started(team: Team, member: Member, life: Life) -> Teammate:
+async def _started(team: Team, member: Member, life: Life) -> Mate:
     """The member at work again; with the lead's model when its own is not to be had any more."""
     try:
         async with AsyncExitStack() as undo:
-            mate = await start(team, member, life, undo, resumed=True)
+            if team.elsewhere is not None and member.backend_type != IN_PROCESS:
+                mate = await team.elsewhere.go_on(member, life, undo)
+            else:
+                mate = await start(team, member, life, undo, resumed=True)
             undo.pop_all()
     except CannotStart as problem:
         if life.model is None:

@@ -23,6 +23,7 @@ from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.teams.courtesy import held
 from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
 from teamwright.teams.forming import ensure_team
@@ -30,11 +31,11 @@ from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.awaited import NOTHING_AWAITED
 from teamwright.teams.plans.rows import plan_awaited
-from teamwright.teams.post import held, send_protocol
+from teamwright.teams.post import send_protocol
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
-from teamwright.teams.team import Team
+from teamwright.teams.team import IN_PROCESS, Team
 from teamwright.teams.team_file import Life, begin_life, change_team_file
 from teamwright.teams.teammate import Teammate
 
@@ -97,13 +98,15 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
         return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
     model = await team.builder.wire_model(spec)
     _refuse_late(team)
+    backend = team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
     with _starting(team, name):
         async with AsyncExitStack() as undo:
             undo.callback(team.limits.undo)
             await ensure_team(team)
             roster = team.roster
-            member = await roster.join(_entry(team, spec, name, model), dedupe=team.settings.dedupe_names)
+            entry = _entry(team, spec, name, model, backend)
+            member = await roster.join(entry, dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)
             life = await _begin_life(team, member, spec)
             undo.push_async_callback(end_life, team, member.name, life.incarnation)
@@ -111,7 +114,10 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
             await _drop_stale(inbox)
             undo.push_async_callback(inbox.mark_read, {life.first})
             await send_first(team, member, life, spec.description)
-            mate = await start(team, member, life, undo, replace(spec, name=member.name))
+            if team.elsewhere is not None and backend != IN_PROCESS:
+                mate = await team.elsewhere.start(member, life, undo)
+            else:
+                mate = await start(team, member, life, undo, replace(spec, name=member.name))
             undo.pop_all()
     return mate
 
@@ -166,7 +172,7 @@ async def _drop_stale(inbox: Inbox) -> None:
     await inbox.mark_read({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
 
 
-def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
+def _entry(team: Team, spec: SpawnSpec, name: str, model: str, backend: str) -> Member:
     return Member(
         agent_id=agent_id(name, team.name or team.session_list),
         name=name,
@@ -175,9 +181,9 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
         prompt=spec.prompt,
         plan_mode_required=spec.plans,
         joined_at=now_ms(),
-        pane_id="in-process",
+        pane_id=IN_PROCESS if backend == IN_PROCESS else "",
         cwd=str(spec.cwd or team.cwd),
-        backend_type="in-process",
+        backend_type=backend,
         mode=spec.mode,
         color=spec.definition.color if spec.definition is not None else None,
     )

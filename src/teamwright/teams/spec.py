@@ -32,6 +32,8 @@ class SpawnSpec:
     """The name of the call that asks for it: run again after a kill, it starts nobody twice."""
     definition: AgentDefinition | None = None
     """Its kind, once the spec is resolved: what that says stands in the other fields then."""
+    backend: str = ""
+    """Where it lives: in-process, tmux, or a recipe's name; empty: as the settings say."""
     bounds: Bounds | None = None
     """What an agent that goes on was held to when it was born; None for a new one."""
 

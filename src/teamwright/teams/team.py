@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
+from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
 from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
@@ -79,6 +81,29 @@ class Builder(Protocol):
         ...
 
 
+IN_PROCESS = "in-process"
+"""The backend of a member that lives in its lead's process."""
+
+
+class Elsewhere(Protocol):
+    """Members in processes of their own; filled by `processes`."""
+
+    def choose(self, spec: SpawnSpec) -> str:
+        """The backend for a new member, IN_PROCESS or another. Raises CannotStart for one that is not to be had."""
+        ...
+
+    async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
+        """Start the process of a new member; returns when it is ready, and `undo` takes it back when that fails later.
+
+        Raises CannotStart with its last words, and what it could not begin for.
+        """
+        ...
+
+    async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
+        """Go on with a member whose lead was gone: its process if that lives, else a new one. Raises as `start`."""
+        ...
+
+
 @dataclass(slots=True)
 class Team:
     """One session's team. `directory` is empty until there is one; the session's own task list is there at once."""
@@ -131,6 +156,8 @@ class Team:
     on_unseen: Callable[[Sequence[Entry]], None] | None = None
     """Takes what the lead had not seen yet when its team was removed."""
     outside: Outside = field(default_factory=Outside)
+    elsewhere: Elsewhere | None = None
+    """Has members in processes of their own; None: everybody lives in this one."""
     check: Check | None = None
     """Runs the checks of tasks."""
     agents: Agents | None = None

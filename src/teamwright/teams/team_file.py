@@ -49,7 +49,8 @@ class Life:
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
     it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
     kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
-    noted it, in files of before. `effort` is as it was asked for.
+    noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
+    for one that lives in the lead's.
     """
 
     incarnation: int
@@ -62,14 +63,14 @@ class Life:
     bounds: Bounds | None = None
     mode: str | None = None
     effort: Effort | None = None
+    place: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Its object in the file; caps and bounds only where there are some."""
         out = asdict(self)
-        if self.mode is None:
-            del out["mode"]
-        if self.effort is None:
-            del out["effort"]
+        for name in ("mode", "effort", "place"):
+            if out[name] is None:
+                del out[name]
         del out["budget"]
         kept = out.pop("bounds")
         bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
@@ -258,6 +259,16 @@ async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> 
     await change_team_file(home, directory, kept)
 
 
+async def keep_place(home: Home, directory: str, name: str, place: Mapping[str, Any]) -> None:
+    """The member's own process was started there."""
+
+    def kept(file: TeamFile) -> TeamFile:
+        life = file.lives.get(name.lower())
+        return file if life is None else replace(file, lives={**file.lives, name.lower(): replace(life, place=place)})
+
+    await change_team_file(home, directory, kept)
+
+
 async def keep_model(home: Home, directory: str, name: str, model: str) -> None:
     """The member's life has this model from now on, also when it is resumed."""
 
@@ -292,6 +303,7 @@ def _life(data: Mapping[str, Any]) -> Life:
         _bounds(data.get("bounds")),
         mode if mode is None else str(Mode(mode)) if mode else "",
         None if (effort := data.get("effort")) is None else parse_effort(effort),
+        cast("Mapping[str, Any] | None", data.get("place")),
     )
 
 

@@ -1,0 +1,250 @@
+"""A member that is a process of ours: what it says over the wire, and how it is reached, interrupted and ended.
+
+Its end is seen when the wire ends. Its own process moves it along the lifecycle; that it is over is decided here.
+Knows the wire and the place; does not know what an agent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
+from teamwright.protocol.events import MemberChanged
+from teamwright.storage.sockets.wire import Said, Wire
+from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
+from teamwright.teams.member.away import Away
+from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
+
+SUSPENDED = "suspended"
+"""How a process says that it leaves and keeps its place."""
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """The last words of a process that ends in order. `how` is left, failed or suspended."""
+
+    how: str
+    cause: str
+    agreed_to: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Process(Away):
+    """One member in a process of its own. `live` lasts as long as that does.
+
+    `left` sees to what follows from its end; `held_senders` are those whose mail may not wake it now.
+    """
+
+    who: str
+    transcript: Path
+    token: str
+    place: Place
+    left: Callable[[str, str, str | None], Awaitable[None]]
+    held_senders: Callable[[str], list[str]]
+    spot: Spot | None = None
+    pid: int = 0
+    wire: Wire | None = None
+    attached: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it can be written to, or will never be."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    bye: Bye | None = None
+    said_mode: str = ""
+    trouble: TeamwrightError | None = None
+    """Why it could not begin, as it said itself."""
+    heard: int = 0
+    """The number of the newest line of its log that was told here."""
+    _limited: bool = False
+    _capped: str = ""
+    _asked: int = 0
+    _rested: int = 0
+
+    # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> str:
+        """See Mate."""
+        return self.who
+
+    @property
+    def mode(self) -> str:
+        """See Mate."""
+        return self.said_mode
+
+    @property
+    def door(self) -> Process:
+        """See Mate."""
+        return self
+
+    @property
+    def ledger(self) -> Path:
+        """See Mate."""
+        return self.transcript
+
+    @property
+    def owes(self) -> bool:
+        """See Mate."""
+        return self._limited
+
+    @property
+    def stopped_by(self) -> str:
+        """See Mate."""
+        return self._capped
+
+    def late(self, text: str) -> None:
+        """See Mate."""
+        self._note("late", text=text)
+
+    def notice(self, text: str, key: str = "") -> None:
+        """See Mate."""
+        self._note("notice", text=text, key=key)
+        self.ring()
+
+    def budget_raised(self) -> None:
+        """See Mate."""
+        self._note("budget_raised")
+
+    def interrupt(self) -> bool:
+        """See Mate."""
+        if self.wire is None or self.state in GONE | {State.IDLE, State.AWAITING, State.PENDING} or self.leaving:
+            return False
+        self._note("interrupt")
+        return True
+
+    async def perform(self, act: str, /, **said: Any) -> Mapping[str, Any]:
+        """See Away."""
+        if self.wire is None:
+            raise self._unreachable()
+        try:
+            return await self.wire.call(act, **said)
+        except ConnectionError:
+            raise self._unreachable() from None
+
+    async def wind_up(self, grace_s: float) -> str:
+        """See Mate. Asked first; after `grace_s` seconds its place is closed with all that runs there."""
+        trouble = ""
+        self._note("end", cause=self.leaving, suspend=self.state is State.SUSPENDED)
+        try:
+            async with asyncio.timeout(grace_s if self.wire is not None else 0):
+                await self.over.wait()
+        except TimeoutError:
+            trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
+        try:
+            await self._close_place()
+        except TeamwrightError as problem:
+            return f"{self.name} may still run: {problem.what}"
+        return trouble
+
+    # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ring(self) -> None:
+        """See Doorway. Its process says when it has looked."""
+        self._asked += 1
+        self._note("look", number=self._asked, held=self.held_senders(self.name))
+
+    def held(self, sender: str, /) -> bool:
+        """See Doorway."""
+        return sender in self.held_senders(self.name)
+
+    @property
+    def rung(self) -> bool:
+        """See Doorway: whether it has not said yet that it looked since."""
+        return self._rested < self._asked
+
+    # ── its life ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attach(self, wire: Wire, pid: int, heard: int) -> None:
+        """Its process has called: from now on it is reached by this wire."""
+        self.wire, self.pid, self.heard = wire, pid, heard
+        self.over.clear()
+        self.attached.set()
+        self.ring()
+
+    def detached(self) -> None:
+        """The wire has ended, and so has the process: it calls again only where its lead was gone."""
+        self.wire = None
+        self.over.set()
+        self.ready.set()
+        self.changed.set()
+
+    async def live(self) -> None:
+        """Until its process ends; then whatever follows from that is seen to."""
+        await self.over.wait()
+        if self.leaving or self.state in GONE:
+            return  # whoever ends it sees it out
+        bye = self.bye or Bye(FAILED, await self._crashed())
+        self.leaving = bye.cause
+        if bye.how == SUSPENDED:
+            self.move(Event.SUSPENDED, bye.cause)
+            self.parted = True
+        elif bye.how == FAILED:
+            self.move(Event.BROKE, bye.cause)
+            await self.left(self.name, f"failed: {bye.cause}", None)
+        else:
+            self.move(Event.LEFT, bye.cause)
+            await self.left(self.name, bye.cause, bye.agreed_to or None)
+        self.changed.set()
+        await self.wind_up(0)
+
+    async def _crashed(self) -> str:
+        words = await self.place.last_words(self.spot) if self.spot is not None else ""
+        last = words.strip().splitlines()[-1].strip() if words.strip() else ""
+        return f"its process {self.pid} ended without a word" + (f": {last[:300]}" if last else "")
+
+    async def _close_place(self) -> None:
+        if self.spot is not None:
+            await self.place.close(self.spot)
+
+    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def rests(self, said: Said) -> None:
+        """It has looked at everything up to this ring, and there is nothing to do."""
+        self._rested = max(self._rested, int(said.get("number", 0)))
+        self.resting = True
+        self.changed.set()
+
+    def became(self, event: MemberChanged) -> bool:
+        """Its own process moved it; False for an end, which is told here once it is true."""
+        try:
+            state = State(event.state)
+        except ValueError:
+            return False
+        if state in GONE or self.state in GONE:
+            return False
+        self.state, self.turns = state, event.turn
+        self.waiting_on = event.detail if state in {State.BLOCKED, State.AWAITING} else ""
+        self.resting = self.resting and state in {State.IDLE, State.AWAITING}
+        self._limited = event.detail == LIMITED
+        self.last_active_ms = now_ms()
+        if state is not State.PENDING:
+            self.ready.set()
+        return True
+
+    def handed_in(self, said: Said) -> None:
+        """It handed in a plan, or one that waited was answered."""
+        request = str(said["request"])
+        self.plan = Awaited(request, str(said["target"])) if request else NOTHING_AWAITED
+
+    def capped(self, why: str) -> None:
+        """Its last turn ended at this cap; empty: at none."""
+        self._capped = why
+
+    def _note(self, what: str, **said: Any) -> None:
+        if self.wire is not None:
+            self.wire.note(what, **said)
+
+    def _unreachable(self) -> TeamRefused:
+        return TeamRefused(
+            "team-refused",
+            f"{self.name} runs in a process of its own, which cannot be reached",
+            do=["Write to it instead, or stop it and start another."],
+            note="nothing was changed",
+        )

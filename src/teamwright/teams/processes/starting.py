@@ -1,0 +1,217 @@
+"""Starting a member as a process: place, handshake, or an error with its last words and nothing left behind.
+
+Going on with one after its lead was gone: a process that still lives calls again, any other is started anew. Knows
+places, the exchange and the team; does not know what a member's process is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from teamwright.protocol.errors import CannotStart, TeamRefused
+from teamwright.protocol.events import Notice
+from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.storage.lease import lease_held
+from teamwright.storage.leftovers import end_leftovers
+from teamwright.teams.courtesy import held_by
+from teamwright.teams.ending import left
+from teamwright.teams.lifecycle import GONE, Event
+from teamwright.teams.member.mate import Mate
+from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.processes.exchange import Exchange
+from teamwright.teams.processes.ports import Housing, room_of
+from teamwright.teams.processes.process import Process
+from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.team import IN_PROCESS, Team
+from teamwright.teams.team_file import Life, keep_place
+
+READY_S = 30.0
+"""How long a process may take to be ready."""
+
+AGAIN_S = 5.0
+"""How long a process that outlived its lead may take to call the next one."""
+
+_LOOK_S = 0.5
+"""How often it is asked whether what was started still runs, until it has called."""
+
+LEASE = "lease"
+"""The file in a member's room that its process holds for life."""
+
+
+class Elsewhere:
+    """Members in processes of their own (see teams.team.Elsewhere)."""
+
+    def __init__(self, team: Team, housing: Housing, exchange: Exchange) -> None:
+        self.team = team
+        self.housing = housing
+        self.exchange = exchange
+        self._places: dict[str, Place] = {}
+
+    def choose(self, spec: SpawnSpec) -> str:
+        """See teams.team.Elsewhere."""
+        chosen = self.housing.choose(spec)
+        if chosen is None:
+            return IN_PROCESS
+        kind, place = chosen
+        self._places[kind] = place
+        return kind
+
+    async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
+        """See teams.team.Elsewhere."""
+        place = self._places[member.backend_type or ""]
+        process = self._process(member, life, place, secrets.token_hex(16))
+        await self._start(process, member, life, undo, resumed=False)
+        return process
+
+    async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
+        """See teams.team.Elsewhere."""
+        spot = Spot.from_json(life.place) if life.place is not None else None
+        place = self.housing.place_of(spot) if spot is not None else None
+        if spot is not None and place is not None:
+            process = self._process(member, life, place, self.housing.token_of(life))
+            process.spot = spot
+            if await self._called_again(process, life):
+                self._take_in(process, member, undo)
+                return process
+            await place.close(spot)
+        await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
+        kind = self.choose(SpawnSpec(prompt="", name=member.name, backend=member.backend_type or ""))
+        if kind == IN_PROCESS:
+            raise CannotStart("backend", f"{member.name} has a process of its own, and there is no place for one now")
+        member = replace(member, backend_type=kind, pane_id="")
+        process = self._process(member, life, self._places[kind], secrets.token_hex(16))
+        await self._start(process, member, life, undo, resumed=True)
+        return process
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _process(self, member: Member, life: Life, place: Place, token: str) -> Process:
+        team = self.team
+
+        async def over(name: str, cause: str, agreed: str | None) -> None:
+            await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
+            await left(team, name, cause, agreed)
+
+        return Process(
+            emit=team.emit,
+            incarnation=life.incarnation,
+            who=member.name,
+            transcript=Path(life.transcript),
+            token=token,
+            place=place,
+            left=over,
+            held_senders=lambda name: held_by(team, name),
+            color=member.color,
+            model=member.model or "",
+            agent_type=member.agent_type,
+            changed=team.changed,
+            call=life.call,
+            said_mode=member.mode or "",
+        )
+
+    async def _start(
+        self, process: Process, member: Member, life: Life, undo: AsyncExitStack, *, resumed: bool
+    ) -> None:
+        team = self.team
+        await self.exchange.open()
+        launch = self.housing.launch(member, life, process.token, resumed=resumed)
+        if team.closing:
+            raise TeamRefused("team-refused", "the session is ending", note="nothing was started")
+        self._take_in(process, member, undo)
+        spot = process.spot = await process.place.open(launch)
+        await keep_place(team.home, team.directory, member.name, spot.to_json())
+        await team.roster.change(lambda config: _at(config, member.name, spot))
+        member = replace(member, pane_id=spot.id, backend_type=spot.kind)
+        team.outside.entries[member.name] = member
+        if spot.note:
+            team.emit(Notice(member=member.name, text=f"{member.name}: {spot.note}"))
+        await self._until_ready(process)
+        if process.state in GONE and not process.turns and not resumed:
+            raise TeamRefused("team-refused", f"{member.name} was ended while it started", note="nobody was started")
+
+    def _take_in(self, process: Process, member: Member, undo: AsyncExitStack) -> None:
+        """It is a member from now on; `undo` takes it back."""
+        team = self.team
+        self.exchange.expect(process)
+        undo.push_async_callback(self._take_back, process)
+        team.members[member.name] = process
+        team.outside.entries[member.name] = member
+        process.task = asyncio.create_task(process.live(), name=f"process of {member.name}")
+        process.task.add_done_callback(lambda _: self._life_over(process))
+
+    def _life_over(self, process: Process) -> None:
+        self.exchange.forget(process)
+        self.team.changed.set()
+
+    async def _until_ready(self, process: Process) -> None:
+        """Until it can be written to. Raises what it says itself, or CannotStart with its last words."""
+        try:
+            async with asyncio.timeout(READY_S):
+                while not await _set_within(process.ready, _LOOK_S):
+                    await self._require_alive(process)
+        except TimeoutError:
+            raise await self._not_started(process, f"was not ready within {READY_S:.0f} s") from None
+        if process.trouble is not None:
+            raise process.trouble
+        if process.wire is None:
+            raise await self._not_started(process, "ended while it started")
+
+    async def _require_alive(self, process: Process) -> None:
+        if process.spot is None or process.attached.is_set() or await process.place.alive(process.spot):
+            return
+        if not process.attached.is_set():
+            raise await self._not_started(process, "ended before it called")
+
+    async def _not_started(self, process: Process, how: str) -> CannotStart:
+        words = await process.place.last_words(process.spot) if process.spot is not None else ""
+        return CannotStart(
+            "backend",
+            f"the process of {process.name} {how}",
+            looked_at=[("it said", line) for line in words.strip().splitlines()[-8:]],
+            note="nobody was started",
+        )
+
+    async def _called_again(self, process: Process, life: Life) -> bool:
+        """Whether its process outlived the lead, and is back."""
+        room = room_of(Path(life.transcript))
+        if not process.token or not lease_held(room / LEASE):
+            return False
+        process.heard = self.housing.heard_of(process.name, life)
+        self.exchange.expect(process)
+        await self.exchange.open()
+        if await _set_within(process.attached, AGAIN_S):
+            return True
+        self.exchange.forget(process)
+        return False
+
+    async def _take_back(self, process: Process) -> None:
+        """A member whose start failed never was."""
+        process.leaving = "it could not be started"
+        team = self.team
+        trouble = await process.wind_up(team.settings.cancel_grace_s)
+        if trouble:
+            team.emit(Notice(member=process.name, text=trouble, level="warning"))
+        process.over.set()
+        if process.state not in GONE:
+            process.move(Event.BROKE, process.leaving)
+        if team.members.get(process.name) is process:
+            del team.members[process.name]
+        team.outside.entries.pop(process.name, None)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _at(config: TeamConfig, name: str, spot: Spot) -> TeamConfig:
+    member = config.find(name)
+    return config if member is None else config.with_member(replace(member, pane_id=spot.id, backend_type=spot.kind))

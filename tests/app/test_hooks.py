@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from teamwright import Result, Team
 from teamwright.agent.stopping import MOST_BLOCKS
+from teamwright.agent.transcript import read_history
 from teamwright.hooks.payload import SUBAGENT
 from teamwright.models.model import Failure
 from teamwright.permissions.verdict import Question
@@ -18,6 +20,7 @@ from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import Notice
 from teamwright.testing import Call, ScriptedModel
 from tests.app.hook_log import HookLog, unbalanced
+from tests.app.test_modes import Stop
 from tests.teams.crew import Holding, told, until, within
 
 pytestmark = pytest.mark.timeout(90)
@@ -88,6 +91,35 @@ async def test_a_hook_after_a_call_reads_its_result_and_adds_to_it(hooks):
     assert "2 tests" not in model.asked(2), "only what went well has a hook after it"
     [event] = hooks.told
     assert event["tool_response"]["stdout"].strip() == "hi"
+
+
+@pytest.mark.promise("G7")
+async def test_a_call_that_fails_has_its_own_hook_which_adds_to_it_and_one_that_is_refused_has_none(hooks):
+    hooks.on("PostToolUseFailure", own("PostToolUseFailure", additionalContext="look at <make>"), matcher="Bash")
+    calls = [Call("Bash", {"command": "echo well"}), Call("Bash", {"command": "echo no >&2; exit 3"}), "Done."]
+    _, model, _ = await run(hooks, calls)
+    assert "look at" not in model.asked(1), "what went well has the other one"
+    assert "look at &lt;make&gt;" in model.asked(2)
+    [event] = hooks.told
+    assert (event["tool_name"], event["tool_input"]["command"]) == ("Bash", "echo no >&2; exit 3")
+    assert "no" in event["error"] and event["is_interrupt"] is False and event["tool_use_id"]
+    calls = [Call("Bash", {"command": "touch denied"}), "Done."]
+    await run(hooks, calls, permission_mode="default", disallowed_tools=["Bash(touch denied)"])
+    assert len(hooks.told) == 1, "a call that did not run has not failed"
+
+
+@pytest.mark.promise("G7")
+async def test_a_call_that_an_interrupt_cuts_off_has_its_failure_told_as_one(hooks):
+    hooks.on("PostToolUseFailure", matcher="mcp__.*|python__hold")
+    stop = Stop()
+    async with a_team(hooks, ScriptedModel([Call("python__hold", {}), "Done."]), tools=[stop.hold]) as team:
+        going = team.run("Do it.")
+        await stop.at()
+        going.cancel()
+        with suppress(asyncio.CancelledError):
+            await going
+    [event] = hooks.of("PostToolUseFailure")
+    assert event["is_interrupt"] is True
 
 
 @pytest.mark.promise("G7")
@@ -520,6 +552,25 @@ async def test_a_compaction_has_its_hooks(hooks):
     ]
     assert hooks.told[0]["custom_instructions"] == "Keep the names."
     assert hooks.told[1]["compact_summary"] == "We did it."
+
+
+@pytest.mark.promise("G7")
+async def test_after_a_compaction_the_session_starts_anew_and_what_that_adds_reaches_the_next_request(hooks):
+    hooks.on("SessionStart", own("SessionStart", additionalContext="mind the <whales>"), matcher="compact")
+    model = ScriptedModel({"lead": ["One.", "We did it.", "Two."], "ada": ["Hm.", "Her summary."]})
+    async with a_team(hooks, model) as team:
+        await team.spawn("ada", "Hello.")
+        await team.run("Do it.")
+        assert not hooks.told, "a start is no compaction"
+        assert (await team.compact()).done
+        await team.run("And now?")
+        last = [one for one in model.requests if one.asker != "ada"][-1]
+        assert "mind the &lt;whales&gt;" in last.items[0].decode()
+        again = read_history(team.session.lead.agent.conversation.path)
+        assert again.items[0] == last.items[0], "a kill loses none of it"
+        await team.compact("ada")
+    [event] = hooks.told
+    assert (event["source"], event["kind"], event["hook_event_name"]) == ("compact", "lead", "SessionStart")
 
 
 @pytest.mark.promise("G7")

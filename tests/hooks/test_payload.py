@@ -33,6 +33,10 @@ TELLS: dict[str, tuple[Who, dict[str, Any]]] = {
         MATE,
         payload.post_tool_use("Edit", GIVEN, "toolu_1", payload.tool_response("Edit", GIVEN, "Changed.", FACTS)),
     ),
+    "PostToolUseFailure": (
+        MATE,
+        payload.tool_failure("Edit", GIVEN, "toolu_1", "The text is not there.", interrupted=False),
+    ),
     "PermissionRequest": (SUB, payload.permission_request("Bash", {"command": "make"}, "toolu_2", SUGGESTED)),
     "Stop": (LEADER, payload.stop("Done.", again=False)),
     "SubagentStart": (SUB, payload.subagent_start(SUB)),
@@ -57,6 +61,16 @@ def test_an_event_tells_what_its_golden_file_has(event):
     assert json.loads(path.read_text()) == told
     subject = EVENTS[event]
     assert not subject or subject in told, "what matchers look at is told"
+
+
+@pytest.mark.promise("G7", "F54")
+def test_a_start_after_a_compaction_says_so_as_its_golden_file_has():
+    told = {**payload.common(LEADER, Path("/work"), "default"), **payload.session_start("compact", "sonnet")}
+    told["hook_event_name"] = "SessionStart"
+    path = GOLDEN / "hook_SessionStart_compact.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(json.dumps(told, indent=2) + "\n")
+    assert json.loads(path.read_text()) == told
 
 
 @pytest.mark.promise("F69")

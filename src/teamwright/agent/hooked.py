@@ -6,6 +6,7 @@ Knows the contract of a call and the room of hooks; knows no settings, no team a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Prepared, Step, revise
 from teamwright.hooks import payload
-from teamwright.hooks.book import POST_TOOL, PRE_TOOL, SUBAGENT_START, SUBAGENT_STOP
+from teamwright.hooks.book import POST_TOOL, PRE_TOOL, SESSION_START, SUBAGENT_START, SUBAGENT_STOP, TOOL_FAILURE
 from teamwright.hooks.firing import Hooks, no_hooks
 from teamwright.hooks.outcome import ALLOW, ASK, DENY, NOTHING, Outcome
 from teamwright.hooks.payload import Who
@@ -74,7 +75,7 @@ class AgentHooks:
     @property
     def wrap(self) -> Callable[[Step], Step] | None:
         """The step around all others of a call; None when no hook is for calls."""
-        return self._around if self.hooks.wants(PRE_TOOL, POST_TOOL) else None
+        return self._around if self.hooks.wants(PRE_TOOL, POST_TOOL, TOOL_FAILURE) else None
 
     def _around(self, inner: Step) -> Step:
         async def step(call: Prepared) -> ToolResult:
@@ -85,17 +86,37 @@ class AgentHooks:
                 return _unfit(problem)
             call.hook_answer = before.permission if before.permission in {ALLOW, ASK} else ""
             call.hook_reason = before.permission_reason
-            result = await inner(call)
+            result = await self._run(inner, call)
             notes = [*_changed(before), *before.contexts]
-            if result.is_error:
+            if call.denied:
                 return _with(result, notes)
-            after = await self._after(call, result)
+            after = await (self._failed(call, _text(result)) if result.is_error else self._after(call, result))
             if after.blocked:
                 notes.append(f"A hook that ran after this call says: {after.reason}")
             made = _with(result, [*notes, *after.contexts])
             return replace(made, ends_turn=True) if after.halted else made
 
         return step
+
+    async def _run(self, inner: Step, call: Prepared) -> ToolResult:
+        """The call. One that is cut off, or breaks, has its hooks too; nobody is told what they add to that."""
+        try:
+            return await inner(call)
+        except asyncio.CancelledError:
+            cut = self._failed(call, "the call was interrupted", interrupted=True)
+            self.hooks.later(cut, f"hooks of {TOOL_FAILURE}")
+            raise
+        except Exception as problem:
+            await self._failed(call, f"{type(problem).__name__}: {problem}")
+            raise
+
+    async def _failed(self, call: Prepared, error: str, *, interrupted: bool = False) -> Outcome:
+        def more() -> dict[str, Any]:
+            return payload.tool_failure(
+                call.tool.name, _given(call), call.ctx.tool_use_id, error, interrupted=interrupted
+            )
+
+        return await self.fire(TOOL_FAILURE, more, call.tool.name, *call.tool.aliases)
 
     async def _before(self, call: Prepared) -> Outcome:
         def more() -> dict[str, Any]:
@@ -105,9 +126,8 @@ class AgentHooks:
 
     async def _after(self, call: Prepared, result: ToolResult) -> Outcome:
         def more() -> dict[str, Any]:
-            content = result.content if isinstance(result.content, str) else text_of(result.content)
             given = _given(call)
-            response = payload.tool_response(call.tool.name, given, content, result.facts)
+            response = payload.tool_response(call.tool.name, given, _text(result), result.facts)
             return payload.post_tool_use(call.tool.name, given, call.ctx.tool_use_id, response)
 
         return await self.fire(POST_TOOL, more, call.tool.name, *call.tool.aliases)
@@ -128,6 +148,14 @@ class AgentHooks:
             return ()
         self._note_start()
         said = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.who), self.who.agent_type)
+        return tuple(note(context) for context in said.contexts)
+
+    async def began_anew(self, model: str) -> tuple[Block, ...]:
+        """The lead is about to go on from a summary: what hooks of the session's start want it to know again."""
+        if self.who.kind != payload.LEAD:
+            return ()
+        source = "compact"
+        said = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
         return tuple(note(context) for context in said.contexts)
 
     async def may_stop(self, event: str, said: str, *, again: bool) -> Outcome:
@@ -172,6 +200,10 @@ UNHOOKED = AgentHooks()
 
 def _given(call: Prepared) -> dict[str, Any]:
     return call.input.model_dump(mode="json", exclude_unset=True)
+
+
+def _text(result: ToolResult) -> str:
+    return result.content if isinstance(result.content, str) else text_of(result.content)
 
 
 def _changed(said: Outcome) -> list[str]:

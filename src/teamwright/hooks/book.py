@@ -22,6 +22,7 @@ LONGEST_S = 3_600.0
 SESSION_START, SESSION_END = "SessionStart", "SessionEnd"
 PROMPT = "UserPromptSubmit"
 PRE_TOOL, POST_TOOL, PERMISSION = "PreToolUse", "PostToolUse", "PermissionRequest"
+TOOL_FAILURE = "PostToolUseFailure"
 STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 TEAMMATE_IDLE, TASK_CREATED, TASK_COMPLETED = "TeammateIdle", "TaskCreated", "TaskCompleted"
 PRE_COMPACT, POST_COMPACT, NOTIFICATION = "PreCompact", "PostCompact", "Notification"
@@ -32,6 +33,7 @@ EVENTS: Mapping[str, str] = {
     PROMPT: "",
     PRE_TOOL: "tool_name",
     POST_TOOL: "tool_name",
+    TOOL_FAILURE: "tool_name",
     PERMISSION: "tool_name",
     STOP: "",
     SUBAGENT_START: "agent_type",

@@ -84,6 +84,11 @@ def post_tool_use(tool: str, given: Mapping[str, Any], use: str, response: Mappi
     return {**pre_tool_use(tool, given, use), "tool_response": dict(response)}
 
 
+def tool_failure(tool: str, given: Mapping[str, Any], use: str, error: str, *, interrupted: bool) -> dict[str, Any]:
+    """A call that ran and failed, with what the model reads of it; or that an interrupt cut off."""
+    return {**pre_tool_use(tool, given, use), "error": error[:RESPONSE_MOST], "is_interrupt": interrupted}
+
+
 def tool_response(tool: str, given: Mapping[str, Any], content: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """A result as hooks read it: its text, what it tells programs, and the names that hooks look for."""
     text = content[:RESPONSE_MOST]

@@ -24,7 +24,7 @@ from teamwright.agent.transcript import USER, without_thoughts
 from teamwright.hooks import payload
 from teamwright.hooks.book import POST_COMPACT, PRE_COMPACT
 from teamwright.models.model import Failure, Refusal
-from teamwright.protocol.blocks import encode
+from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted
 from teamwright.protocol.usage import Usage
@@ -155,7 +155,8 @@ async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: 
         if not said.text:
             return _unsaid(said, before, usage)
         restated = await compaction.beside.restated()
-        after = _fold(agent, upto, said.text, restated, {"trigger": trigger, "before": before}, tight=full)
+        beside = Beside(restated, await agent.hooks.began_anew(agent.model.card.name))
+        after = _fold(agent, upto, said.text, beside, {"trigger": trigger, "before": before}, tight=full)
     except TeamwrightError as problem:
         return Shortened(False, before, before, problem.what, usage=usage)
     await agent.hooks.fire(POST_COMPACT, lambda: payload.post_compact(trigger, said.text), trigger)
@@ -197,7 +198,15 @@ def _unsaid(said: Forked, before: int, usage: Usage) -> Shortened:
     return Shortened(False, before, before, why, failure=said.failure, usage=usage)
 
 
-def _fold(agent: Agent, upto: int, summary: str, restated: str, about: dict[str, object], *, tight: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is told beside a summary: how things stand, and what hooks add."""
+
+    restated: str
+    notes: Sequence[Block] = ()
+
+
+def _fold(agent: Agent, upto: int, summary: str, beside: Beside, about: dict[str, object], *, tight: bool) -> int:
     """Go on from the summary; what was told while it was written stays too. Returns the tokens that there are now.
 
     Nothing waits in here: no line can come between what is kept and the line that says so.
@@ -206,7 +215,8 @@ def _fold(agent: Agent, upto: int, summary: str, restated: str, about: dict[str,
     prefix = conversation.prefix if compaction.fresh is None else compaction.fresh()
     if prefix.digest == conversation.prefix.digest:
         prefix = conversation.prefix  # equality is identity
-    first = encode({"role": "user", "content": summary_blocks(summary, restated, agent.remind(True))})
+    told = [*summary_blocks(summary, beside.restated, agent.remind(True)), *beside.notes]
+    first = encode({"role": "user", "content": told})
     kept = [without_thoughts(item) for item in conversation.items[upto:]]
     room = room_of(card, answer_tokens(prefix)) - tokens_of_prefix(prefix) - tokens_of(first)
     kept = with_room(kept, int(room * TIGHT) if tight else room)

@@ -7,6 +7,7 @@ grammar of the shell; knows no shell, no rule and no file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING
 
 from teamwright.permissions.shell import MAX_BYTES, parser
@@ -14,37 +15,60 @@ from teamwright.permissions.shell import MAX_BYTES, parser
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_MOST = 500
+"""Aliases that are put in place in one line."""
+
+_DEEPEST = 50
+
 
 def expanded(text: str, aliases: Mapping[str, str]) -> str:
-    """The line with every alias that names a command put in place, as often as the shell would. Never raises."""
+    """The line with every alias that names a command put in place, as often as the shell would. Never raises.
+
+    A line whose aliases make more of it than a command may be stays as it is.
+    """
     if not aliases or len(text) > MAX_BYTES:
         return text
+    known = {"time": "time ", **aliases}  # a word of the language that a command follows
     content = text.encode("utf-8", "surrogateescape")
-    aliases = {"time": "time ", **aliases}  # a word of the language that a command follows
+    try:
+        return _put_in_place(content, known, count(), 0).decode("utf-8", "surrogateescape")
+    except _TooMuch:
+        return text
+
+
+class _TooMuch(Exception):
+    """Aliases of aliases without end."""
+
+
+def _put_in_place(content: bytes, aliases: Mapping[str, str], seen: Iterator[int], depth: int) -> bytes:
+    if depth > _DEEPEST:
+        raise _TooMuch
     parts: list[bytes] = []
     at = 0
-    for begin, end, body in _replaced(content, aliases):
-        parts += [content[at:begin], body]
-        at = end
+    for word, name in _found(content, aliases):
+        if next(seen) > _MOST:
+            raise _TooMuch
+        others = {other: body for other, body in aliases.items() if other != name}
+        body = aliases[name].encode("utf-8", "surrogateescape")
+        parts += [content[at : word.start_byte], _put_in_place(body, others, seen, depth + 1)]
+        at = word.end_byte
     whole = b"".join([*parts, content[at:]])
-    return whole.decode("utf-8", "surrogateescape") if len(whole) <= MAX_BYTES else text
+    if len(whole) > MAX_BYTES:
+        raise _TooMuch
+    return whole
 
 
-def _replaced(content: bytes, aliases: Mapping[str, str]) -> Iterator[tuple[int, int, bytes]]:
-    """Where a word stands for an alias, and its text; in the order of the line."""
-    after = -1
+def _found(content: bytes, aliases: Mapping[str, str]) -> Iterator[tuple[Node, str]]:
+    """Words that stand for an alias, with its name; in the order of the line."""
     for node in _in_order(parser().parse(content).root_node):
-        if node.type != "command_name" or node.child_count != 1 or node.start_byte < after:
+        if node.type != "command_name" or node.child_count != 1:
             continue
         word: Node | None = node.children[0]
         while word is not None and word.type in {"word", "number"}:
             name = (word.text or b"").decode("utf-8", "surrogateescape")
             if name not in aliases:
                 break
-            others = {other: body for other, body in aliases.items() if other != name}
-            body = expanded(aliases[name], others)
-            after = word.end_byte
-            yield word.start_byte, after, body.encode("utf-8", "surrogateescape")
+            yield word, name
             # an alias that ends with a blank has the next word looked up too
             following = node.next_sibling if word is node.children[0] else word.next_sibling
             word = following if aliases[name].endswith((" ", "\t")) else None

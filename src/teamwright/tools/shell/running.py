@@ -71,7 +71,8 @@ def line_of(command: str, startup: Startup | None, env: Mapping[str, str], *, pr
         return Line((plain_shell(),), "", text, {name: env[name] for name in env if not name.startswith(_ALTERS)})
     if snapshot is None:
         return Line(bare(shell), "", command, env)
-    begins = f"\\builtin . {shlex.quote(str(snapshot.file))} 2>/dev/null\n"
+    begins = f"PATH={shlex.quote(env.get('PATH', ''))}\n" if shell.kind == "zsh" else ""  # /etc/zshenv is always read
+    begins += f"\\builtin . {shlex.quote(str(snapshot.file))} 2>/dev/null\n"
     if asks:
         begins += "".join(f"{line}\n" for line in _aliases(snapshot.aliases, shell.kind))
     return Line(bare(shell), begins, text, env, wrapped=True, builtin="\\builtin ")

@@ -1,0 +1,311 @@
+"""Commands begin with what the user's own shell makes at its startup: real bash, zsh, startup files of all kinds."""
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from teamwright.agent.background import BackgroundJobs
+from teamwright.permissions.commands import proves_read_only
+from teamwright.protocol.errors import CannotStart
+from teamwright.storage.family import processes
+from teamwright.tools.shell.bash import Bash, BashInput, BashSettings, environment_without
+from teamwright.tools.shell.snapshot import read_snapshot
+from teamwright.tools.shell.startup import FAILED_FOR_S, Startup
+from teamwright.tools.shell.which import user_shell
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+RC = {"bash": ".bashrc", "zsh": ".zshrc"}
+
+pytestmark = pytest.mark.promise("E7")
+
+
+def needed(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+@pytest.fixture(params=["bash", "zsh"])
+def kind(request: pytest.FixtureRequest) -> str:
+    needed(request.param)
+    return request.param
+
+
+@pytest.fixture
+async def jobs():
+    made = BackgroundJobs(grace_s=0.5)
+    yield made
+    await made.close()
+
+
+class Ground:
+    """A user's home, the shell of that user, and the tool that runs commands in it."""
+
+    def __init__(self, kind: str, home: Path, jobs: BackgroundJobs, ctx, within_s: float = 30.0) -> None:
+        self.kind, self.home, self.ctx = kind, home, ctx
+        self.warnings: list[str] = []
+        self.file = home / "snapshots" / "s.sh"
+        shell = user_shell(needed(kind), {})
+        self.startup = Startup(
+            shell,
+            self.file,
+            lambda: environment_without(BashSettings().hidden),
+            self.warnings.append,
+            within_s=within_s,
+        )
+        self.jobs = jobs
+        self.tool = Bash(jobs, BashSettings(grace_s=0.3), proves_read_only, self.startup)
+
+    def rc(self, text: str) -> None:
+        (self.home / RC[self.kind]).write_text(text)
+
+    async def result(self, command: str, **more):
+        call = BashInput(command=command, **more)
+        await self.tool.learn(call, self.ctx)
+        self.tool.access(call, self.ctx)
+        return await self.tool.run(call, self.ctx)
+
+    async def run(self, command: str) -> str:
+        content = (await self.result(command)).content
+        assert isinstance(content, str)
+        return content
+
+
+@pytest.fixture
+def ground(kind, own_home, jobs, ctx) -> Ground:
+    return Ground(kind, own_home, jobs, ctx)
+
+
+async def test_functions_aliases_options_and_path_are_there_in_every_command(ground, own_home):
+    (own_home / "my bin").mkdir()
+    (own_home / "my bin" / "mine").write_text("#!/bin/sh\necho from my bin\n")
+    (own_home / "my bin" / "mine").chmod(0o755)
+    ground.rc(
+        'export PATH="$HOME/my bin:$PATH"\nalias hi="echo hi"\nalias two="echo a\necho b"\nset -o noclobber\n'
+        'greet() { echo "ü $1 $(_inner)"; }\n_inner() { echo inner; }\nodd.na-me() { cat <<X\n$1\nX\n}\n'
+    )
+    assert await ground.run("hi there; greet you; odd.na-me 'a  b'") == "hi there\nü you inner\na  b"
+    assert await ground.run("two && (mine) && x=$(hi you) && echo $x") == "a\nb\nfrom my bin\nhi you"
+    refused = await ground.result("echo 1 > f; echo 2 > f; cat f")
+    assert "exist" in refused.content and refused.content.endswith("1")
+    assert "greet" in await ground.run("type greet") and "echo hi" in await ground.run("type hi")
+    assert ground.warnings == []
+
+
+async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startup(ground, ctx, work):
+    ground.rc("cd() { builtin cd \"$@\" && echo moved; }\npwd() { echo lies; }\nalias e='exit 7'\n")
+    (work / "a b").mkdir()
+    ended = await ground.result("cd 'a b'; e")
+    assert ended.content.startswith("moved\nexit code 7") and ctx.workplace.cwd == work / "a b"
+    assert "137 (SIGKILL)" in await ground.run("kill -9 $$")
+    for broken in ("echo 'unclosed", "if true; then"):
+        result = await ground.result(broken)
+        assert result.is_error and "snapshots" not in result.content
+    late = await ground.result("sleep 600 & sleep 600", timeout=1)
+    assert "[ended after 1 s" in late.content
+    left = await ground.result("sleep 600 & echo $!")
+    assert "goes on as" in left.content
+    begun = await ground.result("hi() { echo hi; }; hi; sleep 0", run_in_background=True)
+    await asyncio.wait_for(ground.jobs.wait(begun.facts["job"], 20), 30)
+    assert Path(begun.facts["output_file"]).read_text() == "hi\n"
+
+
+async def test_it_is_taken_once_at_the_first_command_in_the_home_with_an_empty_stdin(ground, own_home, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    ground.rc(
+        'read -r line; echo "$PWD|$line|$OPENAI_API_KEY" >> ~/seen\necho noise; echo more >&2\n'
+        "export TOKEN=hidden-value\nf() { echo f; }\n"
+    )
+    assert not (own_home / "seen").exists()
+    first = await asyncio.gather(*(ground.run("f") for _ in range(5)))
+    assert first == ["f"] * 5 and await ground.run("f; echo $TOKEN") == "f"
+    assert (own_home / "seen").read_text() == f"{own_home}||\n"
+    other = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), ground.warnings.append)
+    assert await other.ready() == ground.startup.snapshot and (own_home / "seen").read_text().count("\n") == 1
+    assert ground.file.stat().st_mode & 0o777 == 0o600 and ground.file.parent.stat().st_mode & 0o777 == 0o700
+    assert "hidden-value" not in ground.file.read_text() and os.listdir(ground.file.parent) == ["s.sh"]
+
+
+async def test_a_changed_startup_file_or_a_removed_snapshot_is_read_anew(ground):
+    ground.rc("f() { echo old; }\n")
+    assert await ground.run("f") == "old"
+    ground.rc("f() { echo newer; }\n")
+    assert await ground.run("f") == "old", "within one life it stays"
+    ground.file.unlink()
+    assert await ground.run("f") == "newer"
+    ground.rc("f() { echo newest of all; }\n")
+    again = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), ground.warnings.append)
+    assert await again.ready() is not None and "newest" in ground.file.read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["exit 3\n", "exec sh\n", "exec sleep 600\n", "sleep 600\n", "while :; do echo noise; done\n", "kill -9 $$\n"],
+)
+async def test_a_startup_that_fails_costs_one_warning_and_commands_run_without_it(
+    kind, own_home, jobs, ctx, text, monkeypatch
+):
+    ground = Ground(kind, own_home, jobs, ctx, within_s=1.0)
+    ground.rc(f"f() {{ echo f; }}\n{text}")
+    assert await ground.run("echo $((1+1)) | cat -; cd .") == "2"
+    assert "f: " in (await ground.run("f")).replace("command not found: f", "f: ")
+    assert len(ground.warnings) == 1 and "gave nothing" in ground.warnings[0] and str(kind) in ground.warnings[0]
+    assert ground.startup.snapshot is None and ground.startup.path("/a:/b") == "/a:/b"
+    told: list[str] = []
+    other = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), told.append, within_s=1.0)
+    assert await other.ready() is None and told == [], "another process of the session need not try it"
+    ground.rc("f() { echo f; }\n")
+    then = time.time() - FAILED_FOR_S - 5
+    os.utime(ground.file, (then, then))
+    later = Startup(ground.startup.shell, ground.file, lambda: environment_without(()), told.append)
+    assert await later.ready() is not None and told == []
+
+
+async def test_what_the_startup_left_in_the_background_is_ended(ground, own_home):
+    ground.rc("sleep 600 & echo $! > ~/pid\nf() { echo f; }\n")
+    assert await ground.run("f") == "f"
+    pid = int((own_home / "pid").read_text())
+    assert pid not in {row.pid for row in processes()}
+
+
+async def test_options_that_would_end_or_trace_every_command_and_traps_are_left_out(ground):
+    ground.rc("f() { echo f; }\ntrap 'echo trapped' EXIT\nPROMPT_COMMAND='echo prompt'\nset -u -x\n")
+    assert await ground.run("false; f; echo $nothing_set") == "f"
+
+
+async def test_a_set_e_of_the_startup_does_not_end_commands(ground):
+    ground.rc("f() { echo f; }\nset -e\n")
+    assert await ground.run("false; f") == "f"
+
+
+async def test_an_alias_that_only_asks_first_is_left_out_since_nobody_can_answer(ground, work):
+    ground.rc("alias rm='rm -i'\nalias cp='cp -iv'\nalias mv='mv --interactive'\nalias grep='grep -i'\n")
+    (work / "x").write_text("A")
+    assert "a" not in await ground.run("mkdir -p d; cp x y; grep a y; rm x y") and not (work / "x").exists()
+    assert set(ground.startup.snapshot.aliases) >= {"grep"} and "rm" not in ground.startup.snapshot.aliases
+
+
+async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(ground, work):
+    ground.rc("ls() { touch pwned; }\nalias cat='touch pwned2'\nalias type='touch pwned3'\nwc() { touch pwned4; }\n")
+    (work / "a").write_text("text\n")
+    assert await ground.run("ls | cat -; cat a; wc -l < a") and await ground.run("type ls")
+    assert sorted(os.listdir(work)) == ["a"]
+    await ground.run("ls; mkdir -p sub")
+    assert "pwned" in os.listdir(work), "what is asked about is the user's own"
+
+
+async def test_huge_and_odd_functions_are_quick_and_a_broken_one_takes_no_other_with_it(ground):
+    many = "".join(f"big_{n}() {{\n" + "  echo line of a function\n" * 20 + "}\n" for n in range(300))
+    ground.rc(many + "alias echo='echo now'\nemoji_🎉() { printf '%s' 'é\"$x`'; }\n")
+    assert (await ground.run("big_299 | head -1")).endswith("line of a function")
+    assert await ground.run("emoji_🎉; true") == 'é"$x`'
+
+
+async def test_a_function_that_cannot_be_read_again_is_left_out_alone(ground, monkeypatch):
+    from teamwright.tools.shell import startup as module
+
+    real = module.parse_dump
+
+    def with_broken(kind, content):
+        dump = real(kind, content)
+        assert dump is not None
+        functions = {**dump.functions, "broken": "broken () { if ; }}", "zz": "zz () { echo zz; }"}
+        return module.Dump(dump.options, dump.path, dump.aliases, functions)
+
+    monkeypatch.setattr(module, "parse_dump", with_broken)
+    ground.rc("f() { echo f; }\n")
+    assert await ground.run("f; zz") == "f\nzz" and ground.warnings == []
+
+
+async def test_path_keeps_what_was_activated_and_drops_relative_entries(ground, own_home, monkeypatch):
+    usual = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"/my/venv/bin:{usual}")
+    ground.rc('PATH="$HOME/tools:./node_modules/.bin::$PATH"\n')
+    await ground.run("cd .")
+    found = ground.startup.path(os.environ["PATH"]).split(":")
+    assert "/my/venv/bin" in found and f"{own_home}/tools" in found and all(entry.startswith("/") for entry in found)
+    assert "/my/venv/bin" in await ground.run("printf %s $PATH; cd .")
+    ground.ctx.workplace.env["PATH"] = "/bin:/usr/bin"
+    assert await ground.run("printf %s $PATH; cd .") == "/bin:/usr/bin", "settings name it themselves"
+
+
+async def test_variables_of_a_repository_do_not_reach_the_startup(ground, own_home, work):
+    (work / "evil").write_text("echo evil >> ~/seen\n")
+    (work / ".zshrc").write_text("echo evil >> ~/seen\n")
+    (work / RC[ground.kind]).write_text("echo evil >> ~/seen\n")
+    ground.ctx.workplace.env.update(BASH_ENV=str(work / "evil"), ENV=str(work / "evil"), ZDOTDIR=str(work))
+    ground.rc("f() { echo f; }\n")
+    await ground.startup.ready()
+    assert ground.startup.snapshot is not None and not (own_home / "seen").exists()
+    assert await ground.run("ls .") is not None and not (own_home / "seen").exists()
+
+
+async def test_bash_reads_its_bashrc_also_where_the_profile_does_not(own_home, jobs, ctx):
+    ground = Ground("bash", own_home, jobs, ctx)
+    (own_home / ".bash_profile").write_text("echo p >> ~/seen\np() { echo p; }\n")
+    ground.rc("echo rc >> ~/seen\nf() { echo f; }\n")
+    assert await ground.run("p; f") == "p\nf" and (own_home / "seen").read_text() == "p\nrc\n"
+    (own_home / ".bash_profile").write_text("p() { echo p; }\n. ~/.bashrc\n")
+    ground.file.unlink()
+    assert await ground.run("p; f") == "p\nf" and (own_home / "seen").read_text() == "p\nrc\nrc\n"
+
+
+async def test_zsh_has_its_options_and_autoloaded_functions_but_no_global_alias(own_home, jobs, ctx, work):
+    ground = Ground("zsh", own_home, jobs, ctx)
+    (own_home / "fns").mkdir()
+    (own_home / "fns" / "auto").write_text("echo auto $1\n")
+    ground.rc(
+        "fpath=(~/fns $fpath); autoload -Uz auto compinit; setopt extendedglob nullglob histignoredups correct\n"
+        "alias -g G='| touch global'\nalias -s txt='touch suffix'\nchpwd() { echo moved; }\n"
+        "'semi;colon'() { echo s; }\nzshexit() { echo bye; }\nTRAPEXIT() { echo trap; }\n"
+    )
+    (work / "a.txt").write_text("")
+    assert await ground.run("auto on; echo G none*; cd .; 'semi;colon'") == "auto on\nG\ns"
+    assert "a.txt" in await ground.run("print -l ^*.py; true") and sorted(os.listdir(work)) == ["a.txt"]
+    assert await ground.run("noglob echo *.txt; true") == "*.txt"
+
+
+async def test_what_zsh_would_read_otherwise_than_the_rules_runs_in_bash(own_home, jobs, ctx, work):
+    ground = Ground("zsh", own_home, jobs, ctx)
+    await ground.run("echo secret >! kept")
+    assert sorted(os.listdir(work)) == ["!"] and (work / "!").read_text() == "secret kept\n"
+    assert "=touch" in await ground.run("=touch made") and "repeat" in await ground.run("repeat 2 touch made")
+    assert not (work / "made").exists()
+
+
+async def test_a_plain_sh_reads_no_startup(own_home, jobs, ctx):
+    startup = Startup(user_shell("/bin/sh", {}), own_home / "s.sh", dict, [].append)
+    tool = Bash(jobs, BashSettings(), proves_read_only, startup)
+    assert (await tool.run(BashInput(command="echo hi; cd ."), ctx)).content == "hi"
+    assert not (own_home / "s.sh").exists()
+
+
+def test_the_shell_is_the_named_one_else_the_user_s_else_bash():
+    bash = needed("bash")
+    assert user_shell("", {"SHELL": bash}).path == bash and "$SHELL" in user_shell("", {"SHELL": bash}).why
+    for other in ("/usr/bin/fish", "/nowhere/zsh", "zsh", ""):
+        assert user_shell("", {"SHELL": other}).kind == "bash"
+    assert user_shell("sh", {"SHELL": bash}).kind == "sh" and "bash.shell" in user_shell("bash", {}).why
+    for wrong in ("fish", "/nowhere/bash", "./bash", "bash -x", "/etc"):
+        with pytest.raises(CannotStart, match="cannot be used"):
+            user_shell(wrong, {})
+
+
+def test_a_snapshot_is_read_as_the_golden_file_has_it_and_a_damaged_one_is_none(tmp_path):
+    known = read_snapshot(GOLDEN / "shell_snapshot_v1.sh")
+    assert known is not None and known.path == "/home/ada/bin:/usr/bin" and known.aliases == {"gp": "git push"}
+    assert known.startup.startswith("/bin/bash; ") and known.failed == ""
+    for content in (
+        b"",
+        b"# teamwright shell snapshot 2\n# {}\n",
+        b"# teamwright shell snapshot 1\n# [1]\n",
+        b"\xff\0",
+    ):
+        (tmp_path / "s.sh").write_bytes(content)
+        assert read_snapshot(tmp_path / "s.sh") is None
+    assert read_snapshot(tmp_path / "none") is None

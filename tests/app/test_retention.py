@@ -159,3 +159,14 @@ async def test_a_session_that_begins_prunes_by_the_setting_and_one_that_is_resum
     async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))):
         pass
     assert old.exists()
+
+
+@pytest.mark.promise("E7")
+async def test_old_shell_snapshots_go_and_the_session_s_own_stays(home):
+    home.shell_snapshots.mkdir()
+    for name in (f"{id_of(1)}.sh", f"{id_of(2)}.sh", ".left.dump"):
+        (home.shell_snapshots / name).write_text("")
+        os.utime(home.shell_snapshots / name, (1, 1))
+    (home.shell_snapshots / f"{id_of(3)}.sh").write_text("")
+    await prune(home, 30, keep=id_of(2))
+    assert {path.name for path in home.shell_snapshots.iterdir()} == {f"{id_of(2)}.sh", f"{id_of(3)}.sh"}

@@ -11,20 +11,14 @@ import os
 import shutil
 from collections.abc import AsyncGenerator, Iterable, Set
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.instructions import NestedInstructions, load_instructions
-from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
-from teamwright.app.agents.opening import resolver_of
-from teamwright.app.asking import Requests
+from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
 from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
 from teamwright.app.ended.former import Former
@@ -33,32 +27,22 @@ from teamwright.app.ended.retention import prune
 from teamwright.app.ground import (
     Ground,
     ground_of,
-    model_of_resumed,
-    surroundings,
-    teams_on,
     trust_warnings,
 )
 from teamwright.app.hooking.making import make_hooks
 from teamwright.app.kit import PLAN_TOOLS, Kit
 from teamwright.app.looking.sessions import LEASE
-from teamwright.app.looking.system import mask_secrets
-from teamwright.app.models_of import Models, Play, models_for
+from teamwright.app.models_of import Models
 from teamwright.app.modes import Kept, keep, kept_mode, take_up
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
-from teamwright.app.policies import Policies
-from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.renewing.reload import Reloading
-from teamwright.app.requests.making import grants_of, requests_of
-from teamwright.app.serving.making import make_serving
+from teamwright.app.requests.making import ask_timeout, grants_of, requests_of
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.shell_line import run_line
-from teamwright.app.shells.making import startup_of
-from teamwright.app.skills.places import shelf_of, shelf_warnings
+from teamwright.app.skills.places import shelf_warnings
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire
-from teamwright.models.effort import asked_effort
-from teamwright.models.resolve import key_variables
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso
@@ -67,11 +51,9 @@ from teamwright.protocol.events import ModeChanged, SessionOpened
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
-from teamwright.storage.log_reader import call_of, last_call, read_recent
+from teamwright.storage.log_reader import read_recent
 from teamwright.storage.paths import make_private
 from teamwright.storage.watch import Watcher
-from teamwright.tasks.shared import list_name, share
-from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.telling import owners_of, tell_lost_agents
 from teamwright.teams.agents.words import job_notification
 from teamwright.teams.health.standing import Standing
@@ -80,7 +62,6 @@ from teamwright.teams.lost_jobs import tell_lost
 from teamwright.teams.resuming import Resumed
 from teamwright.teams.scribe.scribe import Scribe
 from teamwright.teams.team import Team
-from teamwright.tools.python import python_tools
 from teamwright.tools.team.caller import Caller
 
 
@@ -121,17 +102,17 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
         undo.callback(_remove, ground)
     log, standing = _log(ground, stack)
     watcher = await stack.enter_async_context(Watcher())
-    numbers = _numbers(ground, log)
-    models = _models(ground, numbers)
+    numbers = numbers_of(ground, log)
+    models = models_in(ground, numbers)
     stack.push_async_callback(models.aclose)
     requests = requests_of(ground, log, watcher)
-    jobs = _jobs(ground, stack)
+    jobs = jobs_of(ground, stack)
     deadlines = Deadlines()
-    maker = _maker(ground, models, requests, log, _kit(ground, jobs, requests, deadlines), numbers)
+    maker = _maker(ground, models, log, kit_of(ground, jobs, requests, deadlines, requests), numbers)
     make_hooks(ground, log, maker.kit, requests, maker.resolver.hooks_of)
-    unserved = _equip(ground, log, maker, stack)
+    unserved = equip(ground, log, maker, stack)
     grants = grants_of(ground, log, maker)
-    team = _team(ground, log, maker)
+    team = team_of(ground, log, maker)
     team.standing = standing
     team.check = checks_of(ground, maker, team)
     await stack.enter_async_context(Scribe(team, watcher))
@@ -151,21 +132,6 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)
     return session
-
-
-def _equip(ground: Ground, log: EventLog, maker: Maker, stack: AsyncExitStack) -> list[str]:
-    """The watchdog, the shell's startup, and MCP servers; lines about servers that are left out."""
-    kit = maker.kit
-    kit.startup = startup_of(ground.home, ground.id, kit.bash, log.emit, kit.jobs.records)
-    stack.push_async_callback(kit.startup.close)
-    maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
-    stack.callback(maker.watchdog.close)
-    return make_serving(ground, log, kit, stack)
-
-
-def _numbers(ground: Ground, log: EventLog) -> CallNumbers:
-    """The numbers of tool calls: a session that goes on counts on, and knows those of its earlier lives."""
-    return CallNumbers(last_call(log.path) if ground.resumed else 0, earlier=partial(call_of, log.path))
 
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:
@@ -254,87 +220,12 @@ def _remove(ground: Ground) -> None:
     ground.home.transcript(ground.cwd, ground.id).unlink(missing_ok=True)
 
 
-def _jobs(ground: Ground, stack: AsyncExitStack) -> BackgroundJobs:
-    """The background commands; what an earlier life of the session left running is ended meanwhile."""
-    made = BackgroundJobs(session=ground.directory, shown=lambda command: mask_secrets(command, ground.env))
-    stack.push_async_callback(made.close)
-    made.take_over()
-    return made
-
-
-def _team(ground: Ground, log: EventLog, maker: Maker) -> Team:
-    made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
-    made.lead_policy = maker.policy
-    kit, more = maker.kit, (maker.limits, log.emit, ground.settings.agents)
-    made.agents = kit.agents = Agents(ground.directory, maker, kit.jobs, *more)
-    if (wanted := ground.options.task_list) is not None:
-        made.outside.shared_list = list_name(wanted)
-        share(ground.home.tasks(made.outside.shared_list))
-    made.lease, made.log = str(ground.directory / LEASE), str(ground.directory / "events.jsonl")
-    return made
-
-
-def _kit(ground: Ground, jobs: BackgroundJobs, requests: Requests, deadlines: Deadlines) -> Kit:
-    settings, options = ground.settings, ground.options
-    models = model_settings(settings)
-    return Kit(
-        jobs,
-        requests,
-        deadlines,
-        replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
-        models,
-        _proves_read_only,
-        teams=teams_on(ground),
-        extra=python_tools(options.tools),
-        permits=requests,
-        shelf=shelf_of(settings, ground.home, ground.trust, ground.places.plugins),
-    )
-
-
-def _proves_read_only(command: str, cwd: Path) -> bool:
-    """Whether a shell command is certain to change nothing; the parser loads at the first one."""
-    from teamwright.permissions.commands import proves_read_only
-
-    return proves_read_only(command, cwd)
-
-
-def _models(ground: Ground, numbers: CallNumbers) -> Models:
-    options = ground.options
-    model = options.model if options.model is not None else model_of_resumed(ground)
-    play = Play(options.given, numbers.of, options.pace_s)
-    return models_for(model, model_settings(ground.settings), ground.env, play, ground.home.governors)
-
-
-def _maker(ground: Ground, models: Models, requests: Requests, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:
-    options, settings = ground.options, ground.settings
-    own = tuple(ground.directory / name for name in ("output", "history"))
-    root, compat, trusted = ground.trust.root, settings.compat, ground.trust.trusted
-    known = load_instructions(ground.cwd, root, ground.home.ours, compat, trusted)
-    made = Maker(
-        ground.home,
-        ground.id,
-        ground.cwd,
-        models,
-        kit,
-        Policies(policy_of(settings, ground.home, ground.cwd, ground.trust, own), ground.definition),
-        requests,
-        Purse(options.budget, each=settings.each, earlier=partial(books_until, log.path, log.last)),
-        log.emit,
-        SpawnLimits(settings.limits),
-        surroundings(ground),
-        known,
-        nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).nested_for,
-        env=dict(settings.env),
-        max_rounds=options.budget.turns,
-        effort=asked_effort(options.effort),
-        appended=options.append_system_prompt,
-        numbers=numbers,
-        attended=log.attended,
-        compact=settings.compact,
-        resolver=resolver_of(ground, log.emit),
-    )
-    kit.agent_types = partial(made.resolver.kinds.for_tool, made.policies.may_start)
-    made.plans.approved_by(settings, requests.timeout_s)
+def _maker(ground: Ground, models: Models, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:
+    """What makes the agents of the session, in the mode of its lead."""
+    earlier = partial(books_until, log.path, log.last)
+    purse = Purse(ground.options.budget, each=ground.settings.each, earlier=earlier)
+    made = maker_of(ground, models, purse, log, kit, numbers)
+    made.plans.approved_by(ground.settings, ask_timeout(ground))
     return _in_mode(ground, made)
 
 

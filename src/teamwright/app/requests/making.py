@@ -22,7 +22,7 @@ def requests_of(ground: Ground, log: EventLog, watcher: Watcher) -> Requests:
     """The one queue of the run, and where its files lie."""
     options = ground.options
     files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
-    made = Requests(log.emit, lambda: options.interactive, files, _ask_timeout(ground), options.on_request)
+    made = Requests(log.emit, lambda: options.interactive, files, ask_timeout(ground), options.on_request)
     made.answerer = "terminal" if options.interactive else "program"
     made.waits = waits_for_answers(ground)
     return made
@@ -35,7 +35,7 @@ def grants_of(ground: Ground, log: EventLog, maker: Maker) -> Grants:
     return made
 
 
-def _ask_timeout(ground: Ground) -> float | None:
+def ask_timeout(ground: Ground) -> float | None:
     """A person at a terminal may take any time; elsewhere a request has a deadline."""
     said = ground.options.ask_timeout_s
     given = said if said is not None else ground.settings.ask_timeout_s

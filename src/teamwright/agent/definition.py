@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,12 @@ NAMED_MOST = 12
 
 def covers(names: Iterable[str], tool: str) -> bool:
     """Whether one of these names means the tool: its own, one with `*`, or `mcp__server` for all of a server."""
+    return _covers(tuple(names), tool)
+
+
+@lru_cache(maxsize=4_096)
+def _covers(names: tuple[str, ...], tool: str) -> bool:
+    """Asked for every tool of every agent that is made."""
     return any(
         name == tool
         or ("*" in name and fnmatchcase(tool, name))

@@ -63,13 +63,14 @@ class NestedInstructions:
     """The instructions of directories below, each given once to one agent, when it first touches something there."""
 
     def __init__(self, cwd: Path, repo_root: Path, known: Sequence[Instruction], compat: bool, trusted: bool) -> None:
-        self._reader = _Reader(Path(os.path.realpath(repo_root)), compat, trusted)
-        for instruction in known:
-            self._reader.remember(instruction)
-        self._visited = set(_way_down(self._reader.root, Path(os.path.realpath(cwd))))
+        self._cwd, self._known = cwd, known
+        self._reader = _Reader(repo_root, compat, trusted)
+        self._visited = set[Path]()
 
     def nested_for(self, path: Path) -> str:
         """What to tell the agent that touches this path; empty when it was told or there is nothing."""
+        if not self._visited:
+            self._begin()  # most agents touch nothing: those that are made pay nothing
         place = path.parent
         if place in self._visited:
             return ""
@@ -84,6 +85,12 @@ class NestedInstructions:
                 self._reader.read_directory(directory)
         new = self._reader.found[before:]
         return "\n\n".join(f"{one.path} holds for what lies in its directory:\n{one.text.strip()}" for one in new)
+
+    def _begin(self) -> None:
+        self._reader.root = Path(os.path.realpath(self._reader.root))
+        for instruction in self._known:
+            self._reader.remember(instruction)
+        self._visited |= set(_way_down(self._reader.root, Path(os.path.realpath(self._cwd))))
 
 
 @dataclass(slots=True)

@@ -1,24 +1,78 @@
-"""Prefixes on disk: stored once by content hash, named in a transcript's first line, sent byte for byte.
+"""Prefixes: built once for all agents that begin alike, stored by content hash, sent byte for byte.
 
 A resumed conversation gets the very bytes that it was born with, also from a newer version of this program.
-Format: docs/formats/prefix.md. Knows the value (`models.model.Prefix`) and `storage`; does not know what is in it.
+Format: docs/formats/prefix.md. Knows the value (`models.model.Prefix`) and `storage`; does not know which kinds of
+agents there are.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import Toolbox
 from teamwright.agent.transcript import read_history
-from teamwright.models.model import Prefix
-from teamwright.protocol.blocks import encode
+from teamwright.models.effort import Effort
+from teamwright.models.model import ModelCard, Prefix
+from teamwright.models.prefix import prefix_for
+from teamwright.models.settings import ModelSettings
+from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import write_new
 from teamwright.storage.jsonl import Journal
 
 SCHEMA = 1
+KEPT = 64
+"""Prefixes that are remembered; beyond them the oldest is made anew."""
+
+_Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What a prefix is made for: a model, what the user says of models, how hard to think."""
+
+    card: ModelCard
+    settings: ModelSettings
+    effort: Effort | None = None
+
+
+@dataclass(slots=True)
+class Births:
+    """The prefixes that a session's agents began with."""
+
+    _made: dict[_Key, tuple[Prefix, tuple[object, ...]]] = field(
+        default_factory=dict["_Key", "tuple[Prefix, tuple[object, ...]]"]
+    )
+
+    def prefix(self, directory: Path, birth: Birth, system: Sequence[Block], toolbox: Toolbox) -> Prefix:
+        """The prefix of an agent with these words and tools; it is in the directory. Raises StorageError."""
+        key = _key(directory, birth, system, toolbox.tools)
+        found = self._made.get(key)
+        if found is not None:
+            return found[0]
+        made = prefix_for(birth.card, birth.settings, system, toolbox.schemas, effort=birth.effort)
+        store_prefix(directory, made)
+        if len(self._made) >= KEPT:
+            del self._made[next(iter(self._made))]
+        # What the key names by its identity must not go, or another thing could get its number.
+        self._made[key] = made, (birth, *(tool.schema for tool in toolbox.tools))
+        return made
+
+
+def _key(directory: Path, birth: Birth, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:
+    said = tuple([tuple(block.items()) for block in system])
+    return directory, birth.card, id(birth.settings), birth.effort, said, tuple([_of(tool) for tool in tools])
+
+
+def _of(tool: AnyTool) -> _Key:
+    schema = tool.input_type if tool.schema is None else id(tool.schema)
+    return tool.name, tool.description, schema, tuple(tool.hidden)
 
 
 def store_prefix(directory: Path, prefix: Prefix) -> None:

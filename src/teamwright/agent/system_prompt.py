@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 
 from teamwright.agent.definition import AgentDefinition, prompt
@@ -27,13 +28,17 @@ class Surroundings:
 
     def text(self) -> str:
         """The part as text."""
+        return _place(self, date.today())
+
+    def on(self, today: date) -> str:
+        """The part as it is on that day."""
         others = ", ".join(str(root) for root in self.roots if root != self.cwd)
         git = f"a git repository, branch {self.branch}" if self.branch is not None else "not a git repository"
         lines = [
             "# Where you are",
             f"Directory: {self.cwd} ({git})",
             *([f"You may also use: {others}"] if others else []),
-            f"Platform: {self.platform}. Date: {date.today().isoformat()}.",
+            f"Platform: {self.platform}. Date: {today.isoformat()}.",
         ]
         if self.headless:
             lines.append("Nobody is here to answer questions.")
@@ -61,8 +66,18 @@ def instructions_part(instructions: Sequence[Instruction]) -> str:
 
 def compose(parts: Sequence[str], extra: str = "") -> list[Block]:
     """The system prompt as blocks: the non-empty parts in order, then what the user appended."""
-    text = "\n\n".join(part.strip() for part in (*parts, extra) if part.strip())
-    return [text_block(text)]
+    return [text_block(_joined((*parts, extra)))]
+
+
+@lru_cache(maxsize=8)
+def _place(place: Surroundings, today: date) -> str:
+    return place.on(today)
+
+
+@lru_cache(maxsize=32)
+def _joined(parts: tuple[str, ...]) -> str:
+    """The same for all agents of a kind."""
+    return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
 def teammate_prompt(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -22,7 +23,7 @@ from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.plan_mode import Leaving
-from teamwright.agent.prefix import load_conversation, store_prefix
+from teamwright.agent.prefix import Birth, Births, load_conversation
 from teamwright.agent.reminders import ModeReminder, Role
 from teamwright.agent.system_prompt import Surroundings, lead_prompt, subagent_prompt, teammate_prompt
 from teamwright.agent.tool import AnyTool
@@ -44,7 +45,7 @@ from teamwright.hooks.payload import LEAD as LEAD_KIND
 from teamwright.hooks.payload import SUBAGENT, TEAMMATE, Who
 from teamwright.models.effort import Effort, effort_of, taken
 from teamwright.models.model import Model, ModelCard, Prefix
-from teamwright.models.prefix import prefix_for, prefix_moved
+from teamwright.models.prefix import prefix_moved
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.blocks import Block
@@ -101,6 +102,7 @@ class Maker:
     """Whether a person allowed bypassPermissions at the start: nobody can later."""
     resolver: Resolver = field(default_factory=Resolver)
     compact: CompactSettings = field(default_factory=CompactSettings)
+    births: Births = field(default_factory=Births)
     first: Born = field(init=False)
     """What the lead's sub-agents take over from it."""
     meters: Meters = field(init=False)
@@ -326,12 +328,12 @@ class Maker:
     def _toolbox(
         self, member: str, tools: Sequence[AnyTool], model: Model, gate: Gate, cwd: Path | None = None
     ) -> Toolbox:
-        base = self.home.session(self.cwd, self.session)
+        output, history = _kept_in(self.home.session(self.cwd, self.session))
         workplace = Workplace(
             cwd or self.cwd,
             self.policy.scope.directories,
-            base / "output",
-            base / "history",
+            output,
+            history,
             edits=self.edits,
             env=self.env,
             images=model.card.images,
@@ -343,9 +345,7 @@ class Maker:
         return made
 
     def _prefix(self, model: Model, system: list[Block], toolbox: Toolbox, effort: Effort | None) -> Prefix:
-        made = prefix_for(model.card, self.kit.model_settings, system, toolbox.schemas, effort=effort)
-        store_prefix(self.prefixes, made)
-        return made
+        return self.births.prefix(self.prefixes, Birth(model.card, self.kit.model_settings, effort), system, toolbox)
 
     def _begin(
         self, path: Path, member: str, agent_id: str, prefix: Prefix, toolbox: Toolbox, model: Model
@@ -378,5 +378,12 @@ class Maker:
             self.emit,
             rounds_left=rounds,
             attended=self.attended,
+            policy=self.policy,
             effort=effort_of(conversation.prefix),
         )
+
+
+@lru_cache(maxsize=8)
+def _kept_in(session: Path) -> tuple[Path, Path]:
+    """Where a session keeps long outputs, and former contents of files."""
+    return session / "output", session / "history"

@@ -64,7 +64,7 @@ class Policies:
         mode = Mode.BUBBLE if spec.mode is None else Mode(spec.mode)
         rules = () if mode is Mode.BUBBLE else self.session.rules
         rules += parse_rules(denied, Verdict.DENY, f"agent type {spec.agent_type}", self.session.scope.base)
-        own = self.fenced(Policy(mode, rules, self.session.scope).narrow(above()), kind)
+        own = self.fenced(Policy(mode, rules, self.session.scope, (above(),)), kind)
         self.derived.add(own)
         return lambda: own
 

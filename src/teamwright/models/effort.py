@@ -6,6 +6,7 @@ What a model documents of it stands on its card. Knows no agent: who says what a
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from teamwright.models.catalog import thinking_field
@@ -91,6 +92,12 @@ def effort_fields(card: ModelCard, thinking: Thinking, effort: Effort | None) ->
 
 def effort_of(prefix: Prefix) -> Effort | None:
     """The effort that a prefix asks for."""
-    fields = cast("dict[str, Any]", json.loads(b"{" + prefix.head + b"}"))
+    return _effort_in(prefix.head)
+
+
+@lru_cache(maxsize=64)
+def _effort_in(head: bytes) -> Effort | None:
+    """Asked for with every agent that is made; agents that begin alike have the same bytes."""
+    fields = cast("dict[str, Any]", json.loads(b"{" + head + b"}"))
     level, budget = fields.get("output_config", {}).get("effort"), fields.get("thinking", {}).get("budget_tokens")
     return level if level is not None else budget

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from teamwright.permissions.fence import Fence
@@ -102,7 +103,8 @@ class Ground:
         return self.mode is Mode.PLAN
 
 
-def _as_texts(directories: Iterable[Path]) -> tuple[str, ...]:
+@lru_cache(maxsize=256)
+def _as_texts(directories: tuple[Path, ...]) -> tuple[str, ...]:
     return tuple(f"{str(directory).rstrip('/')}/" for directory in directories)
 
 

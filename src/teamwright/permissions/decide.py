@@ -175,13 +175,16 @@ class Policy:
     def narrow(self, parent: Policy) -> Policy:
         """This policy under another one: the stricter of both decides each call, whatever becomes of the parent."""
         made = Policy(self.mode, self.rules, self.scope, (*self._above, parent))
-        made.plan_file = self.plan_file
+        if self._plan:
+            made.plan_file = self.plan_file
         return made
 
     def hides(self, tool: str) -> bool:
         """Whether the tool is forbidden as a whole, so that it need not be offered at all."""
-        mine = any(rule.whole for rule in self._ground.book.of(tool).deny)
-        return mine or any(policy.hides(tool) for policy in self._above)
+        for rule in self._ground.book.of(tool).deny:
+            if rule.whole:
+                return True
+        return any(policy.hides(tool) for policy in self._above) if self._above else False
 
     @property
     def hidden_tools(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
@@ -86,15 +87,15 @@ class Home:
 
     def transcript(self, cwd: Path, session: str) -> Path:
         """`projects/<slug>/<session>.jsonl`: the lead's conversation."""
-        return self.project(cwd) / f"{dir_stem(session)}.jsonl"
+        return _transcript_of(self.ours, cwd, session)
 
     def session(self, cwd: Path, session: str) -> Path:
         """`projects/<slug>/<session>/`: event log, prefixes, members' transcripts, outputs, file history."""
-        return self.project(cwd) / dir_stem(session)
+        return _session_of(self.ours, cwd, session)
 
     def agent_transcript(self, cwd: Path, session: str, agent: str) -> Path:
         """`projects/<slug>/<session>/agents/<name or id>.jsonl`."""
-        return self.session(cwd, session) / "agents" / f"{inbox_stem(agent)}.jsonl"
+        return self.session(cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
 
     # others
     @property
@@ -177,6 +178,17 @@ def _reason(problem: OSError) -> str:
 def home_of(root: str | None = None) -> Home:
     """The home that was named, else `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
     return Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
+
+
+@lru_cache(maxsize=64)
+def _session_of(ours: Path, cwd: Path, session: str) -> Path:
+    """Asked for with every agent that is made."""
+    return ours / "projects" / slug(cwd) / dir_stem(session)
+
+
+@lru_cache(maxsize=64)
+def _transcript_of(ours: Path, cwd: Path, session: str) -> Path:
+    return ours / "projects" / slug(cwd) / f"{dir_stem(session)}.jsonl"
 
 
 def slug(cwd: Path) -> str:

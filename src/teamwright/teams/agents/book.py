@@ -61,6 +61,8 @@ class Agents:
         self._emit = emit
         self._scratch = session / "output"
         self._journal = RunJournal(session)
+        self._live: dict[str, Run] = {}
+        """Those that may run: what is asked with every start does not grow with those that ended."""
         self._starting = 0
         self._closed = False
 
@@ -75,7 +77,7 @@ class Agents:
         """Those that run, of one owner if given, in the background or in the foreground if said."""
         return [
             run
-            for run in self.runs.values()
+            for run in self._live.values()
             if run.running and owner in {None, run.owner} and (background is None or run.background is background)
         ]
 
@@ -195,7 +197,7 @@ class Agents:
         if run.background:
             run.released.set()
         self.runs.pop(run.id, None)
-        self.runs[run.id] = run
+        self.runs[run.id] = self._live[run.id] = run
         self._journal.begun(run)
         file.begin(run)
         self._emit(changed(run))
@@ -256,6 +258,7 @@ class Agents:
         agent.hooks.ended(outcome, run.why, run.text)
         file.end(run)
         self._journal.ended(run)
+        self._live.pop(run.id, None)
         run.agent = None
         run.ended.set()
         run.released.set()
@@ -274,9 +277,11 @@ class Agents:
         self.teller.moved()
 
     async def _end_what_it_started(self, run: Run) -> None:
-        with suppress(ExceptionGroup, OSError):
-            await self._jobs.stop_all(run.id)
-        await self.stop_all(run.id, "whoever started it has ended")
+        if any(job.state == "running" for job in self._jobs.list(run.id)):
+            with suppress(ExceptionGroup, OSError):
+                await self._jobs.stop_all(run.id)
+        if self.running(run.id):
+            await self.stop_all(run.id, "whoever started it has ended")
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────
 

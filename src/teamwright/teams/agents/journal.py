@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import asdict, fields
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +33,7 @@ LOST = "it ended with the process that ran it"
 """Why one was killed whose end nobody noted."""
 
 _NOT_KEPT = frozenset({"prompt", "call", "name"})
+_encoder = json.JSONEncoder(ensure_ascii=False)  # `dumps` would make one each time
 _ENDED: dict[str, RunState] = {"completed": "completed", "failed": "failed", "killed": "killed"}
 
 
@@ -105,7 +107,7 @@ class RunJournal:
         with contextlib.suppress(StorageError):
             if self._journal is None:
                 self._journal = Journal.open(self.path)
-            self._journal.append(json.dumps(fact, ensure_ascii=False).encode("utf-8", "replace"))
+            self._journal.append(_encoder.encode(fact).encode("utf-8", "replace"))
 
     def _read(self) -> dict[str, Run]:
         runs: dict[str, Run] = {}
@@ -147,19 +149,30 @@ class RunJournal:
 def kept(spec: SpawnSpec) -> dict[str, Any]:
     """What is noted of a spec: all that an agent was started with, but for its words."""
     made: dict[str, Any] = {}
-    for one in fields(spec):
-        value: object = getattr(spec, one.name)
-        if one.name in _NOT_KEPT or value is None or value == one.default:
+    for name, default in _kept_fields():
+        value: object = getattr(spec, name)
+        if value is None or value is default or value == default:
             continue
         if isinstance(value, Bounds):
-            made[one.name] = asdict(value)
+            made[name] = dict(_bounds(value))
         elif isinstance(value, Budget):
-            made[one.name] = value.as_json()
+            made[name] = value.as_json()
         elif isinstance(value, Path):
-            made[one.name] = str(value)
+            made[name] = str(value)
         elif isinstance(value, str | int | float):
-            made[one.name] = value
+            made[name] = value
     return made | {"agent_type": spec.agent_type}
+
+
+@cache
+def _kept_fields() -> tuple[tuple[str, object], ...]:
+    return tuple((one.name, one.default) for one in fields(SpawnSpec) if one.name not in _NOT_KEPT)
+
+
+@lru_cache(maxsize=64)
+def _bounds(bounds: Bounds) -> dict[str, Any]:
+    """The same for all agents of a kind: shared, not to be changed."""
+    return asdict(bounds)
 
 
 def spec_of(run: Run, prompt: str) -> SpawnSpec:

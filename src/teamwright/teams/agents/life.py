@@ -75,6 +75,8 @@ def _next(run: Run, agent: Agent) -> None:
 
 async def _something(run: Run, pending: Pending, patience_s: float) -> bool:
     """Whether something waits for it; while what it started runs, something may still come."""
+    if run.queue or not pending():
+        return bool(run.queue)
     try:
         async with asyncio.timeout(patience_s):
             while not run.queue and pending():

@@ -49,6 +49,10 @@ if answer.startswith("ignore"):
 """Says over a socket what it was started with, then waits: its end is the end of the socket, or what it is told."""
 
 
+class NoRoom(Exception):
+    """tmux has no room for one more pane there."""
+
+
 class Rig:
     """One server of a test; `lead` is the pane in which the lead is said to be."""
 
@@ -69,6 +73,8 @@ class Rig:
         done = subprocess.run(
             [TMUX, "-u", "-S", self.socket, *words], capture_output=True, text=True, check=False, timeout=WITHIN_S
         )
+        if "no space for new pane" in done.stderr:
+            raise NoRoom
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -1,0 +1,51 @@
+"""Which place members get: what is named is used or refused, and `auto` says why."""
+
+import pytest
+
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.teams.places.choosing import Choice, Surroundings, which_place
+
+IN_TMUX = {"TMUX": "/tmp/tmux-0/default,1,0", "TMUX_PANE": "%0"}
+TOO_OLD = "tmux 2.9 is too old: 3.2 or newer is needed"
+
+
+@pytest.mark.promise("E5", "F33")
+@pytest.mark.parametrize(
+    ("found", "choice"),
+    [
+        (Surroundings(IN_TMUX, at_terminal=True), Choice("tmux", "this terminal is in tmux")),
+        (Surroundings(IN_TMUX, at_terminal=False), Choice("in-process", "nobody sits at a terminal")),
+        (Surroundings({}, at_terminal=True), Choice("in-process", "this terminal is not in tmux")),
+        (Surroundings({"TMUX": "x,1,0"}, at_terminal=True), Choice("in-process", "this terminal is not in tmux")),
+        (Surroundings(IN_TMUX, at_terminal=True, no_tmux=TOO_OLD), Choice("in-process", TOO_OLD)),
+        (Surroundings({}, at_terminal=False, recipes={"kitty": ""}), Choice("in-process", "nobody sits at a terminal")),
+    ],
+)
+def test_auto_takes_panes_only_where_a_person_sits_in_tmux_and_says_why(found, choice):
+    assert which_place("auto", found) == choice
+
+
+@pytest.mark.promise("E5", "F33")
+@pytest.mark.parametrize("at_terminal", [True, False])
+@pytest.mark.parametrize("environ", [{}, IN_TMUX])
+@pytest.mark.parametrize("named", ["in-process", "tmux", "kitty"])
+def test_what_is_named_is_used_wherever_the_lead_is(named, environ, at_terminal):
+    found = Surroundings(environ, at_terminal=at_terminal, recipes={"kitty": ""})
+    assert which_place(named, found) == Choice(named, "it was asked for")
+
+
+@pytest.mark.promise("E5", "F33")
+@pytest.mark.parametrize("named", ["tmux", "kitty"])
+def test_what_is_named_and_cannot_be_used_is_refused_with_the_reason(named):
+    found = Surroundings(IN_TMUX, at_terminal=True, no_tmux=TOO_OLD, recipes={"kitty": TOO_OLD})
+    with pytest.raises(CannotStart, match=r"2\.9 is too old") as raised:
+        which_place(named, found)
+    assert raised.value.slug == "backend"
+    assert which_place("in-process", found).place == "in-process"
+
+
+def test_a_name_that_nothing_has_is_told_with_the_nearest():
+    with pytest.raises(UsageError, match="'tmxu' is no backend") as raised:
+        which_place("tmxu", Surroundings(recipes={"kitty": ""}))
+    assert raised.value.do == ("did you mean tmux?",)
+    assert raised.value.looked_at == (("backends", "auto, in-process, tmux, kitty"),)

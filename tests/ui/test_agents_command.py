@@ -78,13 +78,13 @@ def test_a_text_of_a_file_moves_no_cursor(tmp_path, teamwright):
 @pytest.mark.promise("row F8")
 def test_agents_and_plugins_that_flags_give_are_listed_and_run(tmp_path, teamwright):
     put(tmp_path, "whales/agents/reviewer.md", REVIEWER)
-    put(tmp_path, "whales/hooks/hooks.json", "{}")
+    put(tmp_path, "whales/output-styles/s.md", "x")
     put(tmp_path, "script.toml", SCRIPT)
     given = ["--plugin-dir", "../whales", "--agents", '{"own": {"description": "d", "prompt": "p"}}']
     listed = teamwright("agents", "list", *given).stdout
     assert "whales:reviewer" in listed
     assert "own " in listed
-    assert "hooks: not read; of a plugin only agents, skills and commands are" in listed
+    assert "output-styles: not read; of a plugin agents, skills, commands, hooks and MCP servers are" in listed
     done = teamwright("-p", "Go.", "--model", f"scripted:{tmp_path}/script.toml", *given, "--output-format", "json")
     assert done.returncode == 0, done.stderr
     begun = "".join(path.read_text() for path in (tmp_path / "state/projects").rglob("prefixes/*.json"))

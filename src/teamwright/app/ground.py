@@ -98,6 +98,8 @@ def ground_of(options: Options) -> Ground:
         settings = _with_definition(settings, definition)
     plugins, agents = options.plugin_dirs, options.agents
     places = places_of(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
+    told = tuple(line for plugin in places.plugins for line in plugin.warnings)
+    settings = replace(settings, warnings=(*settings.warnings, *told))
     return Ground(options, home, cwd, env, settings, trust, session, resumed, definition, places)
 
 

@@ -5,30 +5,26 @@ Knows directories; reads definitions through `reading`, decides nothing about th
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from teamwright.app.agents.plugins import Plugin, plugin_at
 from teamwright.app.agents.reading import Found, definition_files, given_agents, read_file
-from teamwright.protocol.errors import UsageError
 from teamwright.storage.paths import Home
-from teamwright.storage.plain import read_plain
 
 REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"
 """Words for sources, before their directories."""
 
-_OTHERS = ("hooks", "output-styles", ".mcp.json", ".lsp.json")
-_MAX_MANIFEST = 100_000
-_PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """One directory of definitions. `prefix` stands before their names; `inside`: links may not lead out of it."""
+    """One directory of definitions, or a single file.
+
+    `prefix` stands before their names; `inside`: links may not lead out of it.
+    """
 
     source: str
     base: Path
@@ -42,6 +38,8 @@ class Shelf:
 
     def found(self) -> list[Found]:
         """The definitions in it, as they are now."""
+        if self.base.is_file():
+            return [read_file(self.base, self.source, self.prefix)]
         rows: list[Found] = []
         for path, refused in definition_files(self.base, self.inside):
             if refused:
@@ -49,15 +47,6 @@ class Shelf:
             else:
                 rows.append(read_file(path, self.source, self.prefix))
         return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A plugin directory. `ignored` are the parts of it that are not read."""
-
-    name: str
-    path: Path
-    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +78,5 @@ def places_of(
     own = {os.path.realpath(shelf.base) for shelf in users}
     mine = [shelf for shelf in repository_shelves(root, compat) if os.path.realpath(shelf.base) not in own]
     known = [plugin_at(path) for path in plugins]
-    parts = [Shelf(f"{PLUGIN} {one.name}", one.path / "agents", f"{one.name}:") for one in known]
+    parts = [Shelf(f"{PLUGIN} {one.name}", place, f"{one.name}:") for one in known for place in one.agents]
     return Places(tuple(given_agents(agents or {})), (*mine, *users, *parts), tuple(known))
-
-
-def plugin_at(path: Path) -> Plugin:
-    """The plugin in a directory, called as its manifest says, else like the directory. Raises UsageError."""
-    if not path.is_dir():
-        raise _bad_plugin(path, f"there is no directory {path}")
-    name, manifest = path.resolve().name, path / ".claude-plugin" / "plugin.json"
-    try:
-        said: Any = json.loads(read_plain(manifest, _MAX_MANIFEST))
-        name = cast("dict[str, Any]", said).get("name", name) if isinstance(said, dict) else name
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError, RecursionError) as problem:
-        raise _bad_plugin(path, f"its plugin.json cannot be read: {str(problem)[:120]}") from None
-    if not isinstance(name, str) or not _PLUGIN_NAME.fullmatch(name):
-        raise _bad_plugin(path, f"{str(name)[:60]!r} cannot be a plugin's name")
-    return Plugin(name, path, tuple(part for part in _OTHERS if (path / part).exists()))
-
-
-def _bad_plugin(path: Path, what: str) -> UsageError:
-    return UsageError("usage", what, looked_at=[("--plugin-dir", str(path))], note="nothing was started")

@@ -26,7 +26,8 @@ def make_hooks(
     `own_of` knows the hooks of an agent type's definition.
     """
     settings, root = ground.settings, ground.trust.root
-    named = settings.hooks if ground.options.hooks else ()
+    plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)
+    named = (*settings.hooks, *plugins) if ground.options.hooks else ()
     book = HookBook((*named, *ground.options.own_hooks))
     kept = environment_without(kit.bash.hidden)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}

@@ -90,7 +90,7 @@ def kind_views(asked: Asked, name: str) -> list[KindView]:
 
 
 def _ignored(plugin: Plugin) -> list[str]:
-    what = "not read; of a plugin only agents, skills and commands are"
+    what = "not read; of a plugin agents, skills, commands, hooks and MCP servers are"
     return [f"{plugin.path / part}: {what}" for part in plugin.ignored]
 
 

@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamwright.app.agents.plugins import ROOT
 from teamwright.app.ground import Ground
 from teamwright.app.kit import Kit
 from teamwright.app.serving.configured import configured
 from teamwright.app.serving.serving import Serving
-from teamwright.mcp.config import Reading, ServerConfig
+from teamwright.mcp.config import Reading, ServerConfig, parse_servers
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.log import EventLog
@@ -53,7 +54,16 @@ def servers_of(ground: Ground, kit: Kit) -> tuple[list[ServerConfig], list[str]]
     settings, options = ground.settings, ground.options
     variables, withheld = _variables(ground, environment_without(kit.bash.hidden))
     said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
-    return configured(said, options.mcp_config, ground.cwd, variables, withheld)
+    configs, warnings = configured(said, options.mcp_config, ground.cwd, variables, withheld)
+    for plugin in () if options.strict_mcp_config else ground.places.plugins:
+        # A plugin is somebody else's: it gets no credential of ours, and its names stand under its own.
+        own = {**variables, ROOT: str(plugin.path.resolve())}
+        reading = Reading(f"plugin {plugin.name}", ground.cwd, own, withheld)
+        entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
+        made, problems = parse_servers(entries, reading)
+        configs += made
+        warnings += problems
+    return configs, warnings
 
 
 def _variables(ground: Ground, seen: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:

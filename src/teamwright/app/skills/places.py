@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from teamwright.app.agents.places import Plugin
+from teamwright.app.agents.plugins import Plugin
 from teamwright.app.settings import Settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import TrustEntry, asset_digest, asset_places
-from teamwright.skills.finding import Place, find
+from teamwright.skills.finding import SKILL_FILE, Place, find
 from teamwright.skills.recipe import Kind, Recipe
 from teamwright.skills.shelf import Shelf
 from teamwright.storage.paths import Home
@@ -34,7 +34,7 @@ def shelf_of(settings: Settings, home: Home, trust: TrustState, plugins: Iterabl
     problems: list[str] = []
     own, theirs = user_places(home, settings.compat), repository_places(trust, settings.compat)
     known = {os.path.realpath(place.directory) for place in own}
-    parts = [place for plugin in plugins for place in plugin_places(plugin.name, plugin.path)]
+    parts = [place for plugin in plugins for place in plugin_places(plugin)]
     for place in (*own, *(one for one in theirs if os.path.realpath(one.directory) not in known), *parts):
         found = find(place)
         recipes += found.recipes
@@ -65,13 +65,21 @@ def repository_places(trust: TrustState, compat: bool) -> list[Place]:
     ]
 
 
-def plugin_places(name: str, directory: Path) -> list[Place]:
-    """The directories of a plugin, whose names begin with the plugin's."""
-    label, prefix = f"plugin {name}", f"{name}:"
-    return [
-        Place("skill", directory / "skills", label, directory, prefix),
-        Place("command", directory / "commands", label, directory, prefix),
-    ]
+def plugin_places(plugin: Plugin) -> list[Place]:
+    """The places of a plugin, whose names begin with the plugin's. One of them may be a single skill, or a command."""
+    label, prefix = f"plugin {plugin.name}", f"{plugin.name}:"
+    kinds: list[tuple[Kind, tuple[Path, ...]]] = [("skill", plugin.skills), ("command", plugin.commands)]
+    found: list[Place] = []
+    for kind, places in kinds:
+        for place in places:
+            if place.is_file() or (place / SKILL_FILE).is_file():
+                only = place.name
+                found.append(
+                    Place(kind, place.parent, label, plugin.path, prefix, lambda name, only=only: name == only)
+                )
+            else:
+                found.append(Place(kind, place, label, plugin.path, prefix))
+    return found
 
 
 def shelf_warnings(shelf: Shelf) -> list[str]:

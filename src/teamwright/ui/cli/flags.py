@@ -86,7 +86,7 @@ def agent_flags() -> list[click.Option]:
     """Definitions of agents that are given for once."""
     return [
         click.Option(["--agents"], metavar="JSON", help="Types of agents, as JSON by name, or @FILE with that."),
-        click.Option(["--plugin-dir"], multiple=True, metavar="DIR", help="A plugin's directory: its agents are used."),
+        click.Option(["--plugin-dir"], multiple=True, metavar="DIR", help="A plugin's directory: its parts are used."),
     ]
 
 

@@ -199,6 +199,14 @@ async def test_what_is_proven_to_only_read_runs_without_functions_and_aliases(gr
     assert "pwned" in os.listdir(work), "what is asked about is the user's own"
 
 
+async def test_functions_and_files_that_the_environment_names_do_not_reach_what_is_proven(ground, work, monkeypatch):
+    (work / "evil").write_text("touch pwned\n")
+    monkeypatch.setenv("BASH_ENV", str(work / "evil"))
+    monkeypatch.setenv("BASH_FUNC_ls%%", "() { touch pwned; }")
+    assert await ground.run("ls") == "evil"
+    assert sorted(os.listdir(work)) == ["evil"]
+
+
 async def test_huge_and_odd_functions_are_quick_and_a_broken_one_takes_no_other_with_it(ground):
     many = "".join(f"big_{n}() {{\n" + "  echo line of a function\n" * 20 + "}\n" for n in range(300))
     ground.rc(many + "alias echo='echo now'\nemoji_🎉() { printf '%s' 'é\"$x`'; }\n")

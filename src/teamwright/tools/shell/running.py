@@ -22,7 +22,7 @@ _LOOKS_UP = re.compile(r"(type|which|whence|alias|command -[vV])( [\w./+:@-]+)*"
 _NOT_BASH = re.compile(r">!|&[!|]|(?<![^\s;&|(`])=\w|(^|[;&|(){}!`\n]|\b(do|then|else|time))\s*(-|repeat)\s")
 """What zsh reads in another way than the grammar that commands are judged by: such a line runs in bash."""
 
-_ALTERS = ("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_")
+_ALTERS = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*", re.DOTALL)
 """Variables by which a plain shell would not be plain."""
 
 
@@ -68,7 +68,7 @@ def line_of(command: str, startup: Startup | None, env: Mapping[str, str], *, pr
     asks = _LOOKS_UP.fullmatch(command.strip()) is not None
     text = stands_for(command, startup, proven=proven) or command
     if (proven and not asks) or (shell.kind == "zsh" and _NOT_BASH.search(text)):
-        return Line((plain_shell(),), "", text, {name: env[name] for name in env if not name.startswith(_ALTERS)})
+        return Line((plain_shell(),), "", text, {name: env[name] for name in env if not _ALTERS.fullmatch(name)})
     if snapshot is None:
         return Line(bare(shell), "", command, env)
     begins = f"PATH={shlex.quote(env.get('PATH', ''))}\n" if shell.kind == "zsh" else ""  # /etc/zshenv is always read

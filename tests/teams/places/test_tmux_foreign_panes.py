@@ -38,14 +38,14 @@ class Neighbours:
         self.theirs = {rig.lead}
         self.ours = []
 
-    def seen(self) -> tuple[dict[str, str], str]:
-        """Process, window and zoom of each of their panes; which panes are the active ones of which windows."""
-        facts = self.rig.panes("#{pane_pid} #{window_id} #{window_zoomed_flag} #{pane_dead}")
-        focus = self.rig.panes("#{window_id} #{window_active} #{pane_active}")
-        return (
-            {id: fact for id, fact in facts.items() if id in self.theirs},
-            " ".join(sorted(f"{id} {fact}" for id, fact in focus.items() if id in self.theirs)),
-        )
+    def seen(self) -> dict[str, str]:
+        """Process, window, zoom of each of their panes, and whether its window is the one that is looked at."""
+        facts = self.rig.panes("#{pane_pid} #{window_id} #{window_zoomed_flag} #{pane_dead} #{window_active}")
+        return {id: fact for id, fact in facts.items() if id in self.theirs}
+
+    def focused(self) -> set[str]:
+        """Those of their panes that are their window's active one; the focus of a member that leaves goes to them."""
+        return {id for id, active in self.rig.panes("#{pane_active}").items() if id in self.theirs and active == "1"}
 
     def sizes(self) -> dict[str, tuple[str, int, int]]:
         """Window, width and height of their panes but the lead's, which shares its place with members."""
@@ -99,7 +99,7 @@ async def play(steps: list[tuple[str, int]], layout: str) -> None:
 
 
 async def take(step: str, number: int, town: Neighbours, place: Tmux, reporting: Programs) -> None:
-    before, sizes = town.seen(), town.sizes()
+    before, focused, sizes = town.seen(), town.focused(), town.sizes()
     if step == "open":
         town.ours.append(await place.open(reporting.launch(f"m{number}")))
         assert town.kept_sizes(sizes)
@@ -111,6 +111,8 @@ async def take(step: str, number: int, town: Neighbours, place: Tmux, reporting:
             town.they(step, number)
         return
     assert town.seen() == before
+    assert town.focused() >= focused
+    assert step != "open" or town.focused() == focused
 
 
 @pytest.mark.heavy

@@ -79,7 +79,7 @@ class TurnEnd:
 _NO_PREFIX = Prefix("", b"")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Agent:
     """Everything one agent is: handed to `run_turn` as a value. `rounds_left` None means no cap of its own.
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.agent.forking.origin import Origin, all_backward, answers_in, read_conversation
 from teamwright.agent.transcript import (
+    FORKS,
     MESSAGE,
     SCHEMA,
     USER,
     Boundary,
     History,
     ids_held,
-    messages_backward,
     read_header,
-    read_history,
     told_before,
     without_thoughts,
 )
@@ -35,6 +35,8 @@ from teamwright.storage.jsonl import Journal
 PAUSED = "pause_turn"
 """The `stop_reason` of an answer that the model goes on with when it is asked again."""
 INTERRUPTED = "The call was interrupted before it ended; what it did until then stays done."
+NOT_A_FORKS = "The result of this call went to the agent that made it."
+"""What stands for the result of every call that a fork's caller made in the answer that began it: the same for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Conversation:
     a message, those of compactions and of prefixes. `queued` are messages by id that the transcript has and the agent
     was not told yet. `reported`: so many messages came to so many tokens, by the service's own count; 0 when it told
     none.
+    `inherited`: so many of the items, the first ones, are the history of the agent that a fork was made of.
     """
 
     path: Path
@@ -66,6 +69,7 @@ class Conversation:
     lines: int = 0
     queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
     reported: tuple[int, int] = (0, 0)
+    inherited: int = 0
     _covered: int = 0
     _answered: int = 0
     _journal: Journal | None = None
@@ -91,7 +95,7 @@ class Conversation:
 
         Raises StorageError (`damaged-file`) when the first line is not a header that we can read.
         """
-        history = read_history(path)
+        history = read_conversation(path)
         return cls.of(path, prefix, Journal.open(path), history)
 
     @classmethod
@@ -99,9 +103,25 @@ class Conversation:
         """A conversation from what was read of its file."""
         made = cls(path, prefix, history.header, history.items, history.owes, history.interrupted, history.lines)
         made.queued, made.reported, made._journal = history.queued, history.reported, journal
-        made._unanswered = history.unanswered
+        made._unanswered, made.inherited = history.unanswered, history.inherited
+        made._answered = -answers_in(made.items[: made.inherited])
         if history.boundary is not None:
             made._covered, made._answered = history.boundary.covered, history.boundary.answers
+        return made
+
+    def fork(self, path: Path, about: Mapping[str, Any]) -> Conversation:
+        """A conversation that goes on from this one's newest answer: its prefix and its history are the very same.
+
+        The calls of that answer are this conversation's: for the fork one and the same text stands for each result.
+        On disk the history is only named. Raises StorageError.
+        """
+        if path.exists() and read_header(path) is not None:
+            raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
+        origin = Origin.behind(self.path, path, self.items[-1])
+        header = {"type": "header", "v": FORKS, "at": iso(), "prefix": self.prefix.digest, **about, **origin.about}
+        made = Conversation(path, self.prefix, header, list(self.items), inherited=len(self.items))
+        made.reported, made._answered = self.reported, -answers_in(self.items)
+        made._append(encode(header))
         return made
 
     def interrupt(self) -> None:
@@ -134,8 +154,13 @@ class Conversation:
         """Whether it goes on from a summary, which is the first of its messages."""
         return self._covered > 0
 
+    @property
+    def unbegun(self) -> bool:
+        """Whether it is a fork's that was told nothing yet: the newest answer is not its own."""
+        return 0 < self.inherited == len(self.items)
+
     def unanswered(self) -> list[ToolCall]:
-        """The calls of the newest answer, when none of them has a result yet."""
+        """The calls of the newest answer, when none of them has a result yet. A fork never answers its caller's."""
         return tool_calls(self.last_content()) if self._unanswered else []
 
     def key(self, what: str) -> str:
@@ -152,7 +177,10 @@ class Conversation:
         """
         if self._unanswered and told.blocks[0]["type"] != "tool_result":
             self._repair()
-        item = encode({"role": "user", "content": told.blocks})
+        blocks = told.blocks
+        if self.unbegun:
+            blocks = (*(tool_result_block(call.id, NOT_A_FORKS) for call in tool_calls(self.last_content())), *blocks)
+        item = encode({"role": "user", "content": blocks})
         ids = b',"injected":' + encode(told.ids) if told.ids else b""
         self._append(b'{"type":"user","at":"' + iso().encode() + b'"' + ids + MESSAGE + item + b"}")
         self.items.append(item)
@@ -188,7 +216,7 @@ class Conversation:
         The file keeps what it has and gets a line that says so; memory follows. `about` goes into the line; another
         `prefix` is sent from now on. Raises StorageError, and ValueError while calls have no result.
         """
-        if self._unanswered or len(messages) != 1 + len(self.items) - upto:
+        if self._unanswered or self.unbegun or len(messages) != 1 + len(self.items) - upto:
             raise ValueError("a conversation is folded only whole rounds at a time")
         told, older = told_before(self.path)
         sent = self.prefix if prefix is None else prefix
@@ -207,7 +235,7 @@ class Conversation:
         )
         self._append(boundary.line(about))
         self.lines -= 1  # it is no step of the conversation either
-        self.items, self.prefix, self.reported = list(messages), sent, (0, 0)
+        self.items, self.prefix, self.reported, self.inherited = list(messages), sent, (0, 0), 0
         self._covered, self._answered = boundary.covered, boundary.answers
 
     def begin(self, prefix: Prefix, about: Mapping[str, Any]) -> None:
@@ -232,7 +260,7 @@ class Conversation:
 
     def backward(self) -> Iterator[bytes]:
         """All messages as they were told and said, the newest first, whatever was compacted."""
-        return messages_backward(self.path) if self.compacted else reversed(self.items)
+        return all_backward(self.path, self.header) if self.compacted else reversed(self.items)
 
     def holds(self, ids: Collection[str]) -> set[str]:
         """Which of these ids the transcript has; looked up backward, and only as far as needed."""

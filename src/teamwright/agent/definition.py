@@ -149,6 +149,10 @@ def prompt(stem: str) -> str:
     return (Path(__file__).parent / "prompts" / f"{stem}.md").read_text(encoding="utf-8").strip()
 
 
+FORK = AgentDefinition("fork", "A copy of its caller, with one job.")
+"""What a fork is, as far as it is not its caller's. It is no kind that a call could name."""
+
+
 @cache
 def built_in() -> dict[str, AgentDefinition]:
     """The kinds that are always there, by name."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.forking.origin import read_conversation
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
-from teamwright.agent.transcript import read_history
 from teamwright.models.effort import Effort
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.prefix import prefix_for
@@ -88,7 +88,7 @@ def load_conversation(path: Path, prefixes: Path) -> Conversation:
 
     Raises StorageError.
     """
-    history = read_history(path)
+    history = read_conversation(path)
     prefix = load_prefix(prefixes, history.prefix)
     return Conversation.of(path, prefix, Journal.open(path), history)
 

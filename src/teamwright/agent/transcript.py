@@ -21,14 +21,17 @@ from teamwright.storage.jsonl import read_backward, read_lines
 
 SCHEMA = 1
 """Version of the transcript's lines."""
+FORKS = 2
+"""The version of a fork's transcript: its history begins in another file. What is newer than that is not read."""
 
 MESSAGE = b',"message":'
 """What stands before the message of a line, which is its last part."""
 USER = b'{"role":"user"'
 """How a message begins that the agent was told."""
+ANSWER = b'{"type":"assistant"'
+"""How a line begins that has an answer of the agent."""
 INJECTED = b'"injected":'
-_SAID = (b'{"type":"user"', b'{"type":"assistant"')
-_ANSWER = b'{"type":"assistant"'
+_SAID = (b'{"type":"user"', ANSWER)
 _INTERRUPT = b'{"type":"interrupt"'
 _QUEUED = b'{"type":"queued"'
 _COMPACT = b'{"type":"compact"'
@@ -123,7 +126,8 @@ def _parts(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
 class History:
     """What a transcript comes to: the messages from its last compaction on, and what is still to be done.
 
-    `reported` are the tokens that the service counted with the newest answer, and the number of messages by then.
+    `reported` are the tokens that the service counted with the newest answer, and the number of messages by then;
+    `inherited` how many of the messages, the first ones, are those of the agent that a fork was made of.
     """
 
     header: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -137,6 +141,7 @@ class History:
     reported: tuple[int, int] = (0, 0)
     moved: str = ""
     """The prefix that was begun behind the last compaction, if one was."""
+    inherited: int = 0
 
     @property
     def prefix(self) -> str:
@@ -145,11 +150,14 @@ class History:
         return self.moved or compacted or str(self.header.get("prefix", ""))
 
 
-def read_history(path: Path) -> History:
-    """The transcript from its last compaction on, else all of it. Raises StorageError (`damaged-file`)."""
+def read_history(path: Path, upto: int | None = None) -> History:
+    """The transcript from its last compaction on, else all of it. Raises StorageError (`damaged-file`).
+
+    `upto`: as it was when it had so many bytes.
+    """
     later: list[bytes] = []
     made = History()
-    for line in read_backward(path):
+    for line in read_backward(path, upto):
         if line.startswith(_COMPACT):
             made.boundary = Boundary.parse(line)
             break
@@ -175,7 +183,7 @@ def read_history(path: Path) -> History:
             made.items.append(line[at + len(MESSAGE) : -1])
             made.owes = paused = _PAUSED in line[:at]
             _forget_told(line, at, made.queued)
-            if line.startswith(_ANSWER):
+            if line.startswith(ANSWER):
                 made.reported = len(made.items), _reported(line[:at])
     _owed(made, path, paused=paused)
     return made
@@ -267,9 +275,9 @@ def told_before(transcript: Path) -> tuple[tuple[str, ...], bool]:
     return tuple(reversed(kept)), older or len(newest) > len(kept)
 
 
-def messages_backward(transcript: Path) -> Iterator[bytes]:
-    """All encoded messages as they were told and said, the newest first, whatever was compacted."""
-    for line in read_backward(transcript):
+def messages_backward(transcript: Path, upto: int | None = None) -> Iterator[bytes]:
+    """All encoded messages as they were told and said, the newest first, whatever was compacted. `upto` in bytes."""
+    for line in read_backward(transcript, upto):
         if line.startswith(_SAID) and (at := line.find(MESSAGE)) > 0:
             yield line[at + len(MESSAGE) : -1]
 
@@ -292,7 +300,7 @@ def parse_header(line: bytes, path: Path) -> Mapping[str, Any]:
             raise KeyError("type")
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError("damaged-file", f"{path} does not begin like a transcript") from problem
-    if version > SCHEMA:
+    if version > FORKS:
         raise StorageError("damaged-file", f"{path} was written by a newer version (format {version})")
     return header
 

@@ -6,7 +6,6 @@ rooms below; knows no screen.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,6 +29,7 @@ from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
 from teamwright.agent.transcript import read_header
 from teamwright.agent.workplace import Edits, Workplace
+from teamwright.app.agents.forks import before, begin_fork, kind_of
 from teamwright.app.agents.resolving import Resolver, asked_for_by, required_effort, without
 from teamwright.app.compacting.making import Compacting
 from teamwright.app.definition.applying import roles_text
@@ -93,6 +93,8 @@ class Maker:
     team: Team | None = None
     born: WeakValueDictionary[str, Born] = field(default_factory=WeakValueDictionary[str, "Born"])
     """What a sub-agent takes over from its caller, by the caller's name, as long as the caller lives."""
+    living: WeakValueDictionary[str, Agent] = field(default_factory=WeakValueDictionary[str, Agent])
+    """The agents by name, as long as they live."""
     watchdog: Watchdog | None = None
     grant: Grant | None = None
     """Keeps what a person grants along with a yes."""
@@ -165,6 +167,7 @@ class Maker:
         policy = self.policies.of(spec, lambda: self.policy, kind.name, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
+        born.definition = kind
         self.born[spec.name] = born
         plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
 
@@ -199,28 +202,32 @@ class Maker:
 
     async def subagent(self, spec: SpawnSpec, caller: str, run: Run, *, goes_on: bool = False) -> Agent:
         """A sub-agent of a caller (port of `teams`): new, or with all of its conversation. Raises TeamwrightError."""
-        spec, agent_id = self.resolved(spec), run.id
-        kind = self.resolver.kind(spec)
+        spec, agent_id, path = self.resolved(spec), run.id, self.transcript_of(run.id)
         parent = self.born.get(caller, self.first)
+        kind = kind_of(self.resolver.kind(spec), parent) if spec.fork else self.resolver.kind(spec)
         budget = spec.budget.within(self.purse.each)
+        told = await before(spec, run, self.living.get(caller), path, self.prefixes, goes_on=goes_on)
         model = await self._open(spec.model or parent.model, caller, budget, spec)
-        effort = None if goes_on else self.resolver.effort(spec, kind, model.card, parent.effort)
+        model = await told.model(model, lambda name: self._open(name, caller, budget))
+        effort = None if told.talk is not None else self.resolver.effort(spec, kind, model.card, parent.effort)
         self.limits.admit(depth=1)
         policy = self.policies.of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit, otherwise=prompt("base"))
         plan = self.plans.mode_of(policy(), self.home.plans, None)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
-        tools = [t for t in self.kit.plain_tools(agent_id) if not covers(denied, t.name)]
-        tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
-        tools += await self.kit.served(self.policy.hides, kind, denied)
+        own = [*self.kit.plain_tools(agent_id), *self.kit.plan_tools(agent_id, plan, self.plans)]
+        tools = [t for t in own if not covers(denied, t.name) and kind.allows(t.name)]
+        tools = told.tools([*tools, *await self.kit.served(self.policy.hides, kind, denied)])
         waiting = run.held_up(blocking(self.team, caller)) if self.team is not None else None
         shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
         gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
         toolbox = self._toolbox(agent_id, self._shown(tools), model, gate, spec.cwd)
-        path = self.transcript_of(agent_id)
         system = subagent_prompt(kind, self.place, self.instructions)
-        if goes_on:
-            conversation = self._go_on(await asyncio.to_thread(load_conversation, path, self.prefixes), model)
+        if told.former is not None:
+            conversation = self._go_on(told.former, model)
+        elif told.origin is not None:
+            about = self._about(agent_id, agent_id, toolbox, model)
+            conversation = begin_fork(told.origin, path, about, toolbox, self.prefixes)
         else:
             prefix = self._prefix(model, system, toolbox, effort)
             conversation = self._begin(path, agent_id, agent_id, prefix, toolbox, model)
@@ -233,7 +240,8 @@ class Maker:
             plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
         who = replace(who, parent=LEAD_ALIAS if caller == LEAD else caller, generation=run.generation)
-        return self.compacting.of(self._hooked(made, who, shown, kind), None, lambda: system, self.prefixes)
+        made = self._hooked(made, who, shown, kind)
+        return self.compacting.of(made, None, lambda: system, self.prefixes, fork=spec.fork)
 
     def transcript_of(self, id: str) -> Path:
         """Where the transcript of a sub-agent lies (port of `teams`)."""
@@ -350,14 +358,16 @@ class Maker:
     def _begin(
         self, path: Path, member: str, agent_id: str, prefix: Prefix, toolbox: Toolbox, model: Model
     ) -> Conversation:
-        about = {
+        return Conversation.start(path, prefix, self._about(member, agent_id, toolbox, model))
+
+    def _about(self, member: str, agent_id: str, toolbox: Toolbox, model: Model) -> dict[str, str]:
+        return {
             "session": self.session,
             "member": member,
             "agent_id": agent_id,
             "cwd": str(toolbox.workplace.cwd),
             "model": model.card.name,
         }
-        return Conversation.start(path, prefix, about)
 
     @property
     def prefixes(self) -> Path:
@@ -368,7 +378,7 @@ class Maker:
         self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
     ) -> Agent:
         toolbox.key_of = conversation.key
-        return Agent(
+        made = self.living[name] = Agent(
             name,
             agent_id,
             model,
@@ -381,6 +391,7 @@ class Maker:
             policy=self.policy,
             effort=effort_of(conversation.prefix),
         )
+        return made
 
 
 @lru_cache(maxsize=8)

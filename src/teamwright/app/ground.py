@@ -91,6 +91,7 @@ def ground_of(options: Options) -> Ground:
     flags = flags_of(options)
     trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)
+    _require_forks(settings, options)
     definition, warnings = definition_of(trust)
     settings = replace(settings, warnings=(*settings.warnings, *warnings))
     if definition is not None:
@@ -101,6 +102,19 @@ def ground_of(options: Options) -> Ground:
     told = tuple(line for plugin in places.plugins for line in plugin.warnings)
     settings = replace(settings, warnings=(*settings.warnings, *told))
     return Ground(options, home, cwd, env, settings, trust, session, resumed, definition, places)
+
+
+def _require_forks(settings: Settings, options: Options) -> None:
+    """Raises CannotStart (`bad-settings`) when forks are wanted and cannot be had."""
+    why = settings.agents.no_forks(headless=options.headless)
+    if not why:
+        return
+    do = ['set "agents": {"fork": false}; for one run in a file that --settings names']
+    if options.headless:
+        do.append("run it at a terminal, or from Python")
+    where = [("said by", str(settings.origins.get("agents.fork", "the settings")))]
+    what = f"agents.fork is on and cannot be honoured: {why}"
+    raise CannotStart("bad-settings", what, looked_at=where, do=do, note="nothing was started")
 
 
 def _with_definition(settings: Settings, definition: TeamDefinition) -> Settings:

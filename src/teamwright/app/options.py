@@ -19,7 +19,8 @@ class Options:
 
     `mode_unless_kept` is the mode of a session that was not left in one, above the settings'.
     `resume` is a session id or its beginning, or `latest`; `adopt` a team whose lead is gone. `interactive` says that
-    a person is at a terminal. `task_list` names a list that several sessions share;
+    a person is at a terminal, `headless` that it is one of `-p`. `task_list` names a list that several sessions
+    share;
     `plan_approval` says who approves plans of members: lead, human or auto.
     `agents` are definitions of agents by name, `plugin_dirs` directories of plugins.
     `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal;
@@ -54,6 +55,7 @@ class Options:
     teams: bool | None = None
     tools: Sequence[Callable[..., Any]] = ()
     interactive: bool = False
+    headless: bool = False
     ask: str | None = None
     ask_timeout_s: float | None = None
     on_request: OnRequest | None = None

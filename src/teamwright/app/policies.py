@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakSet
 
+from teamwright.agent.definition import AgentDefinition
 from teamwright.app.definition.applying import fence_of
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.models.effort import Effort
@@ -24,7 +25,7 @@ class Born:
     """What a member was made with: its sub-agents may do no more, and have its model and effort unless told otherwise.
 
     Lives as long as the member's gate, which decides by it. `kind` is its role, or its kind of agent; `disallowed`
-    are the tools that it was denied. `model` changes with the member's.
+    are the tools that it was denied; `definition` is what all of that comes from. `model` changes with the member's.
     """
 
     policy: Callable[[], Policy]
@@ -33,6 +34,7 @@ class Born:
     disallowed: tuple[str, ...] = ()
     read_only: bool = False
     effort: Effort | None = None
+    definition: AgentDefinition | None = None
 
     def now(self) -> Policy:
         """The policy as it is now."""

@@ -386,6 +386,7 @@ def _agents(values: Mapping[str, Any]) -> AgentSettings:
         jobs_wait_s=values.get("agents.jobs_wait_s", usual.jobs_wait_s),
         coordinator=values.get("coordinator", usual.coordinator),
         assistant=values.get("assistant", usual.assistant),
+        fork=values.get("agents.fork", usual.fork),
     )
 
 

@@ -115,6 +115,7 @@ KEYS: dict[str, Key] = {
         "seconds", "After so long a sub-agent that is waited for goes on in the background."
     ),
     "agents.jobs_wait_s": Key("seconds", "How long a sub-agent that has answered waits for commands of its own."),
+    "agents.fork": Key("bool", "Whether a call of Agent that names no kind makes a fork of its caller."),
     "coordinator": Key("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
     "assistant": Key("bool", "Whether every sub-agent runs in the background."),
     "mcpServers": Key("map", "MCP servers by name, as in .mcp.json."),

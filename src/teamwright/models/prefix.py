@@ -71,6 +71,12 @@ def prefix_moved(prefix: Prefix, card: ModelCard, settings: ModelSettings, *, ef
     return prefix_for(card, settings, *parts, tool_choice=fields.get("tool_choice"), effort=said)
 
 
+def tool_names(prefix: Prefix) -> tuple[str, ...]:
+    """The names of the tools in a prefix, in order."""
+    fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
+    return tuple(str(tool["name"]) for tool in fields.get("tools", ()))
+
+
 def _marked(parts: Sequence[Mapping[str, Any]], *, caching: bool) -> list[dict[str, Any]]:
     """Copies of the parts, the last one with a cache breakpoint."""
     copies = [dict(part) for part in parts]

@@ -125,13 +125,15 @@ def read_lines(path: Path) -> Iterator[bytes]:
                 yield line[:-1]
 
 
-def read_backward(path: Path) -> Iterator[bytes]:
+def read_backward(path: Path, upto: int | None = None) -> Iterator[bytes]:
     """The whole lines from the last to the first, without their newline; blank ones are left out.
 
-    Reads in blocks from the end: looking at the last lines of a file costs the same whatever its size.
+    Reads in blocks from the end: looking at the last lines of a file costs the same whatever its size. `upto` is how
+    many bytes of the file are looked at; None: all.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
-        position = _end_of_last_line(file.fileno(), os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size
+        position = _end_of_last_line(file.fileno(), size if upto is None else min(size, upto))
         pieces: list[bytes] = []  # of the line that began before `position`, the last piece first
         while position > 0:
             start = max(0, position - _BLOCK)
@@ -145,6 +147,16 @@ def read_backward(path: Path) -> Iterator[bytes]:
                 pieces = []
             pieces.append(first)
         yield from _joined(pieces)
+
+
+def read_backward_at(path: Path) -> Iterator[tuple[int, bytes]]:
+    """As `read_backward`, each line with the byte behind its newline. The file must have no blank lines."""
+    end = 0
+    with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
+        end = _end_of_last_line(file.fileno(), os.fstat(file.fileno()).st_size)
+    for line in read_backward(path, end):
+        yield end, line
+        end -= len(line) + 1
 
 
 def _joined(pieces: list[bytes]) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ sub-agents; does not know what the conversation was about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +35,16 @@ _LONGEST = 200
 
 @dataclass(slots=True)
 class Restating:
-    """The port of compaction for one agent. `team` is None for a sub-agent, which is part of none."""
+    """The port of compaction for one agent. `team` is None for a sub-agent, which is part of none.
+
+    `told` is what a fork was told when it began: it is told it once more.
+    """
 
     agent: Agent
     team: Team | None
     jobs: BackgroundJobs
     agents: Agents
+    told: Callable[[], str] | None = None
 
     async def flagged(self) -> None:
         """See Beside.flagged."""
@@ -58,6 +62,8 @@ class Restating:
             lines += self._requests(self.team)
         lines += self._mode()
         lines += self._running()
+        if self.told is not None:
+            lines.append(self.told())
         return "\n".join(lines)
 
     def _desk(self) -> Desk | None:

@@ -34,6 +34,8 @@ class SpawnSpec:
     """Its kind, once the spec is resolved: what that says stands in the other fields then."""
     backend: str = ""
     """Where it lives: in-process, tmux, or a recipe's name; empty: as the settings say."""
+    fork: bool = False
+    """It goes on from its caller's conversation, as it is: what a kind would say is its caller's."""
     bounds: Bounds | None = None
     """What an agent that goes on was held to when it was born; None for a new one."""
 

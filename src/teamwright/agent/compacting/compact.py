@@ -237,7 +237,7 @@ def _in_the_way(conversation: Conversation) -> str:
     """Why nothing can be folded now; empty when something can."""
     if conversation.closed:
         return _OVER
-    if conversation.unanswered():
+    if conversation.unanswered() or conversation.unbegun:
         return _CALLS
     at = fold_at(conversation)
     paused = conversation.owes_round and at == len(conversation.items) - 1

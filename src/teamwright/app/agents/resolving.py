@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from teamwright.agent.definition import AgentDefinition, Bounds
+from teamwright.agent.definition import FORK, AgentDefinition, Bounds
 from teamwright.app.agents.fields import INHERIT
 from teamwright.app.agents.kinds import Kinds
 from teamwright.app.definition.applying import with_role
@@ -40,6 +40,8 @@ class Resolver:
         """
         if spec.definition is not None:
             return spec
+        if spec.fork:
+            return replace(spec, definition=FORK, agent_type=FORK.name)
         if spec.bounds is not None:
             return replace(spec, definition=self.kind(spec))
         spec = with_role(spec, self.kinds.team)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.state import Compaction, CompactSettings
+from teamwright.agent.forking.words import words_of
 from teamwright.agent.prefix import store_prefix
 from teamwright.agent.tool import AnyTool
 from teamwright.app.kit import Kit
@@ -39,12 +40,17 @@ class Compacting:
         system: Callable[[], Sequence[Block]],
         prefixes: Path,
         tools: Callable[[], Awaitable[Sequence[AnyTool]]] | None = None,
+        *,
+        fork: bool = False,
     ) -> Agent:
         """The agent, ready to be compacted. `team` is its team, if any.
 
-        `system` is what its kind's prompt says today, `tools` are those that it would be born with today.
+        `system` is what its kind's prompt says today, `tools` are those that it would be born with today. A
+        `fork` keeps its caller's prefix, and is told once more what it is there for.
         """
-        kit, nested = self.kit, self.nested
+        if fork:
+            return self._of_fork(agent)
+        kit = self.kit
 
         def fresh() -> Prefix:
             renew(agent.toolbox)
@@ -53,9 +59,18 @@ class Compacting:
             store_prefix(prefixes, made)
             return made
 
-        def forgotten() -> None:
-            agent.toolbox.workplace.nested = nested() if nested is not None else None
-
         beside = Restating(agent, team, kit.jobs, kit.agents)
-        agent.compaction = Compaction(self.settings, beside, fresh, forgotten, tools)
+        agent.compaction = Compaction(self.settings, beside, fresh, self._forgotten(agent), tools)
         return agent
+
+    def _of_fork(self, agent: Agent) -> Agent:
+        talk = agent.conversation
+        beside = Restating(agent, None, self.kit.jobs, self.kit.agents, lambda: words_of(talk.path))
+        agent.compaction = Compaction(self.settings, beside, None, self._forgotten(agent))
+        return agent
+
+    def _forgotten(self, agent: Agent) -> Callable[[], None]:
+        def forgotten() -> None:
+            agent.toolbox.workplace.nested = self.nested() if self.nested is not None else None
+
+        return forgotten

@@ -178,7 +178,12 @@ def renew(toolbox: Toolbox) -> None:
 
 def is_served(tool: AnyTool) -> bool:
     """Whether it is a tool of a server."""
-    return tool.name.startswith("mcp__")
+    return is_served_name(tool.name)
+
+
+def is_served_name(name: str) -> bool:
+    """Whether a tool of that name is a server's."""
+    return name.startswith("mcp__")
 
 
 def _missing(name: str, known: Sequence[str]) -> UsageError:

@@ -17,6 +17,7 @@ from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.commands import told
 from teamwright.agent.conversation import Told
+from teamwright.agent.forking.words import fork_words
 from teamwright.agent.limits import SpawnLimits
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import now_ms
@@ -141,7 +142,8 @@ class Agents:
             self._starting -= 1
         if ready is not None:
             ready(agent)
-        agent.conversation.queue(f"prompt:{run.id}", [text_block(spec.prompt)])
+        words = fork_words(spec.prompt) if spec.fork else spec.prompt
+        agent.conversation.queue(f"prompt:{run.id}", [text_block(words)])
         return self._begin(run, agent)
 
     async def go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str = "") -> Run:
@@ -244,10 +246,11 @@ class Agents:
     async def _turns(self, run: Run, agent: Agent, opening: Told | None, pending: Callable[[], bool]) -> TurnEnd:
         talk = agent.conversation
         if opening is None and talk.items and not (talk.owes_round or talk.interrupted):
-            return TurnEnd("done", talk.said_since(0))  # it was done, and killed before that was noted
+            return TurnEnd("done", talk.said_since(talk.inherited))  # it was done, and killed before that was noted
         first = await agent.hooks.began()
         if opening is not None and first:
-            opening = Told((*opening.blocks, *first), opening.ids)
+            words = (*first, *opening.blocks) if talk.unbegun else (*opening.blocks, *first)  # a fork's job is last
+            opening = Told(words, opening.ids)
         return await see_through(run, agent, opening, pending, self.settings.jobs_wait_s)
 
     async def _over(self, run: Run, agent: Agent, outcome: str, file: RunFile) -> None:

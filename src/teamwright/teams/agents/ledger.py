@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.conversation import ids_held, read_header
+from teamwright.agent.definition import FORK
+from teamwright.agent.forking.origin import is_fork
 from teamwright.protocol.blocks import text_of
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
@@ -31,7 +33,8 @@ def remembered(id: str, transcript: Path, file: Path) -> Run | None:
     with suppress(StorageError, OSError):
         header = read_header(transcript)
         if header is not None and header.get("agent_id") == id and header.get("member") == id:
-            run = Run(id, "", file, transcript, background=True, state="killed")
+            about = {"fork": True, "agent_type": FORK.name} if is_fork(header) else {}
+            run = Run(id, "", file, transcript, about, background=True, state="killed")
             run.why = "nothing but its transcript is left"
             run.ended.set()
             run.released.set()

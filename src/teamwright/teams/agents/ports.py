@@ -34,10 +34,23 @@ class AgentSettings:
     assistant: bool = False
     """Every sub-agent runs in the background, so that whoever talks to the lead never waits for one."""
 
+    fork: bool = False
+    """A call that names no kind makes a fork of its caller; every agent that a call starts runs in the background."""
+
     @property
     def always(self) -> bool:
         """Whether every sub-agent runs in the background."""
         return self.background and (self.coordinator or self.assistant)
+
+    def no_forks(self, *, headless: bool) -> str:
+        """Why forks, which are wanted, cannot be had; empty when they can, or are not wanted."""
+        if not self.fork:
+            return ""
+        if self.coordinator:
+            return "a coordinator hands work over by its own rules (coordinator is on)"
+        if not self.background:
+            return "a fork always runs in the background (agents.background is off)"
+        return "in a headless run nobody sees what forks do" if headless else ""
 
     @property
     def hidden(self) -> Mapping[str, str]:
@@ -45,7 +58,7 @@ class AgentSettings:
         made: dict[str, str] = {}
         if not self.background:
             made["run_in_background"] = "nothing runs in the background here"
-        elif self.coordinator or self.assistant:
+        elif self.coordinator or self.assistant or self.fork:
             made["run_in_background"] = "every sub-agent runs in the background here"
         if self.coordinator:
             made["model"] = "a coordinator's agents have the model of their kind, or its own"

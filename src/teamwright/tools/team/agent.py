@@ -18,7 +18,7 @@ from teamwright.teams.forming import ensure_team
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.caller import Caller
-from teamwright.tools.team.subagent import SubagentInput, answer_of, described
+from teamwright.tools.team.subagent import KINDS_OR_FORK, SubagentInput, answer_of, described
 
 
 class AgentInput(SubagentInput):
@@ -29,7 +29,18 @@ class AgentInput(SubagentInput):
 
     def access(self) -> Access:
         """As a sub-agent's; who only coordinates may start members alone."""
-        return Access(subject=self.subagent_type, harmless=True, named=bool(self.name))
+        return Access(subject=self.kind, harmless=True, named=bool(self.name))
+
+
+class ForkingAgentInput(AgentInput):
+    """The same where a call that names neither a kind nor an agent makes a fork."""
+
+    subagent_type: str | None = Field(None, description=KINDS_OR_FORK)
+
+    @property
+    def forks(self) -> bool:
+        """See SubagentInput.forks."""
+        return not (self.subagent_type or self.name or self.resume)
 
 
 class AgentTool(Tool[AgentInput]):
@@ -44,17 +55,19 @@ class AgentTool(Tool[AgentInput]):
         self._agents = agents
         self._types = types
         self.hidden = agents.settings.hidden
+        if agents.settings.fork:
+            self.input_type = ForkingAgentInput
 
     @property
     def description(self) -> str:
         """What the model is told, with the kinds of agents that there are besides the built-in ones."""
-        return described(type(self), self._types)
+        return described(type(self), self._types, forks=self._agents.settings.fork)
 
     def summary(self, call: AgentInput) -> str:
         """What is started."""
         if call.name:
             return f"starts {call.name}: {call.description}"
-        return f"{call.resume or call.subagent_type}: {call.description}"
+        return f"{call.resume or call.kind}: {call.description}"
 
     def access(self, call: AgentInput, ctx: ToolContext) -> Access:
         """See SubagentInput.access."""

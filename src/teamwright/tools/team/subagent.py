@@ -5,10 +5,14 @@ Knows the book of sub-agents, and how an answer reads. Refuses to know members.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from teamwright.agent.definition import FORK
 from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolResult, read_beside
 from teamwright.models.effort import asked_effort
 from teamwright.permissions.verdict import Access
@@ -27,12 +31,18 @@ _OF_A_NEW_ONE = ("subagent_type", "model", "effort", "mode", "max_turns", "budge
 """Parameters that an agent has from its birth: one that goes on keeps what it has."""
 
 
+_OF_ITS_CALLER = ("model", "mode", "effort")
+"""Parameters that a fork cannot be given: it is its caller in all of these."""
+
+KINDS_OR_FORK = "general-purpose, Explore, Plan or Bash; left out, a fork of you."
+
+
 class SubagentInput(ToolInput):
     """Parameters of a sub-agent."""
 
     description: str = Field(description="3 to 5 words.")
     prompt: str = Field(description="The whole job.")
-    subagent_type: str = Field("general-purpose", description="general-purpose, Explore, Plan or Bash.")
+    subagent_type: str | None = Field("general-purpose", description="general-purpose, Explore, Plan or Bash.")
     model: str | None = Field(None, description="Another model than yours.")
     effort: str | None = Field(None, description="How hard it thinks, if not as you: low, medium, high, xhigh, max.")
     mode: Literal["default", "acceptEdits", "bypassPermissions", "delegate", "dontAsk", "plan"] | None = Field(
@@ -43,13 +53,26 @@ class SubagentInput(ToolInput):
     run_in_background: bool | None = Field(None, description="Do not wait; you are told when it ends.")
     resume: str | None = Field(None, description="Id of a sub-agent that has ended: it goes on with `prompt`.")
 
+    @property
+    def forks(self) -> bool:
+        """Whether it asks for a fork of its caller."""
+        return False
+
+    @property
+    def kind(self) -> str:
+        """The kind of agent that it asks for."""
+        return FORK.name if self.forks else self.subagent_type or "general-purpose"
+
     def spec(self, name: str = "") -> SpawnSpec:
-        """What is to be started."""
+        """What is to be started. Raises UsageError for what a fork cannot be given."""
+        if self.forks:
+            _refuse_of_forks(self)
         return SpawnSpec(
             prompt=self.prompt,
             description=self.description,
             name=name,
-            agent_type=self.subagent_type,
+            agent_type=self.kind,
+            fork=self.forks,
             model=self.model,
             effort=asked_effort(self.effort),
             mode=self.mode,
@@ -59,13 +82,24 @@ class SubagentInput(ToolInput):
 
     def access(self) -> Access:
         """`Agent(type)` rules look at the type; starting one touches nothing by itself."""
-        return Access(subject=self.subagent_type, harmless=True)
+        return Access(subject=self.kind, harmless=True)
 
 
 class NamedSubagentInput(SubagentInput):
     """Parameters of a sub-agent where there are no members: a name is its own."""
 
     name: str | None = Field(None, description="SendMessage reaches it by this name too.")
+
+
+class ForkingSubagentInput(NamedSubagentInput):
+    """The same where a call that names neither a kind nor an agent makes a fork."""
+
+    subagent_type: str | None = Field(None, description=KINDS_OR_FORK)
+
+    @property
+    def forks(self) -> bool:
+        """See SubagentInput.forks."""
+        return not (self.subagent_type or self.name or self.resume)
 
 
 class SubagentTool(Tool[NamedSubagentInput]):
@@ -80,11 +114,13 @@ class SubagentTool(Tool[NamedSubagentInput]):
         self._agents = agents
         self._types = types
         self.hidden = agents.settings.hidden
+        if agents.settings.fork:
+            self.input_type = ForkingSubagentInput
 
     @property
     def description(self) -> str:
         """What the model is told, with the kinds of agents that there are besides the built-in ones."""
-        return described(type(self), self._types)
+        return described(type(self), self._types, forks=self._agents.settings.fork)
 
     def repeats(self, call: NamedSubagentInput) -> bool:
         """A call that a kill cut off finds its sub-agent again, and goes on with it."""
@@ -92,7 +128,7 @@ class SubagentTool(Tool[NamedSubagentInput]):
 
     def summary(self, call: NamedSubagentInput) -> str:
         """What is started."""
-        return f"{call.resume or call.subagent_type}: {call.description}"
+        return f"{call.resume or call.kind}: {call.description}"
 
     def access(self, call: NamedSubagentInput, ctx: ToolContext) -> Access:
         """See SubagentInput.access."""
@@ -108,9 +144,26 @@ class SubagentTool(Tool[NamedSubagentInput]):
         return await answer_of(self._agents, call, spec, self._caller, ctx)
 
 
-def described(tool: type[AnyTool], types: str) -> str:
-    """The text beside the tool, and what there is to say of kinds of agents."""
-    return f"{read_beside(tool)}\n{types}" if types else read_beside(tool)
+def described(tool: type[AnyTool], types: str, *, forks: bool) -> str:
+    """The text beside the tool, and what there is to say of forks and of kinds of agents."""
+    return "\n".join(part for part in (read_beside(tool), _of_forks() if forks else "", types) if part)
+
+
+@cache
+def _of_forks() -> str:
+    return Path(__file__).with_name("fork.md").read_text(encoding="utf-8").strip()
+
+
+def _refuse_of_forks(call: SubagentInput) -> None:
+    """Raises UsageError for what a fork has of its caller."""
+    given = [name for name in _OF_ITS_CALLER if getattr(call, name) is not None]
+    if given:
+        raise UsageError(
+            "usage",
+            f"a fork is as its caller: {', '.join(given)} cannot be said of it",
+            do=["Leave that out, or name a subagent_type."],
+            note="nothing was started",
+        )
 
 
 async def answer_of(agents: Agents, call: SubagentInput, spec: SpawnSpec, caller: str, ctx: ToolContext) -> ToolResult:
@@ -120,7 +173,9 @@ async def answer_of(agents: Agents, call: SubagentInput, spec: SpawnSpec, caller
     """
     if not call.prompt.strip():
         raise UsageError("usage", "a sub-agent needs words: prompt is its whole job", note="nothing was started")
-    background = bool(call.run_in_background)
+    background = bool(call.run_in_background) or agents.settings.fork
+    if spec.fork:
+        spec = replace(spec, cwd=ctx.workplace.cwd)
     if not call.resume:
         return await run_spec(agents, spec, caller, ctx, background=background)
     origin, background = FromCall(ctx.tool_use_id, ctx.key, ctx.again), agents.in_background(background)

@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from teamwright.app.opening import open_session
@@ -47,7 +48,7 @@ def headless(invocation: Invocation) -> int:
 async def _headless(invocation: Invocation) -> int:
     verbose = invocation.verbose and invocation.output_format != "stream-json"
     outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
-    async with open_session(invocation.options) as session:
+    async with open_session(replace(invocation.options, headless=True)) as session:
         loaded()
         _opening_lines(invocation, session, outlet)
         streams = outlet.format == "stream-json"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from teamwright.agent.forking.origin import Origin, read_conversation
 from teamwright.agent.prefix import load_prefix
-from teamwright.agent.transcript import read_history
 from teamwright.app.looking.evidence.place import Transcript
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.errors import TeamwrightError
@@ -68,6 +68,11 @@ class Ledger:
     def loads(self) -> bool:
         """Whether the conversation can go on from this file."""
         return not self.problems
+
+    def inherits(self, answer: bytes) -> None:
+        """It is a fork's, and this encoded message is its caller's newest answer: results for its calls say nothing."""
+        blocks = _blocks(json.loads(answer)["content"])
+        self._calls = {str(block.get("id")): ("", {}) for block in blocks if _is_call(block)}
 
     def line(self, number: int, raw: bytes) -> None:
         """Take in one line behind the header."""
@@ -159,19 +164,26 @@ def read_ledger(transcript: Transcript) -> Ledger:
             if number > 1:
                 ledger.line(number, raw)
             elif not transcript.header:
-                _check_prefix(ledger)
+                _check_beginning(ledger)
         ledger.torn = _is_torn(transcript.path)
     except OSError as problem:
         ledger.problems.append(f"it cannot be read: {problem.strerror}")
     return ledger
 
 
-def _check_prefix(ledger: Ledger) -> None:
-    """The first line or the last compaction names what stands before the messages: without it nothing can go on."""
+def _check_beginning(ledger: Ledger) -> None:
+    """The first line or the last compaction names what stands before the messages: without it nothing can go on.
+
+    A fork begins with results for calls of its caller.
+    """
     path = ledger.transcript.path
     session = path.with_suffix("") if ledger.transcript.reader == LEAD else path.parent.parent
     try:
-        load_prefix(session / "prefixes", read_history(path).prefix)
+        history = read_conversation(path)
+        load_prefix(session / "prefixes", history.prefix)
+        origin = Origin.of_header(history.header)
+        if origin is not None:
+            ledger.inherits(origin.read(path).items[-1])
     except TeamwrightError as problem:
         ledger.problems.append(problem.what)
 

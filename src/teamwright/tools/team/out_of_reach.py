@@ -1,0 +1,49 @@
+"""What a fork cannot do: tools of its caller that its prefix names, for it is the same one, and that it does not have.
+
+Knows names. Whether an agent is a fork is known above.
+"""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+
+_ALIASES = {"Agent": ("Task",)}
+_WHY = {
+    "Agent": "A fork starts no agents",
+    "SendMessage": "A fork writes to nobody",
+    "AskUserQuestion": "A fork asks nobody",
+}
+
+
+class AnyInput(ToolInput):
+    """Whatever was given: nothing is done with it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class OutOfReach(Tool[AnyInput]):
+    """A tool of a fork's caller."""
+
+    input_type = AnyInput
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.aliases = _ALIASES.get(name, ())
+
+    @property
+    def description(self) -> str:
+        """The prefix has the caller's."""
+        return ""
+
+    def read_only(self, call: AnyInput) -> bool:
+        """It does nothing."""
+        return True
+
+    async def run(self, call: AnyInput, ctx: ToolContext) -> ToolResult:
+        """The refusal."""
+        why = _WHY.get(self.name, f"A fork does not have {self.name}")
+        return ToolResult.error(
+            f"{why}; nothing was done.", "Do your job yourself; what others should know or do goes into your report."
+        )

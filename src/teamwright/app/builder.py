@@ -361,13 +361,8 @@ class Maker:
         return Conversation.start(path, prefix, self._about(member, agent_id, toolbox, model))
 
     def _about(self, member: str, agent_id: str, toolbox: Toolbox, model: Model) -> dict[str, str]:
-        return {
-            "session": self.session,
-            "member": member,
-            "agent_id": agent_id,
-            "cwd": str(toolbox.workplace.cwd),
-            "model": model.card.name,
-        }
+        where = {"cwd": str(toolbox.workplace.cwd), "model": model.card.name}
+        return {"session": self.session, "member": member, "agent_id": agent_id, **where}
 
     @property
     def prefixes(self) -> Path:

@@ -95,6 +95,26 @@ class Rig:
         number, session = self.run("display-message", "-p", "-t", self.lead, "#{pid} #{session_id}").split()
         return {**os.environ, "TMUX": f"{self.socket},{number},{session[1:]}", "TMUX_PANE": self.lead}
 
+    @contextlib.contextmanager
+    def attached(self, session: str):
+        """A person who looks at this session, at a real terminal."""
+        number = len(self.run("list-clients").splitlines())
+        ours, theirs = os.openpty()
+        argv = [TMUX, "-u", "-S", self.socket, "attach-session", "-t", session]
+        env = {**os.environ, "TERM": "screen"}
+        client = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True)
+        os.close(theirs)
+        try:
+            for _ in range(600):
+                if len(self.run("list-clients").splitlines()) > number:
+                    break
+                self.run("run-shell", "-d", "0.1")
+            yield
+        finally:
+            client.kill()
+            client.wait(WITHIN_S)
+            os.close(ours)
+
     def place(self, **settings: object) -> Tmux:
         return Tmux(TMUX, self.environ, TmuxSettings(**settings))
 

@@ -343,6 +343,23 @@ async def test_a_zoomed_pane_of_the_user_stays_zoomed(rig, programs):
     assert rig.panes("#{window_zoomed_flag} #{pane_active} #{pane_width}")[rig.lead] == "1 1 200"
 
 
+@pytest.mark.promise("E2", "F31")
+async def test_what_several_people_look_at_never_changes(rig, programs):
+    rig.window()
+    rig.run("new-session", "-d", "-t", "main", "-s", "grouped")
+    rig.run("select-window", "-t", "grouped:$")
+    with rig.attached("main"), rig.attached("grouped"):
+        before = rig.run("list-clients", "-F", "#{client_pid} #{window_id} #{pane_id}")
+        assert len(before.splitlines()) == 2
+        for layout in ("split", "window"):
+            place = rig.place(layout=layout)
+            spots = [await place.open(programs.launch(name)) for name in ("ada", "bob")]
+            for act in (place.hide, place.show, place.close):
+                await act(spots[0])
+                assert rig.run("list-clients", "-F", "#{client_pid} #{window_id} #{pane_id}") == before
+            assert {rig.panes("#{session_group}")[spots[1].id]} == {"main"}
+
+
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("was", ["", "off", "bottom"])
 async def test_the_users_window_gets_its_border_setting_back(rig, programs, was):

@@ -173,8 +173,8 @@ class Tmux:
             pid, start = await self._taken(handover, pane, spot)
         except NotTaken as problem:
             words = await self.last_words(spot)
-            await _to_its_end(self.close(spot))
-            raise _cannot_start(launch, str(problem), words) from problem
+            closed = await _to_its_end(self.close(spot))
+            raise _cannot_start(launch, str(problem), words, left="" if closed else spot.id) from problem
         except BaseException:
             await _to_its_end(self.close(spot))
             raise
@@ -191,9 +191,13 @@ class Tmux:
             scene = await self._scene(launch.session)
             pane = await tmux_panes.make(scene.server, scene.panes, scene.home, owner, argv)
         tag = owner.tag(launch.name, secrets.token_hex(8))
-        await tmux_panes.dress(scene.server, pane, tag, launch.name, launch.color)
-        await tmux_panes.settle(scene.server, pane.window)
-        socket = "".join(await scene.server.ask(("display-message", "-p", "-t", pane.id, "#{socket_path}")))
+        try:
+            await tmux_panes.dress(scene.server, pane, tag, launch.name, launch.color)
+            await tmux_panes.settle(scene.server, pane.window)
+            socket = "".join(await scene.server.ask(("display-message", "-p", "-t", pane.id, "#{socket_path}")))
+        except BaseException:
+            await _to_its_end(tmux_panes.discard(scene.server, replace(pane, tag=tag)))
+            raise
         facts = {"socket": socket, "window": pane.window, "tag": tag}
         return pane, Spot(KIND, pane.id, facts, self._note(scene, pane, owner, socket))
 
@@ -279,24 +283,26 @@ def _told(lines: Sequence[str]) -> str:
     return "\n".join([*([how] if how else []), *text[-_LAST_LINES:]])
 
 
-async def _to_its_end(work: Coroutine[object, object, None]) -> None:
-    """Do this also when cancelled meanwhile; a backend that does not answer is not told twice."""
-    task = asyncio.ensure_future(work)
+async def _to_its_end(closing: Coroutine[object, object, None]) -> bool:
+    """Close also when cancelled meanwhile; whether it was done: a backend that does not answer is no second error."""
+    task = asyncio.ensure_future(closing)
     with contextlib.suppress(CannotStart):
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             await task
             raise
+        return True
+    return False
 
 
-def _cannot_start(launch: Launch, why: str, words: str = "") -> CannotStart:
+def _cannot_start(launch: Launch, why: str, words: str = "", left: str = "") -> CannotStart:
     return CannotStart(
         "backend",
         f"{launch.name} could not be started in tmux: {why}",
         looked_at=[("wrote", line) for line in words.splitlines()[-6:]],
         do=["see docs/errors.md#backend"],
-        note="nothing is left of it",
+        note=f"pane {left} could not be closed" if left else "nothing is left of it",
     )
 
 

@@ -83,10 +83,11 @@ async def make(server: Server, panes: Sequence[Pane], home: Home | None, owner: 
 
 
 async def dress(server: Server, pane: Pane, tag: str, name: str, color: str) -> None:
-    """Make the pane ours by its tag, keep it when its program fails, and then let it look so. Raises TmuxRefused."""
+    """Make the pane ours by its tag, keep it when its program fails, and let it look so. Raises TmuxRefused."""
     await server.ask(
         ("set-option", "-p", "-t", pane.id, TAG, tag),
-        ("set-option", "-p", "-t", pane.id, "remain-on-exit", "failed"),
+        ("set-option", "-p", "-t", pane.id, "remain-on-exit", "on"),
+        ("set-hook", "-p", "-t", pane.id, "pane-died", _ended_well(pane.id)),
     )
     colour = color if color in _PLAIN else _COLOURS.get(color, _NO_COLOUR)
     with contextlib.suppress(TmuxRefused):  # a tmux that has no such decoration is no reason not to start
@@ -117,6 +118,13 @@ async def kill(server: Server, pane: Pane, panes: Sequence[Pane]) -> None:
     if kept := _zoomed_beside(pane, panes):
         command += f" ; resize-pane -Z -t {kept}"
     await _if_ours(server, pane, command)
+
+
+async def discard(server: Server, pane: Pane) -> None:
+    """Close a pane in which nothing runs yet, if it bears this tag already. Never raises."""
+    with contextlib.suppress(TmuxRefused):
+        await kill(server, pane, ())
+        await settle(server, pane.window)
 
 
 async def hide(server: Server, pane: Pane, panes: Sequence[Pane]) -> None:
@@ -155,6 +163,14 @@ async def _opened(server: Server, command: Sequence[str], owner: Owner) -> Pane:
     pane = _made(await server.ask(command))
     await server.ask(("set-option", "-w", "-t", pane.id, WINDOW_TAG, owner.window_tag))
     return pane
+
+
+def _ended_well(id: str) -> str:
+    """Close the pane of a program that ended well. (`remain-on-exit failed` closes that of one that failed, too, when
+
+    tmux meets the end of its terminal before the end of its process.)
+    """
+    return f"if-shell -F -t {id} '#{{==:#{{pane_dead_status}},0}}' 'kill-pane -t {id}'"
 
 
 def _made(lines: Sequence[str]) -> Pane:

@@ -17,7 +17,10 @@ from teamwright.testing import ScriptedModel
 
 pytestmark = pytest.mark.timeout(60)
 
-ROUTES = ("sub-agent", "teammate")
+ROUTES = ("sub-agent", "teammate", "fork")
+"""A fork has no definition: here a teammate of the kind forks itself, and what is looked at is its fork."""
+
+FORKED = {"description": "copy", "prompt": "Now you."}
 
 
 @dataclass
@@ -63,13 +66,18 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
     definition = {"description": "For a test.", "prompt": "You are the kind.", **said}
     script = [*calls, "Done."]
     spawn = ("Agent", {"description": "do it", "prompt": "Do it now.", "subagent_type": "kind", **call})
-    if route == "teammate":
+    callers = {"team-lead": [spawn, "Done."]}
+    if route != "sub-agent":
         spawn[1]["name"] = "ada"
-    lead = [spawn, "Done."]
+    asked = options.pop("fork", {})
+    if route == "fork":
+        callers["ada"] = [("Agent", {**FORKED, **asked})]
+        options["settings_file"] = settings = root / "given.json"
+        settings.write_text('{"agents": {"fork": true}}')
 
     def answer(request):
-        if request.asker == "team-lead":
-            return lead.pop(0) if lead else "Done."
+        if (lines := callers.get(request.asker)) is not None:
+            return lines.pop(0) if lines else "Done."
         ran.rounds += 1
         return script.pop(0) if script else "Done."
 
@@ -84,11 +92,11 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         session.maker.models = Source(model, ran)
         await team.run("Go.")
         ran.color = next((mate.color for mate in session.team.members.values()), None)
-    own = [request for request in model.requests if request.asker != "team-lead"]
+    own = [request for request in model.requests if request.asker not in callers]
     if own:
         ran.head, ran.effort = read_head(own[0].prefix), effort_of(own[0].prefix)
         ran.told = [text_of(item) for request in own for item in request.items]
-    ran.caller = "\n".join(text_of(item) for r in model.requests if r.asker == "team-lead" for item in r.items)
+    ran.caller = "\n".join(text_of(item) for r in model.requests if r.asker in callers for item in r.items)
     return ran
 
 
@@ -129,15 +137,15 @@ async def described(root, route):
 async def prompts(root, route):
     ran = await run(root, route, {"prompt": "You speak of whales."})
     assert "You speak of whales." in ran.system
-    # a teammate is told it behind what every member knows, a sub-agent in place of that
-    assert ("# Your role: kind" in ran.system) is (route == "teammate")
+    # a teammate is told it behind what every member knows, a sub-agent in place of that; a fork what its caller is
+    assert ("# Your role: kind" in ran.system) is (route != "sub-agent")
 
 
 async def tools(root, route):
     ran = await run(root, route, {"tools": ["Read", "Agent"]})
     assert "Read" in ran.tools
     assert not ran.tools & {"Bash", "Write", "Grep"}
-    assert ({"SendMessage", "TaskUpdate"} <= ran.tools) is (route == "teammate")
+    assert ({"SendMessage", "TaskUpdate"} <= ran.tools) is (route != "sub-agent")
 
 
 async def without(root, route):
@@ -163,16 +171,17 @@ async def mode(root, route):
 
 
 async def turns(root, route):
-    ran = await run(root, route, {"maxTurns": 1}, ("Glob", {"pattern": "*"}), ("Glob", {"pattern": "*"}))
-    assert ran.rounds == 1
-    ran = await run(root, route, {"maxTurns": 1}, ("Glob", {"pattern": "*"}), call={"max_turns": 9})
+    look = ("Glob", {"pattern": "*"})
+    ran = await run(root, route, {"maxTurns": 1}, look, look)
+    assert ran.rounds == (3 if route == "fork" else 1)  # it counts its caller's; a fork has its call's own
+    ran = await run(root, route, {"maxTurns": 1}, look, call={"max_turns": 9}, fork={"max_turns": 1})
     assert ran.rounds == 1
 
 
 async def background(root, route):
     ran = await run(root, route, {"background": True})
     assert ran.rounds >= 1
-    assert ("in the background" in ran.caller) is (route == "sub-agent")
+    assert ("in the background" in ran.caller) is (route != "teammate")  # a fork always is
 
 
 async def isolation(root, route):
@@ -184,7 +193,7 @@ async def isolation(root, route):
 async def color(root, route):
     ran = await run(root, route, {"color": "pink"})
     assert ran.rounds >= 1
-    assert ran.color == ("pink" if route == "teammate" else None)
+    assert ran.color == (None if route == "sub-agent" else "pink")
 
 
 async def required(root, route):

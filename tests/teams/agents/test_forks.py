@@ -190,6 +190,16 @@ async def test_what_a_fork_has_of_its_caller_cannot_be_said_and_a_named_kind_beg
     assert all(len(request.items) == 1 for request in children)
 
 
+@pytest.mark.promise("row F5", "F45")
+async def test_a_rule_that_denies_forks_denies_every_one_and_no_other_agent(tmp_path):
+    model = Forking([start("a"), start("b", subagent_type="Explore")], "I wait.")
+    rules = {"permissions": {"deny": ["Agent(fork)"]}}
+    async with within_s(60), crew(tmp_path, model, settings=ON | rules) as team:
+        await team.run("Go.")
+        assert only(team).kind == "Explore"
+    assert "Agent(fork)" in results(model)[0]
+
+
 async def test_without_the_setting_a_call_without_a_kind_is_a_sub_agent_of_general_purpose(tmp_path):
     model = Forking(start("a"), "Good.")
     async with within_s(60), crew(tmp_path, model) as team:

@@ -15,7 +15,7 @@ from typing import Any
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.definition import AgentDefinition
+from teamwright.agent.definition import NOT_FOR_SUBAGENTS, AgentDefinition
 from teamwright.agent.forking.origin import is_fork
 from teamwright.agent.forking.words import told_as_fork
 from teamwright.agent.prefix import load_conversation, store_prefix
@@ -23,7 +23,8 @@ from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
 from teamwright.app.policies import Born
 from teamwright.app.serving.serving import is_served_name
-from teamwright.hooks.book import PERMISSION, POST_TOOL, PRE_TOOL
+from teamwright.app.skills.born import alone_without_agents
+from teamwright.hooks.book import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE
 from teamwright.models.model import Model
 from teamwright.models.prefix import tool_names
 from teamwright.protocol.blocks import tool_calls
@@ -32,8 +33,11 @@ from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.out_of_reach import OutOfReach
 
-_OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, PERMISSION})
+_OF_CALLS = frozenset({PRE_TOOL, POST_TOOL, TOOL_FAILURE, PERMISSION})
 """Events whose hooks guard calls. What a caller's definition says of starts, stops and goals is the caller's alone."""
+
+_CALLERS = NOT_FOR_SUBAGENTS | {"Agent"}
+"""Tools that speak for a fork's caller, or would hand its job on: however deep agents may start agents."""
 
 
 def kind_of(kind: AgentDefinition, parent: Born) -> AgentDefinition:
@@ -92,7 +96,7 @@ class Before:
         if not self.fork or talk is None:
             return list(tools)
         named = tool_names(talk.prefix)
-        have = [tool for tool in tools if tool.name in named]
+        have = alone_without_agents([tool for tool in tools if tool.name in named and tool.name not in _CALLERS])
         known = {tool.name for tool in have}
         return [*have, *(OutOfReach(name) for name in named if name not in known and not is_served_name(name))]
 

@@ -25,7 +25,8 @@ LEAD_ONLY = frozenset({"TeamCreate", "TeamDelete"})
 """Tools of the lead: no teammate and no sub-agent has them."""
 
 NOT_FOR_SUBAGENTS = LEAD_ONLY | {"Agent", "SendMessage", "ListAgents", "AskUserQuestion", *TEAMMATE_TOOLS}
-"""A sub-agent does one job and answers once: it has no team, no list, nobody to ask, and no sub-agents."""
+"""A sub-agent does one job and answers once: it has no team, no list, nobody to ask, and no sub-agents, unless
+`limits.depth` is more than 1."""
 
 READING = ("Bash", "Read", "Glob", "Grep", "WebFetch")
 

@@ -29,7 +29,7 @@ class SpawnSettings:
     """Agents started within any 60 seconds."""
 
     depth: int = 1
-    """Lead and teammates are 0, their sub-agents 1."""
+    """Lead and teammates are 0, their sub-agents 1, the sub-agents of these 2."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,8 @@ class SpawnLimits:
             self._recent.popleft()
         caps = self.settings
         if depth > caps.depth:
-            raise _reached("depth", f"a sub-agent cannot start agents (depth {caps.depth})", "limits.depth")
+            who = "a sub-agent" if depth > 1 else "an agent"
+            raise _reached("depth", f"{who} cannot start agents at depth {depth} (depth {caps.depth})", "limits.depth")
         if live_members is not None and live_members >= caps.members:
             raise _reached("members", f"{caps.members} teammates are alive already", "limits.members")
         if self.started >= caps.spawns:

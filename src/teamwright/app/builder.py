@@ -17,7 +17,7 @@ from teamwright.agent.activity import Watchdog
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.state import CompactSettings
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, covers, prompt
+from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, AgentDefinition, prompt
 from teamwright.agent.gate import Denial, Gate, Grant
 from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
@@ -141,7 +141,7 @@ class Maker:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
             return lead_prompt(self.kit.teams, self.place, self.instructions, appended)
 
-        toolbox = self._toolbox(LEAD, await tools(), model, self._gate(LEAD, LEAD, lambda: policy, None))
+        toolbox = self._toolbox(LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy)))
         if conversation is None:
             prefix = self._prefix(model, system(), toolbox, self._lead_effort(model.card))
             conversation = self._begin(self._transcript, LEAD, LEAD, prefix, toolbox, model)
@@ -167,7 +167,8 @@ class Maker:
         policy = self.policies.of(spec, lambda: self.policy, kind.name, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit)
         born = Born(policy, spec.model, kind.name, kind.disallowed_tools, kind.read_only)
-        born.definition = kind
+        born.definition, born.root = kind, spec.name
+        born.shown, born.waiting = spec.name, blocking(team, spec.name)
         self.born[spec.name] = born
         plan = self.plans.mode_of(policy(), self.home.plans, path.parent.parent / "plans" / f"{path.stem}.json")
 
@@ -180,7 +181,7 @@ class Maker:
         def system() -> list[Block]:
             return teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
 
-        gate = self._gate(spec.name, spec.name, born.now, blocking(team, spec.name), read_only=kind.read_only)
+        gate = self._gate(born)
         toolbox = self._toolbox(spec.name, await tools(), model, gate, spec.cwd)
         agent_id = f"{spec.name}@{team.name}"
         if goes_on:
@@ -210,18 +211,17 @@ class Maker:
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
         effort = None if told.talk is not None else self.resolver.effort(spec, kind, model.card, parent.effort)
-        self.limits.admit(depth=1)
+        self.limits.admit(depth=parent.depth + 1)
         policy = self.policies.of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit, otherwise=prompt("base"))
         plan = self.plans.mode_of(policy(), self.home.plans, None)
+        born = self.born[agent_id] = parent.child(kind, policy, spec.model, run)
         denied = (*NOT_FOR_SUBAGENTS, *parent.disallowed)
-        own = [*self.kit.plain_tools(agent_id), *self.kit.plan_tools(agent_id, plan, self.plans)]
-        tools = [t for t in own if not covers(denied, t.name) and kind.allows(t.name)]
+        below = None if spec.fork or born.depth >= self.limits.settings.depth else self.team
+        tools = self.kit.subagent_tools(agent_id, below, parent.disallowed)
+        tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         tools = told.tools([*tools, *await self.kit.served(self.policy.hides, kind, denied)])
-        waiting = run.held_up(blocking(self.team, caller)) if self.team is not None else None
-        shown = f"{LEAD_ALIAS if caller == LEAD else caller} › {kind.name}: {spec.description or agent_id}"
-        gate = self._gate(shown, caller, policy, waiting, read_only=kind.read_only or parent.read_only)
-        toolbox = self._toolbox(agent_id, self._shown(tools), model, gate, spec.cwd)
+        toolbox = self._toolbox(agent_id, self._shown(tools), model, self._gate(born), spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
         if told.former is not None:
             conversation = self._go_on(told.former, model)
@@ -232,15 +232,16 @@ class Maker:
             prefix = self._prefix(model, system, toolbox, effort)
             conversation = self._begin(path, agent_id, agent_id, prefix, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
-        made = self._agent(agent_id, agent_id, model, conversation, toolbox, rounds)
-        activity = made.activity
+        left = None if rounds is None else max(0, rounds - conversation.answers)
+        made = self._agent(agent_id, agent_id, model, conversation, toolbox, left)
+        activity, born.effort = made.activity, made.effort
         made.meter = self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s)
         made.parent_call, made.caller, made.policy, made.plan = run.call, caller, policy(), plan
         if spec.plans:
             plan.enter(Leaving.NEVER)
         who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
         who = replace(who, parent=LEAD_ALIAS if caller == LEAD else caller, generation=run.generation)
-        made = self._hooked(made, who, shown, kind)
+        made = self._hooked(made, who, born.shown, kind)
         return self.compacting.of(made, None, lambda: system, self.prefixes, fork=spec.fork)
 
     def transcript_of(self, id: str) -> Path:
@@ -320,13 +321,12 @@ class Maker:
             self.resolver.tell_once(f"the effort {said} of the settings is not used: {without(card)}")
         return taken(card, said)
 
-    def _gate(
-        self, shown: str, owner: str, policy: Callable[[], Policy], waiting: Waiting | None, *, read_only: bool = False
-    ) -> Gate:
-        """`shown` is who asks, as people read it; `waiting` marks who is blocked meanwhile, which is the `owner`."""
+    def _gate(self, born: Born) -> Gate:
+        """What decides for an agent, as it was born."""
         kept = self.policies.keep_always
-        made = Gate(shown, policy, self.asker, self.denials, kept, waiting=waiting, read_only=read_only)
-        made.owner, made.lead_may, made.grant = owner, self.policies.lead_may, self.grant
+        made = Gate(born.shown, born.now, self.asker, self.denials, kept, waiting=born.waiting)
+        made.read_only, made.owner = born.read_only, born.root
+        made.lead_may, made.grant = self.policies.lead_may, self.grant
         return made
 
     def _shown(self, tools: Sequence[AnyTool]) -> list[AnyTool]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
-from teamwright.agent.definition import AgentDefinition, covers
+from teamwright.agent.definition import NOT_FOR_SUBAGENTS, AgentDefinition, covers
 from teamwright.agent.plan_mode import Approval, PlanMode
 from teamwright.agent.tool import AnyTool, ToolContext, ToolResult
 from teamwright.app.hooking.of_session import Hooking
@@ -25,7 +25,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.post import Call, assign
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team import blocking
+from teamwright.teams.team import Team, blocking
 from teamwright.tools.background.output import TaskOutput
 from teamwright.tools.background.stop import TaskStop
 from teamwright.tools.files.edit import Edit
@@ -130,6 +130,26 @@ class Kit:
         """What every agent may have: files, shell, web, skills, and the program's own tools."""
         return [*self._plain(), *self._skills()]
 
+    def subagent_tools(self, id: str, starts: Team | None, denied: Sequence[str]) -> list[AnyTool]:
+        """What a sub-agent may have. One that may start others is given the team: it has what it needs for these.
+
+        Those have ids alone: names are for members, and for the sub-agents of the lead and of members.
+        """
+        skills = self._skills(self._fork(id) if starts is not None else None)
+        tools = [t for t in [*self._plain(), *skills] if not covers((*NOT_FOR_SUBAGENTS, *denied), t.name)]
+        if starts is None:
+            return tools
+        agent = SubagentTool(id, self.agents, self.agent_types(), named=False)
+        stop = TaskStop(Caller(id, starts), self.agents, self.jobs)
+        below = [agent, TaskOutput(id, self.agents, self.jobs), stop, ToAgent(id, self.agents)]
+        return [*tools, *(t for t in below if not covers(denied, t.name))]
+
+    def _fork(self, caller: str) -> Fork:
+        async def fork(spec: SpawnSpec, ctx: ToolContext) -> ToolResult:
+            return await run_spec(self.agents, spec, caller, ctx)
+
+        return fork
+
     def _skills(self, fork: Fork | None = None) -> list[AnyTool]:
         """The tool for skills, where there are any. Only who may start sub-agents hands over what runs them."""
         return [SkillTool(self.shelf, fork)] if self.shelf.for_models else []
@@ -166,13 +186,9 @@ class Kit:
         port = CallerTasks(caller)
         watch = CallerWatch(caller, self.hooking) if self.hooking is not None else None
         types = self.agent_types()
-
-        async def fork(spec: SpawnSpec, ctx: ToolContext) -> ToolResult:
-            return await run_spec(self.agents, spec, caller.name, ctx)
-
         tools: list[AnyTool] = [
             *self._plain(),
-            *self._skills(fork),
+            *self._skills(self._fork(caller.name)),
             AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
             AgentTool(caller, self.agents, types) if self.teams else SubagentTool(caller.name, self.agents, types),
             TaskOutput(caller.name, self.agents, self.jobs),

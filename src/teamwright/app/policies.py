@@ -17,6 +17,8 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.teams.agents.run import Run, Waiting
 from teamwright.teams.spec import SpawnSpec
 
 
@@ -35,10 +37,28 @@ class Born:
     read_only: bool = False
     effort: Effort | None = None
     definition: AgentDefinition | None = None
+    depth: int = 0
+    """Lead and members are 0; how deep a sub-agent is below them."""
+    shown: str = LEAD_ALIAS
+    """Who it is in a request, as people read it: with all that are above it."""
+    root: str = LEAD
+    """The lead or the member that it works for in the end, and that is held up by what it asks."""
+    waiting: Waiting | None = None
+    """Marks who is blocked while it asks."""
 
     def now(self) -> Policy:
         """The policy as it is now."""
         return self.policy()
+
+    def child(self, kind: AgentDefinition, policy: Callable[[], Policy], model: str | None, run: Run) -> Born:
+        """What a sub-agent of it is made with: whatever this one was denied, it is denied too."""
+        denied = (*self.disallowed, *kind.disallowed_tools)
+        made = Born(policy, model or self.model, kind.name if kind.role else self.kind, denied)
+        made.read_only, made.depth = self.read_only or kind.read_only, self.depth + 1
+        made.shown = f"{self.shown} › {kind.name}: {run.description}"
+        made.definition = kind
+        made.root, made.waiting = self.root, None if self.waiting is None else run.held_up(self.waiting)
+        return made
 
 
 @dataclass(slots=True)

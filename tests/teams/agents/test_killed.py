@@ -12,21 +12,23 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call
-from tests.teams.agents.crowd import Children, results
+from tests.teams.agents.crowd import Children, results, start
+from tests.teams.agents.nest import CAPS, LOOK, USES, Nest, deep, soon
 
 pytestmark = pytest.mark.timeout(120)
 CHILD = Path(__file__).with_name("mortal.py")
+NESTED = Path(__file__).with_name("mortal_nest.py")
 
 
-def killed(tmp_path, how: str) -> str:
-    """The id of the sub-agent that ran when its session was killed."""
+def killed(tmp_path, how: str, child: Path = CHILD) -> str:
+    """The id of the sub-agent that ran when its session was killed; of several all."""
     with subprocess.Popen(
-        [sys.executable, str(CHILD), str(tmp_path), how], stdout=subprocess.PIPE, text=True, env=os.environ
-    ) as child:
-        assert child.stdout is not None
-        id = child.stdout.readline().strip()
-        child.send_signal(signal.SIGKILL)
-        child.wait(20)
+        [sys.executable, str(child), str(tmp_path), how], stdout=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        assert process.stdout is not None
+        id = process.stdout.readline().strip()
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
     assert id
     return id
 
@@ -69,3 +71,53 @@ async def test_one_that_was_waited_for_goes_on_where_it_was_and_its_answer_is_th
     lead = next(r for r in model.requests if r.asker == LEAD)
     assert len([item for item in lead.items if b"tool_use" in item and b"Agent" in item]) == 1
     assert json.loads(lead.items[-1])["role"] == "user"
+
+
+def more(id: str) -> Call:
+    return Call("Agent", {"description": "more", "prompt": "Go on.", "resume": id})
+
+
+@pytest.mark.promise("row F15", "F57")
+@pytest.mark.parametrize("cap", list(CAPS))
+async def test_caps_are_for_its_life_also_when_it_is_gone_on_with(tmp_path, cap):
+    model = Nest(lead=[start("one", **CAPS[cap])], one=[LOOK, "First.", LOOK, "Second."])
+    model.uses = USES
+    async with deep(tmp_path, model) as team:
+        await soon(team.run("Go."))
+        [id] = team.session.agents.runs
+        model.plays["lead"] = [more(id), more(id)]
+        await soon(team.run("More."))
+        run = team.session.agents.runs[id]
+        assert (run.generation, run.limit) == (3, cap)
+    assert len(model.of("one")) == 4 and "cap on" in run.why
+
+
+@pytest.mark.promise("row F15", "F57")
+@pytest.mark.parametrize("cap", list(CAPS))
+async def test_after_a_kill_its_caps_count_what_it_used_before(tmp_path, cap):
+    id = killed(tmp_path, cap, NESTED).split()[0]
+    model = Nest(lead=["I see.", more(id)], one=[LOOK] * 9)
+    model.uses = USES
+    async with deep(tmp_path, model, resume=True) as team:
+        await soon(team.run("Where are we?"))
+        await soon(team.run("Go on."))
+        run = team.session.agents.runs[id]
+        assert (run.state, run.limit) == ("failed", cap)
+    assert len(model.of("one")) == 2, "two of its four answers came before the kill"
+
+
+@pytest.mark.promise("row F15", "F38", "F57")
+async def test_what_a_sub_agent_started_is_told_to_it_alone_when_it_is_gone_on_with(tmp_path):
+    one, two = killed(tmp_path, "nested", NESTED).split()
+    model = Nest(lead=["I see.", more(one)])
+    async with deep(tmp_path, model, resume=True) as team:
+        await soon(team.run("Where are we?"))
+        assert f"<task-id>{one}</task-id>" in model.told("lead") and two not in model.told("lead")
+        await soon(team.run("Go on."))
+        assert team.session.agents.runs[one].state == "completed"
+    assert model.told("one").count(f'"<task-notification>\\n<task-id>{two}<') == 1
+    assert "<status>killed</status>" in model.told("one")
+    model = Nest(lead=[more(one)])
+    async with deep(tmp_path, model, resume=True) as team:
+        await soon(team.run("And again."))
+    assert model.told("one").count(f'"<task-notification>\\n<task-id>{two}<') == 1

@@ -24,7 +24,7 @@ class CostLine:
     """What one of a list used. Tokens: `tokens_in` holds all of the prompts, `cached` those read from a cache.
 
     `usd` is None when a price is not known. `name` is a member, a sub-agent's id, a task's number (empty: no task) or a
-    model; `below` are a member's sub-agents, whose use is not in its own line.
+    model; `below` are its sub-agents, with theirs below them, whose use is not in its own line.
     """
 
     name: str
@@ -95,7 +95,7 @@ def view_of(books: Ledger, subjects: Mapping[TaskKey, str], log: LogView, since:
     """The books as people read them: the lead first, members in the order of their first answer."""
     spent = {name: account for name, account in books.agents.items() if account.rounds}
     callers = {account.caller for account in spent.values() if account.caller}
-    tops = {name for name, account in spent.items() if not account.caller} | callers
+    tops = {name for name, account in spent.items() if not account.caller} | (callers - spent.keys())
     names = sorted(tops, key=lambda name: (name != LEAD, [*spent, name].index(name)))
     tasks = [
         _line(key[1], usage, subject=subjects.get(key, ""))
@@ -116,7 +116,7 @@ def view_of(books: Ledger, subjects: Mapping[TaskKey, str], log: LogView, since:
 
 def _member(name: str, spent: Mapping[str, Account]) -> CostLine:
     account = spent.get(name, Account())
-    below = tuple(_line(id, one.usage, one.rounds, one.calls) for id, one in spent.items() if one.caller == name)
+    below = tuple(_member(id, spent) for id, one in spent.items() if one.caller == name)
     shown = LEAD_ALIAS if name == LEAD else name
     return _line(shown, account.usage, account.rounds, account.calls, below=below)
 

@@ -75,9 +75,11 @@ class Ledger:
         account.rounds += 1
         account.calls += spent.tools
         account.life_calls += spent.tools
-        if caller := self.agents.get(account.caller):
+        above = account
+        while above.caller and (caller := self.agents.get(above.caller)) is not None:
             caller.life_usage += usage
             caller.life_calls += spent.tools
+            above = caller
         self.total += usage
         self.models[spent.model] = self.models.get(spent.model, Usage()) + usage
         if spent.task:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, tokens_of
 from teamwright.app.spending.purse import Hold, Purse
@@ -100,7 +101,9 @@ class AgentMeter:
         admitted = max(0, min([calls, *caps]))
         for scope in scopes:
             scope.calls += admitted
-        self.purse.books.account(self.agent).calls += admitted
+        account = self.purse.books.account(self.agent)
+        account.calls += admitted
+        account.life_calls += admitted
         return admitted
 
     def _counted(self, reply: Reply) -> Usage:
@@ -161,6 +164,7 @@ class Meters:
         self.purse = purse
         self._lead = AgentMeter(purse, LEAD, bounded=False)
         self._members: dict[str, AgentMeter] = {}
+        self._below: WeakValueDictionary[str, AgentMeter] = WeakValueDictionary()
 
     def lead(self) -> AgentMeter:
         """The lead's: the run's caps are its own, and no task holds it up."""
@@ -173,6 +177,8 @@ class Meters:
         return made
 
     def subagent(self, id: str, caller: str, budget: Budget, worked_s: Clock) -> AgentMeter:
-        """A sub-agent's: what it uses is its caller's too."""
-        own = Scope(f"sub-agent {id}", budget, minutes=lambda: worked_s() / 60)
-        return AgentMeter(self.purse, id, own, self._members.get(caller.lower(), self._lead))
+        """A sub-agent's, for its whole life: what it uses is its caller's too, whether that is a sub-agent or not."""
+        own = self.purse.subagent_scope(id, budget, lambda: worked_s() / 60)
+        above = self._below.get(caller) or self._members.get(caller.lower(), self._lead)
+        made = self._below[id] = AgentMeter(self.purse, id, own, above)
+        return made

@@ -101,6 +101,14 @@ class Purse:
             scope.add(account.life_usage, account.life_calls)
         return scope
 
+    def subagent_scope(self, id: str, budget: Budget, minutes: Callable[[], float]) -> Scope:
+        """The scope of a sub-agent: what its life used before counts, in this process and in earlier ones."""
+        scope = Scope(f"sub-agent {id}", budget, minutes=minutes)
+        for books in (self._before(), self.books) if budget else ():
+            if (account := books.agents.get(id)) is not None:
+                scope.add(account.life_usage, account.life_calls)
+        return scope
+
     def task_scope(self, task: str) -> Scope | None:
         """The scope of a task that has caps."""
         return self._tasks.get(task)

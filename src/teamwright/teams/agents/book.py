@@ -26,7 +26,7 @@ from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.teams.agents.journal import RunJournal, kept, spec_of
 from teamwright.teams.agents.ledger import has_words, is_run_id, last_said, remembered
-from teamwright.teams.agents.life import QueueSteering, see_through, tell_lost_jobs, written
+from teamwright.teams.agents.life import Pending, QueueSteering, see_through, tell_lost_below, written
 from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
 from teamwright.teams.agents.run import Run, find_run
 from teamwright.teams.agents.words import RunFile, changed, it_runs, notification
@@ -175,13 +175,11 @@ class Agents:
         talk = agent.conversation
         if run.task is None and run.state == "killed" and run.owner == owner:
             self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before that was told
-        tell_lost_jobs(run, talk, self._jobs)
+        tell_lost_below(run, talk, self._jobs, self)
         run.owner, run.background = owner, background
         if prompt:
             run.generation, run.answers_before = run.generation + 1, talk.answers
             talk.queue(id or f"prompt:{call.key or run_id()}-{run.generation}", [text_block(prompt)])
-        elif agent.rounds_left is not None:
-            agent.rounds_left = max(0, agent.rounds_left - (talk.answers - run.answers_before))
         return self._begin(run, agent)
 
     def _begin(self, run: Run, agent: Agent) -> Run:
@@ -221,12 +219,8 @@ class Agents:
     async def _life(self, run: Run, agent: Agent, opening: Told | None, file: RunFile) -> None:
         started, begun = time.monotonic(), agent.conversation.length
         outcome = "cancelled"
-
-        def pending() -> bool:
-            return any(job.state == "running" for job in self._jobs.list(run.id)) or bool(self.running(run.id))
-
         try:
-            end = await self._turns(run, agent, opening, pending)
+            end = await self._turns(run, agent, opening)
             outcome = end.stop
             run.ends(end)
         except asyncio.CancelledError:
@@ -243,7 +237,7 @@ class Agents:
         run.duration_ms = int((time.monotonic() - started) * 1000)
         await self._over(run, agent, outcome, file)
 
-    async def _turns(self, run: Run, agent: Agent, opening: Told | None, pending: Callable[[], bool]) -> TurnEnd:
+    async def _turns(self, run: Run, agent: Agent, opening: Told | None) -> TurnEnd:
         talk = agent.conversation
         if opening is None and talk.items and not (talk.owes_round or talk.interrupted):
             return TurnEnd("done", talk.said_since(talk.inherited))  # it was done, and killed before that was noted
@@ -251,7 +245,11 @@ class Agents:
         if opening is not None and first:
             words = (*first, *opening.blocks) if talk.unbegun else (*opening.blocks, *first)  # a fork's job is last
             opening = Told(words, opening.ids)
-        return await see_through(run, agent, opening, pending, self.settings.jobs_wait_s)
+        return await see_through(run, agent, opening, lambda: self._pending(run.id), self.settings.jobs_wait_s)
+
+    def _pending(self, id: str) -> Pending:
+        jobs = any(job.state == "running" for job in self._jobs.list(id))
+        return "agents" if self.running(id) else "jobs" if jobs else ""
 
     async def _over(self, run: Run, agent: Agent, outcome: str, file: RunFile) -> None:
         """It has ended: that stands on disk first, then whoever waits is released, then what it left is ended."""
@@ -265,6 +263,8 @@ class Agents:
         run.agent = None
         run.ended.set()
         run.released.set()
+        if (above := self.runs.get(run.owner)) is not None:
+            above.moved.set()
         self._emit(changed(run))
         await self._end_what_it_started(run)
         if self.teller is None:

@@ -6,8 +6,9 @@ Handed a ready agent and its queue; knows the loop and hooks; does not know who 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Literal, Protocol, TypeAlias
 
 from teamwright.agent.agent import Agent, Steered, TurnEnd
 from teamwright.agent.background import BackgroundJobs
@@ -18,10 +19,22 @@ from teamwright.agent.stopping import both, run_past_stops
 from teamwright.hooks.book import SUBAGENT_STOP
 from teamwright.protocol.events import Emit, RoundEnded, TeamEvent
 from teamwright.teams.agents.run import Run
-from teamwright.teams.agents.words import RunFile, job_notification
+from teamwright.teams.agents.words import RunFile, job_notification, notification
 
-Pending: TypeAlias = Callable[[], bool]
-"""Whether something that the agent started still runs."""
+Pending: TypeAlias = Literal["agents", "jobs", ""]
+"""What of all that the agent started still runs: sub-agents of its own, or commands alone."""
+
+
+class Below(Protocol):
+    """The sub-agents of earlier lives whose ends may not have been told."""
+
+    def lost(self) -> list[Run]:
+        """They, oldest first."""
+        ...
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """Nobody needs to be told of these any more."""
+        ...
 
 
 class QueueSteering:
@@ -44,10 +57,13 @@ class QueueSteering:
         return Steered(what.blocks, what.ids, seen)
 
 
-async def see_through(run: Run, agent: Agent, opening: Told | None, pending: Pending, patience_s: float) -> TurnEnd:
-    """Run the job to its end: hooks may keep it at work, messages and ended jobs of its own are told first.
+async def see_through(
+    run: Run, agent: Agent, opening: Told | None, pending: Callable[[], Pending], patience_s: float
+) -> TurnEnd:
+    """Run the job to its end: hooks may keep it at work, messages and the ends of what it started are told first.
 
-    It waits `patience_s` seconds at most for what it started. Cancelling is re-raised; the transcript is in order then.
+    It waits for its own sub-agents as long as they run, and `patience_s` seconds at most for its commands. Cancelling
+    is re-raised; the transcript is in order then.
     """
 
     async def turns(agent: Agent, opening: Told | None) -> TurnEnd:
@@ -73,17 +89,13 @@ def _next(run: Run, agent: Agent) -> None:
     run.queue.done(commands)
 
 
-async def _something(run: Run, pending: Pending, patience_s: float) -> bool:
+async def _something(run: Run, pending: Callable[[], Pending], patience_s: float) -> bool:
     """Whether something waits for it; while what it started runs, something may still come."""
-    if run.queue or not pending():
-        return bool(run.queue)
-    try:
-        async with asyncio.timeout(patience_s):
-            while not run.queue and pending():
-                run.moved.clear()
+    with suppress(TimeoutError):
+        while not run.queue and (what := pending()):
+            run.moved.clear()
+            async with asyncio.timeout(patience_s if what == "jobs" else None):
                 await run.moved.wait()
-    except TimeoutError:
-        return False
     return bool(run.queue)
 
 
@@ -101,10 +113,14 @@ def written(run: Run, agent: Agent, file: RunFile) -> Emit:
     return now
 
 
-def tell_lost_jobs(run: Run, talk: Conversation, jobs: BackgroundJobs) -> None:
-    """Its own jobs ended with an earlier life of the session: it hears of each, once, before it goes on."""
-    for job in jobs.lost():
-        if job.owner == run.id and talk.holds({f"notice:{job.key}"}):
-            jobs.settle([job.id])
-        elif job.owner == run.id:
-            run.queue.notice(job_notification(job), job.key)
+def tell_lost_below(run: Run, talk: Conversation, jobs: BackgroundJobs, agents: Below) -> None:
+    """What it started ended with an earlier life of the session: it hears of each, once, before it goes on."""
+    ended = [(jobs.settle, job.id, job.key, job_notification(job)) for job in jobs.lost() if job.owner == run.id]
+    ended += [
+        (agents.settle, one.id, one.notice_key, notification(one)) for one in agents.lost() if one.owner == run.id
+    ]
+    for settle, id, key, text in ended:
+        if talk.holds({f"notice:{key}"}):
+            settle([id])
+        else:
+            run.queue.notice(text, key)

@@ -5,7 +5,6 @@ Values and protocols; nothing is done here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -53,7 +52,7 @@ class AgentSettings:
         return "in a headless run nobody sees what forks do" if headless else ""
 
     @property
-    def hidden(self) -> Mapping[str, str]:
+    def hidden(self) -> dict[str, str]:
         """Parameters of a call that cannot be honoured, and why."""
         made: dict[str, str] = {}
         if not self.background:

@@ -109,11 +109,12 @@ class SubagentTool(Tool[NamedSubagentInput]):
     aliases = ("Task",)
     input_type = NamedSubagentInput
 
-    def __init__(self, caller: str, agents: Agents, types: str = "") -> None:
+    def __init__(self, caller: str, agents: Agents, types: str = "", *, named: bool = True) -> None:
+        """`named`: whether its sub-agents may have names; those of a sub-agent have ids alone."""
         self._caller = caller
         self._agents = agents
         self._types = types
-        self.hidden = agents.settings.hidden
+        self.hidden = agents.settings.hidden | ({} if named else {"name": "a sub-agent of yours has an id alone"})
         if agents.settings.fork:
             self.input_type = ForkingSubagentInput
 

@@ -50,10 +50,10 @@ def _show(view: CostView) -> None:
     say_table(("model", *_USED, "cost"), [(line.name, *_use(line)) for line in view.models])
 
 
-def _members(lines: Sequence[CostLine]) -> Iterator[tuple[str, ...]]:
+def _members(lines: Sequence[CostLine], depth: int = 0) -> Iterator[tuple[str, ...]]:
     for line in lines:
-        yield _row(line.name, line)
-        yield from (_row(f"└ {one.name}", one) for one in line.below)
+        yield _row(f"{'  ' * (depth - 1)}└ {line.name}" if depth else line.name, line)
+        yield from _members(line.below, depth + 1)
 
 
 def _row(name: str, line: CostLine) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -249,6 +250,26 @@ async def test_a_member_forks_itself_and_the_fork_is_held_to_what_the_member_is_
         assert "Bash(touch:*)" in said[1] and "guarded" in said[2]
         assert not (tmp_path / "work" / "made").exists() and (tmp_path / "work" / "other").exists()
         assert not (tmp_path / "work" / "stop-hook-of-the-member").exists()
+
+
+@pytest.mark.promise("row F5", "F59", "row F15")
+async def test_where_depth_allows_it_a_sub_agent_forks_itself_and_however_deep_a_fork_starts_nobody(tmp_path):
+    inner = [start("deeper"), start("named", subagent_type="Explore")]
+    model = Forking(start("split it", subagent_type="general-purpose"), "I wait.", part=[inner, "My part."])
+    split = [start("part"), "I wait for it.", "Both parts."]
+    said = model._said
+    model._answers = lambda r: said(r) if r.asker == LEAD or job_of(r) else (split.pop(0) if split else "Done.")
+    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+        limits = team.session.team.limits
+        limits.settings = replace(limits.settings, depth=3)
+        await team.run("Go.")
+        top, fork = team.session.agents.runs.values()
+        assert (top.kind, top.owner, fork.kind, fork.owner) == ("general-purpose", LEAD, "fork", top.id)
+        assert fork.text == "My part." and top.text == "Both parts."
+    own = next(r for r in model.requests if r.asker == top.id)
+    first = model.first("part")
+    assert first.prefix is own.prefix and first.items[: len(own.items)] == own.items
+    assert all("starts no agents" in text for text in results(model, fork.id)[-2:])
 
 
 @pytest.mark.promise("row F5", "G1", "F44")

@@ -65,8 +65,8 @@ class Free:
     async def reserve(self, request: Request, card: ModelCard) -> Refusal | None:
         return None if self.why is None else Refusal(self.why, "")
 
-    def settle(self, reply: Reply | None) -> str:
-        self.used += Usage() if reply is None else reply.usage
+    def settle(self, answer: Reply | Failure | None) -> str:
+        self.used += answer.usage if isinstance(answer, Reply) else Usage()
         return ""
 
     def admit(self, calls: int) -> int:

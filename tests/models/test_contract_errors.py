@@ -207,3 +207,28 @@ async def test_a_password_in_the_address_is_never_shown(client):
         async with client(url) as c:
             asked = await c.ask()
             assert "pw-in-url-77" not in told(asked.last) + repr(c.model)
+
+
+USED = {"input_tokens": 120, "output_tokens": 1, "cache_read_input_tokens": 1_000}
+
+
+@pytest.mark.promise("H10")
+async def test_what_broken_tries_had_used_comes_with_the_answer(client):
+    broken = ErrorEvent(answer=Answer("This breaks.", usage=USED))
+    cut = Answer("Whole.", usage={"input_tokens": 7, "output_tokens": 2})
+    asked, server = await failed([broken, Status(529), broken, cut], client)
+    reply = asked.last
+    assert isinstance(reply, Reply) and len(server.requests) == 4
+    assert (reply.usage.tokens, reply.usage.requests) == (9, 1)
+    assert (reply.lost.input_tokens, reply.lost.cache_read, reply.lost.requests) == (240, 2_000, 2)
+    assert reply.lost.usd == pytest.approx((reply.lost.input_tokens + 2_000) * 1e-6 + reply.lost.output_tokens * 1e-5)
+
+
+@pytest.mark.promise("H10")
+async def test_what_a_call_had_used_that_failed_for_good_comes_with_its_failure(client, quick):
+    broken = ErrorEvent(answer=Answer("This breaks.", usage=USED))
+    asked, _ = await failed([broken] * 3, lambda url: client(url, settings=quick(retries=2)))
+    assert isinstance(asked.last, Failure)
+    assert (asked.last.lost.prompt_tokens, asked.last.lost.requests) == (3_360, 3)
+    asked, _ = await failed([Status(401)], client)
+    assert (asked.last.lost.tokens, asked.last.lost.requests) == (0, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from teamwright.testing.replies import Answer
+from teamwright.testing.replies import Answer, ErrorEvent
 from tests.ui.program import Program, error_of, told_results
 
 PRICE = {"anthropic/claude-priced": {"usd_in": 3.0, "usd_out": 15.0}}
@@ -161,3 +161,20 @@ def test_what_cost_cannot_make_sense_of_is_an_error_with_the_way_on(program: Pro
 def test_without_any_session_cost_says_that_there_is_none(program: Program):
     done = program.run("cost")
     assert (done.returncode, error_of(done)[0]) == (2, "unknown-session")
+
+
+@pytest.mark.promise("H10", "F61")
+def test_what_broke_is_told_apart_and_is_in_every_sum(program: Program):
+    broken = ErrorEvent(answer=Answer("This breaks.", usage={"input_tokens": 1_000, "output_tokens": 1}))
+    with LoopbackModel.in_thread([broken, Answer("Done.", usage={"input_tokens": 40, "output_tokens": 2})]) as server:
+        program.url = server.url
+        run = program.run("-p", "go", "--model", "claude-priced", "--output-format", "json")
+        assert run.returncode == 0, run.stderr
+    result, view = json.loads(run.stdout), cost(program)
+    total = view["total"]
+    assert (total["rounds"], total["failed"], result["num_turns"]) == (1, 1, 1)
+    assert total["failed_tokens"] == tokens(total) - 42 >= 1_000
+    assert tokens(total) == all_tokens(view["members"]) == all_tokens(view["models"]) == sum(result["usage"].values())
+    assert total["usd"] == pytest.approx(result["total_cost_usd"])
+    shown = program.run("cost").stdout.splitlines()
+    assert re.fullmatch(r"1 call that failed had used 1,00\d tokens, 0\.00\d+ USD: counted above\.", shown[-1])

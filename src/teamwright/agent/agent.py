@@ -7,7 +7,7 @@ Handed to the loop and to whatever asks its model; it does nothing by itself. Kn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from teamwright.agent.activity import Activity
@@ -21,7 +21,7 @@ from teamwright.models.effort import Effort, taken
 from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
-from teamwright.protocol.events import Attended, Emit, RoundEnded, Spoken, always
+from teamwright.protocol.events import FAILED, Attended, Emit, RoundEnded, Spoken, always
 from teamwright.protocol.usage import Usage
 
 
@@ -143,6 +143,13 @@ class Agent:
         self.emit(
             RoundEnded(member=self.name, usage=used, model=model, tools=calls, caller=caller, task=task, aside=aside)
         )
+
+    def lost_tries(self, answer: Reply | Failure, task: str) -> None:
+        """Tell what broken tries of a call had used: it is paid, and no round."""
+        if answer.lost.requests:
+            model = answer.model if isinstance(answer, Reply) else self.model.card.wire
+            made = RoundEnded(member=self.name, usage=answer.lost, model=model, tools=0, caller=self.caller, task=task)
+            self.emit(replace(made, aside=FAILED))
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
         """Tell surfaces of a line that was stored."""

@@ -45,8 +45,8 @@ async def run_forked_agent(agent: Agent, directive: str, what: str, items: Seque
     match answer:
         case Reply():
             agent.ended_round(answer, 0, task, aside=what)
-            return Forked(answer.content, answer.usage)
+            return Forked(answer.content, answer.usage + answer.lost)
         case Failure():
-            return Forked(failure=answer)
+            return Forked(usage=answer.lost, failure=answer)
         case _:
             return Forked(refusal=answer)

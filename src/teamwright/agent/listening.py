@@ -35,7 +35,9 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
         return refusal, ""
     try:
         answer = await _heard(agent, request)
-        return answer, agent.meter.settle(answer) if isinstance(answer, Reply) else ""
+        task = agent.meter.settle(answer)
+        agent.lost_tries(answer, task)
+        return answer, task
     finally:
         agent.meter.settle(None)
 
@@ -56,7 +58,7 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
                         reply = replace(reply, content=content)
                     return reply
                 case Failure():
-                    return part
+                    return priced(agent.model.card, part)
                 case Retrying():
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))

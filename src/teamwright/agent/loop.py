@@ -55,6 +55,7 @@ async def _rounds(agent: Agent) -> TurnEnd:
         answered = await answer(agent)
         heard = answered.heard
         usage += answered.beside
+        usage += Usage() if isinstance(heard, Refusal) else heard.lost
         if isinstance(heard, Refusal):
             return TurnEnd("limit", text, usage, rounds, limit=heard.limit, tools=tools, reason=heard.why)
         if isinstance(heard, Failure):

@@ -40,6 +40,7 @@ from teamwright.models.prompt_check import PromptCheck
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
 from teamwright.protocol.blocks import Block, encode
+from teamwright.protocol.usage import Usage
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -108,12 +109,13 @@ class MessagesApi:
         """The answer in parts; see `Model.stream`. A paused answer is continued and comes out as one."""
         items: Sequence[bytes] = request.items
         whole: Reply | None = None
-        outcome = _Outcome()
+        outcome, lost = _Outcome(), Usage()
         for _ in range(CONTINUATIONS):
             outcome = _Outcome()
             async with aclosing(self._answer(request, items, outcome)) as parts:
                 async for part in parts:
                     yield part
+            lost += outcome.lost
             if outcome.reply is None:
                 break
             whole = _joined(whole, outcome.reply)
@@ -121,9 +123,9 @@ class MessagesApi:
                 break
             items = [*items, encode({"role": "assistant", "content": outcome.reply.content})]
         if outcome.failure is not None:
-            yield outcome.failure
+            yield replace(outcome.failure, lost=lost if whole is None else lost + whole.usage)
         elif whole is not None:
-            yield self._checked(request, whole)
+            yield self._checked(request, replace(whole, lost=lost))
 
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
         """One answer, tried as often as it may help; how it ended is left in `outcome`."""
@@ -140,6 +142,7 @@ class MessagesApi:
             if attempt.trouble is None:
                 outcome.reply = self._reply(attempt)
                 return
+            outcome.lost += self._used(attempt)
             from teamwright.models.failure import failure_of
 
             failure = failure_of(attempt.trouble, self._card, self._endpoint, tries, answered=self._answered)
@@ -214,6 +217,11 @@ class MessagesApi:
             attempt.exchange.request_id,
         )
 
+    def _used(self, attempt: _Try) -> Usage:
+        """What a try that broke had used by then, as far as the service said so: it counts as a request then."""
+        used = attempt.assembly.usage()
+        return price(self._card, used) if used.tokens else Usage()
+
     def _checked(self, request: Request, reply: Reply) -> Reply | Failure:
         """The reply, or what it gives away: that the server did not read the whole prompt."""
         cut = self._check.look(request, reply.usage) if self._check else None
@@ -221,15 +229,16 @@ class MessagesApi:
             return reply
         from teamwright.models.failure import cut_prompt
 
-        return cut_prompt(cut, self._card, self._endpoint)
+        return replace(cut_prompt(cut, self._card, self._endpoint), lost=reply.lost + reply.usage)
 
 
 class _Outcome:
-    """How an answer ended: one of the two is set."""
+    """How an answer ended: one of the two is set. `lost` is what tries had used that broke."""
 
-    __slots__ = ("failure", "reply")
+    __slots__ = ("failure", "lost", "reply")
 
     def __init__(self) -> None:
+        self.lost = Usage()
         self.reply: Reply | None = None
         self.failure: Failure | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.usage import Usage
@@ -94,7 +94,7 @@ class Reply:
 
     `content` holds the blocks as they came (unknown ones verbatim, empty text dropped, calls cut off by
     `max_tokens` dropped). `stop_reason` is the service's own word. `request_id` names it in logs. A `usage` without
-    money is priced by the model's card.
+    money is priced by the model's card. `lost` is what broken tries before it had used when they broke: it is paid too.
     """
 
     content: list[Block]
@@ -102,6 +102,7 @@ class Reply:
     usage: Usage
     model: str
     request_id: str = ""
+    lost: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class Failure:
     `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed context-full
     window-too-small limit`). `retriable` says that the same request may work later (the agent is paused, not
     ended); `again_s` is set for a limit that passes by itself: after how many seconds. `before_first_reply` is for
-    exit codes: nothing was ever answered by this service in this process.
+    exit codes: nothing was ever answered by this service in this process. `lost` is what its tries had used when they
+    broke.
     """
 
     slug: str
@@ -122,6 +124,7 @@ class Failure:
     before_first_reply: bool = False
     partial: list[Block] = field(default_factory=list[Block])
     again_s: float | None = None
+    lost: Usage = field(default_factory=Usage)
 
 
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Reply | Failure
@@ -201,8 +204,8 @@ class Meter(Protocol):
         """
         ...
 
-    def settle(self, reply: Reply | None) -> str:
-        """The call was answered, at this usage; None: it was not. Returns the task that it was booked to, if any."""
+    def settle(self, answer: Reply | Failure | None) -> str:
+        """The call was answered, or failed, at this usage; None: neither. Returns the task it was booked to, if any."""
         ...
 
     def admit(self, calls: int) -> int:
@@ -228,6 +231,13 @@ def price(card: ModelCard, usage: Usage) -> Usage:
     return Usage(usage.input_tokens, usage.output_tokens, usage.cache_read, usage.cache_write, usage.requests, usd)
 
 
-def priced(card: ModelCard, reply: Reply) -> Reply:
-    """The reply with its money filled in where the model left it out: a price that is not known is never 0."""
-    return reply if reply.usage.usd else replace(reply, usage=price(card, reply.usage))
+Answer = TypeVar("Answer", Reply, Failure)
+
+
+def priced(card: ModelCard, answer: Answer) -> Answer:
+    """The answer with its money filled in where the model left it out: a price that is not known is never 0."""
+    if answer.lost.tokens and not answer.lost.usd:
+        answer = replace(answer, lost=price(card, answer.lost))
+    if isinstance(answer, Failure) or answer.usage.usd:
+        return answer
+    return replace(answer, usage=price(card, answer.usage))

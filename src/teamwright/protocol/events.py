@@ -36,12 +36,16 @@ class ToolCalled(Event):
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
 
+FAILED = "failed"
+"""What a RoundEnded is aside that tells of tries that broke."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded(Event):
     """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
 
     the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
-    beside its work (`compaction`): that is no round of a turn.
+    beside its work (`compaction`), or `failed`: what broken tries had used. That is no round of a turn.
     """
 
     KIND = "round_ended"

@@ -23,6 +23,7 @@ from teamwright.storage.paths import Home
 class CostLine:
     """What one of a list used. Tokens: `tokens_in` holds all of the prompts, `cached` those read from a cache.
 
+    `failed` calls broke before they were answered, and had used `failed_tokens` then: in the sums, but no rounds.
     `usd` is None when a price is not known. `name` is a member, a sub-agent's id, a task's number (empty: no task) or a
     model; `below` are its sub-agents, with theirs below them, whose use is not in its own line.
     """
@@ -35,6 +36,9 @@ class CostLine:
     tokens_out: int = 0
     usd: float | None = 0.0
     subject: str = ""
+    failed: int = 0
+    failed_tokens: int = 0
+    failed_usd: float | None = 0.0
     below: tuple[CostLine, ...] = ()
 
     @property
@@ -59,7 +63,7 @@ class CostView:
     @property
     def empty(self) -> bool:
         """Whether no model was called."""
-        return not self.total.rounds
+        return not (self.total.rounds or self.total.failed)
 
 
 def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None) -> CostView:
@@ -93,7 +97,7 @@ def _of_log(log: LogView, subjects: dict[TaskKey, str], current: Callable[[], st
 
 def view_of(books: Ledger, subjects: Mapping[TaskKey, str], log: LogView, since: float = 0.0) -> CostView:
     """The books as people read them: the lead first, members in the order of their first answer."""
-    spent = {name: account for name, account in books.agents.items() if account.rounds}
+    spent = {name: account for name, account in books.agents.items() if account.rounds or account.failed.requests}
     callers = {account.caller for account in spent.values() if account.caller}
     tops = {name for name, account in spent.items() if not account.caller} | (callers - spent.keys())
     names = sorted(tops, key=lambda name: (name != LEAD, [*spent, name].index(name)))
@@ -107,7 +111,7 @@ def view_of(books: Ledger, subjects: Mapping[TaskKey, str], log: LogView, since:
         session=log.session,
         log=str(log.path) if log.path.name else "",
         since=since,
-        total=_line("all", books.total, sum(a.rounds for a in spent.values()), sum(a.calls for a in spent.values())),
+        total=_line("all", books.total, _sum(spent), failed=books.failed),
         members=tuple(_member(name, spent) for name in names),
         tasks=(*tasks, *rest),
         models=tuple(_line(model, usage) for model, usage in books.models.items()),
@@ -118,20 +122,35 @@ def _member(name: str, spent: Mapping[str, Account]) -> CostLine:
     account = spent.get(name, Account())
     below = tuple(_member(id, spent) for id, one in spent.items() if one.caller == name)
     shown = LEAD_ALIAS if name == LEAD else name
-    return _line(shown, account.usage, account.rounds, account.calls, below=below)
+    return _line(shown, account.usage, (account.rounds, account.calls), failed=account.failed, below=below)
+
+
+def _sum(spent: Mapping[str, Account]) -> tuple[int, int]:
+    """Rounds and tool calls of all."""
+    return sum(one.rounds for one in spent.values()), sum(one.calls for one in spent.values())
 
 
 def _line(
-    name: str, usage: Usage, rounds: int = 0, calls: int = 0, *, subject: str = "", below: tuple[CostLine, ...] = ()
+    name: str,
+    usage: Usage,
+    made: tuple[int, int] = (0, 0),
+    *,
+    subject: str = "",
+    failed: Usage | None = None,
+    below: tuple[CostLine, ...] = (),
 ) -> CostLine:
+    lost = failed or Usage()
     return CostLine(
         name=name,
-        rounds=rounds,
-        calls=calls,
+        rounds=made[0],
+        calls=made[1],
         tokens_in=usage.prompt_tokens,
         cached=usage.cache_read,
         tokens_out=usage.output_tokens,
         usd=usage.usd,
         subject=subject,
+        failed=lost.requests,
+        failed_tokens=lost.tokens,
+        failed_usd=lost.usd,
         below=below,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from teamwright.protocol.events import MemberChanged, RoundEnded, TeamChanged, TeamEvent
+from teamwright.protocol.events import FAILED, MemberChanged, RoundEnded, TeamChanged, TeamEvent
 from teamwright.protocol.usage import Usage
 
 TaskKey: TypeAlias = tuple[str, str]
@@ -19,7 +19,10 @@ TaskKey: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class Account:
-    """What one agent used: all of it, and since its present life began. `caller` is set for a sub-agent."""
+    """What one agent used: all of it, and since its present life began. `caller` is set for a sub-agent.
+
+    `failed` is the part of it that tries had used which broke.
+    """
 
     usage: Usage = field(default_factory=Usage)
     rounds: int = 0
@@ -28,14 +31,19 @@ class Account:
     life: int = 0
     life_usage: Usage = field(default_factory=Usage)
     life_calls: int = 0
+    failed: Usage = field(default_factory=Usage)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The books of a session, or of a part of it. `list` is where tasks are looked for now, `untasked` the rest."""
+    """The books of a session, or of a part of it. `list` is where tasks are looked for now, `untasked` the rest.
+
+    `failed` is the part of the total that tries had used which broke.
+    """
 
     total: Usage = field(default_factory=Usage)
     untasked: Usage = field(default_factory=Usage)
+    failed: Usage = field(default_factory=Usage)
     agents: dict[str, Account] = field(default_factory=dict[str, Account])
     tasks: dict[TaskKey, Usage] = field(default_factory=dict[TaskKey, Usage])
     models: dict[str, Usage] = field(default_factory=dict[str, Usage])
@@ -72,7 +80,11 @@ class Ledger:
         usage, account = spent.usage, self.account(spent.member, spent.caller)
         account.usage += usage
         account.life_usage += usage
-        account.rounds += 1
+        if spent.aside == FAILED:
+            account.failed += usage
+            self.failed += usage
+        else:
+            account.rounds += 1
         account.calls += spent.tools
         account.life_calls += spent.tools
         above = account

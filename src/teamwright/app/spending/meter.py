@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, tokens_of
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope
-from teamwright.models.model import ModelCard, Prefix, Refusal, Reply, Request, price
+from teamwright.models.model import Failure, ModelCard, Prefix, Refusal, Reply, Request, price
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
@@ -78,21 +78,31 @@ class AgentMeter:
         self._hold, self._sent = got, (card, call.tokens_in)
         return None
 
-    def settle(self, reply: Reply | None) -> str:
+    def settle(self, answer: Reply | Failure | None) -> str:
         """See Meter.settle. A second settling of the same call changes nothing."""
         hold, self._hold = self._hold, None
         if hold is None:
             return ""
-        hold.settle(None if reply is None else self._counted(reply))
+        reply, lost = (answer if isinstance(answer, Reply) else None), Usage() if answer is None else answer.lost
+        hold.settle(self._counted(reply) + lost if reply is not None else lost if lost.requests else None)
+        if lost.requests:
+            self._book(lost, reply.model if reply is not None else self._wire, failed=True)
         if reply is None:
-            return ""
+            return self._task if lost.requests else ""
         usage = reply.usage
         self._known, self._context = self._asked, usage.tokens
         self._cached = usage.prompt_tokens if usage.cache_read or usage.cache_write else 0
         self._at = monotonic()
-        caller = self.caller.agent if self.caller is not None else ""
-        self.purse.book(self.agent, usage, reply.model, caller=caller, task=self._task)
+        self._book(usage, reply.model)
         return self._task
+
+    def _book(self, usage: Usage, model: str, *, failed: bool = False) -> None:
+        caller = self.caller.agent if self.caller is not None else ""
+        self.purse.book(self.agent, usage, model, caller=caller, task=self._task, failed=failed)
+
+    @property
+    def _wire(self) -> str:
+        return self._sent[0].wire if self._sent is not None else ""
 
     def admit(self, calls: int) -> int:
         """See Meter.admit."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from teamwright.app.spending.ledger import Ledger
@@ -18,7 +18,7 @@ from teamwright.app.spending.scope import Estimate, Held, Scope
 from teamwright.models.model import Refusal
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import Compacted, RoundEnded, TaskChanged, TaskInfo, TeamChanged, TeamEvent
+from teamwright.protocol.events import FAILED, Compacted, RoundEnded, TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.usage import Usage
 
 
@@ -152,9 +152,14 @@ class Purse:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    def book(self, agent: str, usage: Usage, model: str, *, caller: str = "", task: str = "") -> None:
-        """An agent's call used this much."""
-        self.books.book(RoundEnded(member=agent, usage=usage, model=model, tools=0, caller=caller, task=task))
+    def book(
+        self, agent: str, usage: Usage, model: str, *, caller: str = "", task: str = "", failed: bool = False
+    ) -> None:
+        """An agent's call used this much; `failed`: its tries that broke did."""
+        made = RoundEnded(member=agent, usage=usage, model=model, tools=0, caller=caller, task=task)
+        self.books.book(replace(made, aside=FAILED) if failed else made)
+        if failed:
+            return
         self.context[agent] = max(usage.prompt_tokens + usage.output_tokens, 0)
 
     # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────

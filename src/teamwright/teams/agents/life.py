@@ -17,7 +17,7 @@ from teamwright.agent.conversation import Conversation, Told
 from teamwright.agent.loop import run_turn, tell
 from teamwright.agent.stopping import both, run_past_stops
 from teamwright.hooks.book import SUBAGENT_STOP
-from teamwright.protocol.events import Emit, RoundEnded, TeamEvent
+from teamwright.protocol.events import FAILED, Emit, RoundEnded, TeamEvent
 from teamwright.teams.agents.run import Run
 from teamwright.teams.agents.words import RunFile, job_notification, notification
 
@@ -108,7 +108,8 @@ def written(run: Run, agent: Agent, file: RunFile) -> Emit:
         if isinstance(event, RoundEnded):
             run.usage = event.usage if run.usage is None else run.usage + event.usage
             run.tokens, run.tools = run.usage.tokens, run.tools + event.tools
-            file.said(agent.conversation.last_content())
+            if event.aside != FAILED:
+                file.said(agent.conversation.last_content())
 
     return now
 

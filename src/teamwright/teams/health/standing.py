@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.protocol.events import (
+    FAILED,
     Compacted,
     MemberChanged,
     MessageSeen,
@@ -215,7 +216,7 @@ class Standing:
                 return
             member.usage += event.usage
             member.rounds += not event.aside
-            member.context = event.usage.tokens
+            member.context = member.context if event.aside == FAILED else event.usage.tokens
         if member is None:
             return
         if isinstance(event, Compacted):

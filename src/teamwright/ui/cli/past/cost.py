@@ -48,12 +48,21 @@ def _show(view: CostView) -> None:
         say_table(("task", *_USED, "cost", "subject"), [_task(line) for line in view.tasks])
     say()
     say_table(("model", *_USED, "cost"), [(line.name, *_use(line)) for line in view.models])
+    if view.total.failed:
+        say()
+        say(_failed(view.total))
 
 
 def _members(lines: Sequence[CostLine], depth: int = 0) -> Iterator[tuple[str, ...]]:
     for line in lines:
         yield _row(f"{'  ' * (depth - 1)}└ {line.name}" if depth else line.name, line)
         yield from _members(line.below, depth + 1)
+
+
+def _failed(line: CostLine) -> str:
+    calls = "1 call that failed had" if line.failed == 1 else f"{line.failed:,} calls that failed had"
+    money = str(Usage(usd=line.failed_usd)).rpartition(", ")[2]
+    return f"{calls} used {line.failed_tokens:,} tokens, {money}: counted above."
 
 
 def _row(name: str, line: CostLine) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from teamwright import Team
-from teamwright.app import opening
+from teamwright.app import assembling
 from teamwright.app.looking.status import status_views
 from teamwright.models import pool
 from teamwright.models.governor import Governor
@@ -49,13 +49,13 @@ def service(monkeypatch, tmp_path):
 
     def set_up(server, retries, longest_s=0.05):
         governor = Governor(backoff_s=0.01, backoff_most_s=0.05, board=Page(tmp_path / "governors" / "page"))
-        settled = opening.model_settings
+        settled = assembling.model_settings
 
         def patient(settings):
             return replace(settled(settings), retries=retries, backoff_s=0.01, backoff_most_s=longest_s)
 
         monkeypatch.setattr(pool, "governor_for", lambda *_: governor)
-        monkeypatch.setattr(opening, "model_settings", patient)
+        monkeypatch.setattr(assembling, "model_settings", patient)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0000000000000000")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         return governor

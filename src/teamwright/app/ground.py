@@ -66,11 +66,13 @@ class Ground:
     resumed: bool
     definition: TeamDefinition | None = None
     places: Places = field(default_factory=Places)
+    room: Path | None = None
+    """The directory of a member's own process in its session's."""
 
     @property
     def directory(self) -> Path:
-        """Where the session keeps its log, outputs and members' transcripts."""
-        return self.home.session(self.cwd, self.id)
+        """Where this process keeps its log, outputs and records: the session's directory, or a member's room in it."""
+        return self.home.session(self.cwd, self.id) if self.room is None else self.room
 
 
 def ground_of(options: Options) -> Ground:
@@ -87,6 +89,17 @@ def ground_of(options: Options) -> Ground:
         session, resumed, cwd = SessionId(view.id), True, _directory_of(view, cwd)
     elif options.session_id is not None:
         _require_new(home, cwd, session)
+    return _ground(options, home, cwd, session, resumed=resumed)
+
+
+def ground_of_member(options: Options, session: SessionId, room: Path) -> Ground:
+    """The same for the own process of a member of that session; `room` is its directory there."""
+    require_platform()
+    home = home_of(options.home)
+    return replace(_ground(options, home, options.cwd, session, resumed=(room / "events.jsonl").exists()), room=room)
+
+
+def _ground(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> Ground:
     env = dict(os.environ if options.env is None else options.env)
     flags = flags_of(options)
     trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Iterable, Set
+from collections.abc import AsyncGenerator, Iterable, Sequence, Set
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 
@@ -32,6 +32,7 @@ from teamwright.app.ground import (
 from teamwright.app.hooking.making import make_hooks
 from teamwright.app.kit import PLAN_TOOLS, Kit
 from teamwright.app.looking.sessions import LEASE
+from teamwright.app.members.making import have_processes
 from teamwright.app.models_of import Models
 from teamwright.app.modes import Kept, keep, kept_mode, take_up
 from teamwright.app.options import Options
@@ -123,15 +124,21 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
-    warnings = (*trust_warnings(ground), *ground.settings.warnings, *unserved, *maker.resolver.warnings())
-    warnings += tuple(shelf_warnings(maker.kit.shelf))
+    warnings = _warnings(ground, maker, unserved)
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker))
+    exchange = have_processes(ground, team, maker, log, grants)
+    session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker), exchange=exchange)
     grants.modes = lambda: session.modes
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)
     return session
+
+
+def _warnings(ground: Ground, maker: Maker, unserved: Sequence[str]) -> tuple[str, ...]:
+    """What was left out of the session, a line each."""
+    settings, kinds = ground.settings.warnings, maker.resolver.warnings()
+    return (*trust_warnings(ground), *settings, *unserved, *kinds, *shelf_warnings(maker.kit.shelf))
 
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:

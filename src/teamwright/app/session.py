@@ -40,6 +40,7 @@ from teamwright.teams.ending import leave_all, suspend_all
 from teamwright.teams.forming import attach_team
 from teamwright.teams.lead import GO_ON, Lead
 from teamwright.teams.lifecycle import GONE, State
+from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.resuming import Resumed, resume_members
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.teams.team import Team
@@ -81,6 +82,8 @@ class Session:
     jobs: BackgroundJobs
     outside: Outside
     warnings: tuple[str, ...] = ()
+    exchange: Exchange | None = None
+    """Where processes of members call."""
     tally: Tally = field(default_factory=Tally)
     resumed: Resumed = field(default_factory=Resumed)
     cut_off: list[str] = field(default_factory=list[str])
@@ -275,6 +278,8 @@ class Session:
             reason = "prompt_input_exit" if self.options.interactive else "other"
             await self.maker.kit.hooking.ended(reason, self.permission_mode)
         await self.outside.close()
+        if self.exchange is not None:
+            await self.exchange.close()
         if self.requests.strangers is not None:
             await self.requests.strangers.close()
         await self.agents.close()

@@ -32,7 +32,7 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 from teamwright.teams.agents.ports import AgentSettings
-from teamwright.teams.team import TeamSettings
+from teamwright.teams.member.settings import TeamSettings
 from teamwright.tools.shell.bash import BashSettings
 
 _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}

@@ -7,7 +7,7 @@ and its parent's, asked anew at each call. Does not ask anybody, and does not kn
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +72,8 @@ class Policy:
         """Allow rules of this agent alone, as with an approved plan: they lift what it would be asked, and hold for
         nobody below it that was not granted them too."""
         self._memory = ""
+        self.on_change: Callable[[], None] | None = None
+        """Called when mode, rules or scope of this policy itself are others."""
 
     @property
     def mode(self) -> Mode:
@@ -291,6 +293,8 @@ class Policy:
         self._ground = ground
         self._followed = None
         self._named = {}
+        if self.on_change is not None:
+            self.on_change()
 
     def _judge(self, ground: Ground, tool: str, access: Access) -> Decision:
         if access.command is not None:

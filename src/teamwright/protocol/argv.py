@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from teamwright.protocol.errors import UsageError
 
@@ -74,7 +75,7 @@ def to_argv(flags: MemberFlags) -> list[str]:
 
 def parse(argv: Sequence[str]) -> MemberFlags:
     """What these arguments say. Raises UsageError for a flag that is not known, doubled, or without its value."""
-    said: dict[str, str | bool | tuple[str, ...]] = {}
+    said: dict[str, Any] = {}
     waiting = list(argv)
     while waiting:
         flag, given, value = waiting.pop(0).partition("=")
@@ -92,7 +93,7 @@ def parse(argv: Sequence[str]) -> MemberFlags:
     missing = [flag for flag in REQUIRED if not said.get(_NAMES[flag])]
     if missing:
         raise _bad(f"{', '.join(missing)} must be said")
-    return MemberFlags(**said)  # pyright: ignore[reportArgumentType]
+    return MemberFlags(**said)
 
 
 def _taken(waiting: list[str]) -> tuple[str, ...]:

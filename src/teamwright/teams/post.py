@@ -230,6 +230,8 @@ def _reachable(team: Team, member: Member) -> bool:
     if member.name == LEAD or member.backend_type != "in-process":
         return True
     name = member.name.lower()
+    if team.reached is not None and team.find(name) is None:
+        return team.reached(member.name) is not None
     return team.find(name) is not None or name in team.coming_back or name in team.outside.strangers
 
 
@@ -262,11 +264,13 @@ async def _deliver(team: Team, member: Member, entry: Entry) -> Sent:
 
 
 def _outcome(team: Team, sender: str, member: Member) -> str:
-    if member.name == LEAD:
+    if member.name == LEAD and team.reached is None:
         if team.lead_desk is None:
             return "no_consumer"
         return "queued_next_round" if team.lead_desk.busy else "woke"
     found = team.find(member.name)
+    if found is None and team.reached is not None and (state := team.reached(member.name)) is not None:
+        return "woke" if state in {State.IDLE, State.AWAITING} else "queued_next_round"
     if found is None:
         return "queued_next_round" if member.name.lower() in team.coming_back else "accepted"
     held = found.door.held(sender)

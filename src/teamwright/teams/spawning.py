@@ -73,7 +73,8 @@ class TeamOffice:
 
     async def left(self, name: str, cause: str, agreed_to: str | None) -> None:
         """The member is over."""
-        await left(self._team, name, cause, agreed_to)
+        over = self._team.departed
+        await (left(self._team, name, cause, agreed_to) if over is None else over(name, cause, agreed_to))
 
 
 async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
@@ -98,7 +99,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
         return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
     model = await team.builder.wire_model(spec)
     _refuse_late(team)
-    backend = team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
+    backend = await team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
     with _starting(team, name):
         async with AsyncExitStack() as undo:
@@ -293,7 +294,7 @@ def _life_over(team: Team, mate: Teammate, unfollow: Callable[[], None], task: a
         # Cancelled by nobody of ours: it is no more, and that is seen to and told like any other end.
         mate.leaving = "its task was cancelled"
         mate.move(Event.BROKE, mate.leaving)
-        over = left(team, mate.name, f"failed: {mate.leaving}", None)
+        over = mate.office.left(mate.name, f"failed: {mate.leaving}", None)
         mate.ending = asyncio.create_task(over, name=f"end of {mate.name}")
     mate.agent.conversation.close()
     if mate.agent.hooks.runs:

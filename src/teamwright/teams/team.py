@@ -35,31 +35,12 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.member.mate import Mate
+from teamwright.teams.member.settings import TeamSettings
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import Life
 from teamwright.teams.teammate import Teammate
-
-
-@dataclass(frozen=True, slots=True)
-class TeamSettings:
-    """How a team behaves; all are settings."""
-
-    shutdown_objection_s: float = 60.0
-    """How long a member may take to answer a shutdown request before the runtime ends it."""
-
-    cancel_grace_s: float = 5.0
-    """How long a cancelled turn may take to wind up."""
-
-    goodbye_s: float = 10.0
-    """How long leaving a team waits for members that are winding up."""
-
-    dedupe_names: bool = False
-    """A live name becomes `name-2` instead of being refused."""
-
-    ping_pong: int = 20
-    """Messages between two members without a task change before they no longer wake each other."""
 
 
 class Builder(Protocol):
@@ -88,7 +69,7 @@ IN_PROCESS = "in-process"
 class Elsewhere(Protocol):
     """Members in processes of their own; filled by `processes`."""
 
-    def choose(self, spec: SpawnSpec) -> str:
+    async def choose(self, spec: SpawnSpec) -> str:
         """The backend for a new member, IN_PROCESS or another. Raises CannotStart for one that is not to be had."""
         ...
 
@@ -158,6 +139,12 @@ class Team:
     outside: Outside = field(default_factory=Outside)
     elsewhere: Elsewhere | None = None
     """Has members in processes of their own; None: everybody lives in this one."""
+    departed: Callable[[str, str, str | None], Awaitable[None]] | None = None
+    """In a member's own process: tells the lead's that it is over, which sees to all that follows from it."""
+    far: Callable[[str], None] | None = None
+    """In a member's own process: rings whoever lives in another one."""
+    reached: Callable[[str], State | None] | None = None
+    """In a member's own process: how a member that lives in another one stands; None: it is no more."""
     check: Check | None = None
     """Runs the checks of tasks."""
     agents: Agents | None = None
@@ -311,8 +298,12 @@ class Team:
         if name == LEAD:
             if self.lead_desk is not None:
                 self.lead_desk.ring()
+            elif self.far is not None:
+                self.far(name)
         elif (member := self.find(name)) is not None:
             member.door.ring()
+        elif self.far is not None:
+            self.far(name)
         self.changed.set()
 
     def late(self, owner: str, text: str) -> None:
@@ -354,14 +345,7 @@ class Team:
 
     def tell_of_task(self, task: Task, change: str, by: str) -> None:
         """A task was changed, by one of ours or by somebody outside."""
-        info = TaskInfo(
-            id=task.id,
-            subject=task.subject,
-            status="deleted" if change == "deleted" else str(task.status),
-            owner=task.owner,
-            blocked_by=task.blocked_by,
-            budget=task.budget,
-        )
+        info = task_info(task, deleted=change == "deleted")
         file = mark_of(self.home, f"{self.tasks.directory}/{task.id}.json")
         self.emit(TaskChanged(member=by, task=info, change=change, file=file))
 
@@ -377,6 +361,19 @@ class Team:
                 member.notes.completed = task.id
         if change != "claimed":
             self.ring_idle()
+
+
+def task_info(task: Task, *, deleted: bool = False) -> TaskInfo:
+    """A task as events tell of it."""
+    status = "deleted" if deleted else str(task.status)
+    return TaskInfo(
+        id=task.id,
+        subject=task.subject,
+        status=status,
+        owner=task.owner,
+        blocked_by=task.blocked_by,
+        budget=task.budget,
+    )
 
 
 def blocking(team: Team, member: str) -> Callable[[str | None], None]:

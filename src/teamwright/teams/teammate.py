@@ -67,7 +67,7 @@ IDLE = "idle"
 """Names the idle notice of a turn, with the place of the conversation where the turn ended."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Teammate(Mate):
     """One member that lives in this process. `live` is its whole life; `task` the coroutine that runs it.
 

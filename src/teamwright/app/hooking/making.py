@@ -19,11 +19,11 @@ from teamwright.tools.shell.bash import MANNERS, environment_without, shell
 
 
 def make_hooks(
-    ground: Ground, log: EventLog, kit: Kit, requests: Requests, own_of: Callable[[str], Sequence[Hook]]
+    ground: Ground, log: EventLog, kit: Kit, requests: Requests | None, own_of: Callable[[str], Sequence[Hook]]
 ) -> None:
     """Give the kit its hooks: asked before anybody else, and told what a person should look at.
 
-    `own_of` knows the hooks of an agent type's definition.
+    `own_of` knows the hooks of an agent type's definition. Without `requests` another process asks, and its hooks do.
     """
     settings, root = ground.settings, ground.trust.root
     plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)
@@ -37,7 +37,7 @@ def make_hooks(
     made.own_of, made.runs_own = own_of, ground.options.hooks and not settings.hooks_off
 
     def ask_hooks() -> None:
-        if made.answer not in requests.answerers:
+        if requests is not None and made.answer not in requests.answerers:
             requests.answerers.append(made.answer)
 
     made.ask_hooks = ask_hooks

@@ -70,11 +70,11 @@ class Wire:
             calling.close()
             raise
 
-    def note(self, name: str, **said: Any) -> None:
+    def note(self, name: str, /, **said: Any) -> None:
         """Tell the other end; never waits. On a wire that has ended nothing happens."""
         self._send({"note": name, **said})
 
-    async def call(self, name: str, **said: Any) -> Said:
+    async def call(self, name: str, /, **said: Any) -> Said:
         """Have the other end do something. Raises what it raises, and ConnectionError when the wire ends first."""
         self._next += 1
         id, answered = self._next, asyncio.get_running_loop().create_future()

@@ -22,15 +22,16 @@ from teamwright.teams.team import Team
 class Owners:
     """The owners of a session's jobs and sub-agents (the port of `Agents`)."""
 
-    lead: Lead
+    lead: Lead | None
     team: Team
     agents: Agents
 
     def tell(self, owner: str, text: str, key: str) -> bool:
         """See Teller.tell."""
         if owner == LEAD:
-            self.lead.notice(text, key)
-            return True
+            if self.lead is not None:
+                self.lead.notice(text, key)
+            return self.lead is not None
         if (mate := self.team.find(owner)) is not None:
             mate.notice(text, key)
             return True
@@ -40,7 +41,7 @@ class Owners:
         """See Teller.withdraw."""
         id = f"notice:{key}"
         if owner == LEAD:
-            return self.lead.queue.withdraw(id)
+            return self.lead is not None and self.lead.queue.withdraw(id)
         if (mate := self.team.own(owner)) is not None:
             return mate.desk.notices.withdraw(id)
         run = self.agents.runs.get(owner)
@@ -51,8 +52,11 @@ class Owners:
         self.team.changed.set()
 
 
-def owners_of(lead: Lead, team: Team, jobs: BackgroundJobs) -> None:
-    """From now on owners hear of their jobs and sub-agents, and these end with their owner."""
+def owners_of(lead: Lead | None, team: Team, jobs: BackgroundJobs) -> None:
+    """From now on owners hear of their jobs and sub-agents, and these end with their owner.
+
+    `lead` is None in a member's own process.
+    """
     agents = team.agents
     if agents is None:
         return
@@ -69,7 +73,7 @@ def owners_of(lead: Lead, team: Team, jobs: BackgroundJobs) -> None:
     team.on_left = left
 
 
-def tell_lost_agents(agents: Agents, team: Team, lead: Lead) -> None:
+def tell_lost_agents(agents: Agents, team: Team, lead: Lead | None) -> None:
     """Owners hear of sub-agents that ended with an earlier life of the session, or may not have heard of their end."""
     told = tell_lost(
         agents,
@@ -80,4 +84,4 @@ def tell_lost_agents(agents: Agents, team: Team, lead: Lead) -> None:
         quiet=lambda run: run.why in {LEFT, INTERRUPTED},
     )
     for run in told:
-        lead.agent.emit(changed(run))
+        team.emit(changed(run))

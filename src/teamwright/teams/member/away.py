@@ -13,7 +13,7 @@ from typing import Any
 from teamwright.teams.member.mate import Mate
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Away(Mate):
     """One whose agent is not here."""
 

@@ -46,7 +46,7 @@ class Doorway(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Mate(ABC):
     """One member that is not the lead.
 

@@ -19,6 +19,7 @@ from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChanged as ModeMessage
 from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import REACH, ModeSet, held_by
 from teamwright.teams.plans.approval import mode_was_set
 from teamwright.teams.post import recipient, send_protocol
@@ -36,6 +37,10 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     """
     lead = team.lead_policy
     mate = await _found(team, name)
+    if isinstance(mate, Away):
+        said = await mate.perform("set_mode", mode=str(mode), by=by)
+        held = Mode(said["held_by"]) if said["held_by"] else None
+        return ModeSet(mate.name, Mode(said["mode"]), Mode(said["before"]), held)
     policy = mate.agent.policy
     before = policy.mode
     if mode is before:
@@ -73,11 +78,11 @@ def enter(agent: Agent, mode: Mode, by: str) -> None:
     agent.emit(ModeChanged(member=agent.name, mode=str(mode), by=by))
 
 
-async def _found(team: Team, name: str) -> Teammate:
+async def _found(team: Team, name: str) -> Teammate | Away:
     team.require()
     member = await recipient(team, name)
-    mate = team.own(member.name)
-    if mate is None:
+    mate = team.find(member.name)
+    if not isinstance(mate, Teammate | Away):
         raise TeamRefused(
             "team-refused",
             f"{member.name} runs in another program, which alone sets its mode",

@@ -53,8 +53,6 @@ class Exchange:
         self.path = path
         self.help = help
         self.translate: Callable[[str, TeamEvent], TeamEvent] = lambda _member, event: event
-        self.relayed: dict[str, TaskChanged] = {}
-        """The newest event of each task that a member's process told: no other program did that."""
         self._expected: dict[str, Process] = {}
         self._board: Switchboard | None = None
         self._opening = asyncio.Lock()
@@ -137,9 +135,12 @@ class Exchange:
     def _note(self, process: Process, event: TeamEvent, mine: bool) -> None:
         match event:
             case TaskChanged():
-                self.relayed[event.task.id] = event
+                self.team.outside.note_told(event.task)
             case ModeChanged() if mine:
                 process.said_mode = event.mode
+                entries = self.team.outside.entries
+                if (entry := entries.get(process.name)) is not None:
+                    entries[process.name] = replace(entry, mode=event.mode)
             case ModelChanged() if mine:
                 process.model = event.model
             case RoundEnded() if mine:

@@ -15,14 +15,14 @@ from teamwright.teams.team_file import Life
 class Housing(Protocol):
     """Where members live, and what their processes are started with."""
 
-    def choose(self, spec: SpawnSpec) -> tuple[str, Place] | None:
+    async def choose(self, spec: SpawnSpec) -> tuple[str, Place] | None:
         """The backend of a new member and its place; None: it lives in this process.
 
         Raises CannotStart for one that is not to be had.
         """
         ...
 
-    def place_of(self, spot: Spot) -> Place | None:
+    async def place_of(self, spot: Spot) -> Place | None:
         """The place of that kind, to probe or to close it; None when there is none any more."""
         ...
 

@@ -36,7 +36,7 @@ class Bye:
     agreed_to: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Process(Away):
     """One member in a process of its own. `live` lasts as long as that does.
 
@@ -49,6 +49,7 @@ class Process(Away):
     place: Place
     left: Callable[[str, str, str | None], Awaitable[None]]
     held_senders: Callable[[str], list[str]]
+    lead_mode: Callable[[], str]
     spot: Spot | None = None
     pid: int = 0
     wire: Wire | None = None
@@ -76,8 +77,8 @@ class Process(Away):
 
     @property
     def mode(self) -> str:
-        """See Mate."""
-        return self.said_mode
+        """See Mate. Without one of its own it follows the lead's."""
+        return self.said_mode or self.lead_mode()
 
     @property
     def door(self) -> Process:

@@ -51,9 +51,9 @@ class Elsewhere:
         self.exchange = exchange
         self._places: dict[str, Place] = {}
 
-    def choose(self, spec: SpawnSpec) -> str:
+    async def choose(self, spec: SpawnSpec) -> str:
         """See teams.team.Elsewhere."""
-        chosen = self.housing.choose(spec)
+        chosen = await self.housing.choose(spec)
         if chosen is None:
             return IN_PROCESS
         kind, place = chosen
@@ -70,7 +70,7 @@ class Elsewhere:
     async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
         spot = Spot.from_json(life.place) if life.place is not None else None
-        place = self.housing.place_of(spot) if spot is not None else None
+        place = await self.housing.place_of(spot) if spot is not None else None
         if spot is not None and place is not None:
             process = self._process(member, life, place, self.housing.token_of(life))
             process.spot = spot
@@ -79,7 +79,7 @@ class Elsewhere:
                 return process
             await place.close(spot)
         await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
-        kind = self.choose(SpawnSpec(prompt="", name=member.name, backend=member.backend_type or ""))
+        kind = await self.choose(SpawnSpec(prompt="", name=member.name, backend=member.backend_type or ""))
         if kind == IN_PROCESS:
             raise CannotStart("backend", f"{member.name} has a process of its own, and there is no place for one now")
         member = replace(member, backend_type=kind, pane_id="")
@@ -105,6 +105,7 @@ class Elsewhere:
             place=place,
             left=over,
             held_senders=lambda name: held_by(team, name),
+            lead_mode=lambda: str(team.lead_policy.lasting_mode),
             color=member.color,
             model=member.model or "",
             agent_type=member.agent_type,
@@ -140,6 +141,7 @@ class Elsewhere:
         undo.push_async_callback(self._take_back, process)
         team.members[member.name] = process
         team.outside.entries[member.name] = member
+        team.outside.processes.add(member.name.lower())
         process.task = asyncio.create_task(process.live(), name=f"process of {member.name}")
         process.task.add_done_callback(lambda _: self._life_over(process))
 

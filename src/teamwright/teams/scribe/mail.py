@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from teamwright.mail.inbox import Inbox
+from teamwright.mail.inbox import Inbox, peek
 from teamwright.mail.traffic import Lost
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MessageSent, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.mail import Entry, IdleNotification, PermissionRequest, ShutdownApproved, parse_protocol
+from teamwright.protocol.mail import (
+    Entry,
+    IdleNotification,
+    PermissionRequest,
+    PlanApprovalRequest,
+    Protocol,
+    ShutdownApproved,
+    ShutdownRejected,
+    parse_protocol,
+)
 from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
+from teamwright.teams.stopping import answered_by_mail
 from teamwright.teams.team import Team
 
 PATIENCE_S = 0.5
@@ -36,6 +48,15 @@ class MailScribe:
         self._changed: set[str] = set()
         self._lost: list[tuple[str, Lost]] = []
         self._due: asyncio.TimerHandle | None = None
+
+    def met(self, name: str) -> None:
+        """Another program runs the member of this name: what it asked its lead, unread, before that was known."""
+        if LEAD not in self._inboxes or not self._team.exists:
+            return
+        with suppress(TeamwrightError):  # what is not whole now is looked at when it changes
+            for entry in peek(self._inboxes[LEAD].path):
+                if not entry.read and entry.sender.lower() == name.lower():
+                    self._heard(entry.sender, parse_protocol(entry.text))
 
     def open(self, name: str) -> None:
         """Follow the inbox of this member from now on; what is in it is known."""
@@ -78,13 +99,16 @@ class MailScribe:
         file = mark_of(self._team.home, str(self._team.home.inbox(self._team.directory, name)))
         for entry in entries:
             message = parse_protocol(entry.text)
-            if name == LEAD and isinstance(message, PermissionRequest):
-                self._asked(entry.sender, message)
-            if name == LEAD and isinstance(message, ShutdownApproved):
-                self._on_agreed(entry.sender)
+            if name == LEAD and message is not None:
+                self._heard(entry.sender, message)
+            followed = self._team.outside.followed.get(entry.sender.lower()) if name == LEAD else None
+            if followed is not None and isinstance(message, IdleNotification):
+                followed.idles(message)
             if entry.sender == "user":
                 text = f"user (another terminal) wrote to {LEAD_ALIAS if name == LEAD else name}"
                 self._team.emit(Notice(member="system", text=text))
+            if entry.sender.lower() in self._team.outside.processes:
+                continue  # its own process tells of it
             self._team.emit(
                 MessageSent(
                     member=entry.sender or OUTSIDE,
@@ -97,11 +121,23 @@ class MailScribe:
             )
         self._team.changed.set()
 
-    def _asked(self, sender: str, request: PermissionRequest) -> None:
-        """A stranger asks its lead. Whoever is no stranger's member asks nobody by mail."""
+    def _heard(self, sender: str, message: Protocol | None) -> None:
+        """What a member that another program runs tells its lead. Whoever is none asks nobody by mail."""
         outside = self._team.outside
-        if outside.on_asked is not None and sender.lower() in outside.strangers:
-            outside.on_asked(sender, request)
+        if sender.lower() not in outside.strangers:
+            return
+        match message:
+            case PermissionRequest() if outside.on_asked is not None:
+                outside.on_asked(sender, message)
+            case PlanApprovalRequest() if outside.on_planned is not None:
+                outside.on_planned(sender, message)
+            case ShutdownApproved():
+                answered_by_mail(self._team, sender, message)
+                self._on_agreed(sender)
+            case ShutdownRejected():
+                answered_by_mail(self._team, sender, message)
+            case _:
+                pass
 
     def _gone(self, name: str, lost: Sequence[Lost]) -> None:
         self._lost += [(name, one) for one in lost]

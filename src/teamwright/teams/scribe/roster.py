@@ -45,7 +45,7 @@ class RosterScribe:
         self._repairs: deque[float] = deque()
         self._gave_up = False
         self._missing_told: set[str] = set()
-        self._over: list[str] = []
+        self._over: list[tuple[str, str]] = []
         self._again: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -71,8 +71,12 @@ class RosterScribe:
 
     def agreed(self, name: str) -> None:
         """A member that another program runs told the lead that it ends: it never takes its own entry off."""
+        self.over(name, "agreed to stop")
+
+    def over(self, name: str, why: str) -> None:
+        """One that this process did not start counts as ended; those that it started are seen to where they live."""
         if name.lower() in self._team.outside.strangers and self._team.find(name) is None:
-            self._over.append(name)
+            self._over.append((name, why))
             self.noticed()
 
     async def look(self) -> None:
@@ -102,7 +106,7 @@ class RosterScribe:
         else:
             self._gave_up = self._gave_up and bool(self._repairs)
         while self._over:
-            await self._see_off(self._over.pop(0))
+            await self._see_off(*self._over.pop(0))
 
     # ── strangers ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -110,9 +114,10 @@ class RosterScribe:
         for member in after.teammates:
             old = before.find(member.name)
             if self._is_ours(member):
+                self._follow(old, member)
                 continue
             if old is None:
-                self._team.outside.strangers.add(member.name.lower())
+                self._team.outside.meet(member.name)
                 self._tell(member, _state(member), "joined by another program")
             elif old.is_active != member.is_active:
                 self._tell(member, _state(member), "")
@@ -120,7 +125,7 @@ class RosterScribe:
         for member in before.teammates:
             theirs = member.name.lower() in strangers or member.backend_type != "in-process"
             if theirs and after.find(member.name) is None and not self._is_ours(member):
-                strangers.discard(member.name.lower())
+                self._team.outside.part(member.name)
                 self._tell(member, "completed", "taken off the roster by another program")
 
     def _note_strangers(self, config: TeamConfig) -> None:
@@ -130,19 +135,25 @@ class RosterScribe:
         for member in config.teammates:
             ours = member.backend_type == "in-process" or member.name.lower() in lives or self._is_ours(member)
             if not ours:
-                self._team.outside.strangers.add(member.name.lower())
+                self._team.outside.meet(member.name)
         self._team.changed.set()
 
-    async def _see_off(self, name: str) -> None:
-        """One that agreed to stop is over: its tasks go back, its entry goes, the lead is told."""
+    def _follow(self, old: Member | None, now: Member) -> None:
+        """What the entry of one that we started says of its turns."""
+        followed = self._team.outside.followed.get(now.name.lower())
+        if followed is not None and now.is_active is not None and (old is None or old.is_active != now.is_active):
+            followed.active(now.is_active)
+
+    async def _see_off(self, name: str, why: str) -> None:
+        """One is over: its tasks go back, its entry goes, the lead is told."""
         team, known = self._team, self._known
         member = known.find(name) if known is not None else None
         if known is None or member is None:
             return
-        team.outside.strangers.discard(name.lower())
+        team.outside.part(name)
         self._known = known.without(member.name)
-        self._tell(member, "completed", "agreed to stop")
-        await left(team, member.name, "it agreed to stop", None)
+        self._tell(member, "completed", why)
+        await left(team, member.name, why if why.startswith("it ") else f"it {why}", None)
 
     def _tell(self, member: Member, state: str, detail: str) -> None:
         team = self._team

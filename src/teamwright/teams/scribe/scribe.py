@@ -39,13 +39,16 @@ class Scribe:
     async def __aenter__(self) -> Scribe:
         self._team.watch = self.follow
         self._team.outside.on_moved = self._begin
+        self._team.outside.on_over = self._roster.over
+        self._team.outside.on_met.append(self._mail.met)
         self._begin()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._team.outside.on_moved = None
+        self._team.outside.on_moved = self._team.outside.on_over = None
+        self._team.outside.on_met.remove(self._mail.met)
         self._end()
         if self._worker is not None:
             self._worker.cancel()

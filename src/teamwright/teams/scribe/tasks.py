@@ -16,6 +16,7 @@ from teamwright.tasks.outside import STEP, Outside
 from teamwright.tasks.rules import kind_of_change, same
 from teamwright.teams.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
+from teamwright.teams.scribe.doubt import Doubt
 from teamwright.teams.scribe.verifying import Verifier
 from teamwright.teams.team import Team
 
@@ -38,6 +39,7 @@ class TaskScribe:
         self._told_hurt: set[str] = set()
         self._again: asyncio.TimerHandle | None = None
         self._verifier = Verifier(team)
+        self._doubt = Doubt(team.outside, wake)
 
     def begin(self) -> None:
         """What is in the list now is known; what others do from now on is told. Raises StorageError."""
@@ -54,6 +56,7 @@ class TaskScribe:
             self._again = None
         self._names = set()
         self._changes.clear()
+        self._doubt.clear()
         self._hurt.clear()
         self._told_hurt.clear()
 
@@ -84,10 +87,12 @@ class TaskScribe:
         """Runs wherever the change is come upon, perhaps under a lock: only noted here."""
         if any(task is not None and task.internal for task in (before, after)):
             return
-        self._changes.append((before, after))
+        if not self._doubt.hold((before, after)):
+            self._changes.append((before, after))
         self._wake()
 
     async def _tell(self) -> None:
+        self._changes += self._doubt.certain()
         count, freed = 0, False
         while self._changes:
             before, after = self._changes.pop(0)

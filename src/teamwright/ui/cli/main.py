@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from teamwright.protocol.argv import is_member
 from teamwright.ui.cli.root import root
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if deaf:
             raise _no_stdout()
+        if is_member(args):
+            from teamwright.ui.member.run import run_member
+
+            return run_member(args)
         with root.make_context("teamwright", args) as ctx:
             code = root.invoke(ctx)
         sys.stdout.flush()

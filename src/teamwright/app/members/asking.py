@@ -1,0 +1,105 @@
+"""What a member's process asks its lead's for: an answer to a request, and room for a call (ports of lower rooms).
+
+The lead's process has the one queue and the one purse of the run. Knows the line; does not know who answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from teamwright.app.members.calling import LEAD_GONE, Line
+from teamwright.app.members.told import answer_of, answer_to_json, question_to_json
+from teamwright.app.spending.purse import Hold, Purse
+from teamwright.app.spending.scope import Estimate, Scope
+from teamwright.models.model import Refusal
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Answer, Question
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.event_json import usage_to_json
+from teamwright.protocol.usage import Usage
+
+
+@dataclass(slots=True)
+class LeadAsks:
+    """Asks whoever may answer, over the line (see permissions.verdict.Asker)."""
+
+    line: Line
+
+    async def ask(self, question: Question) -> Answer:
+        """See Asker."""
+        try:
+            return answer_of(await self.line.call("ask", question=question_to_json(question)))
+        except ConnectionError:
+            return Answer(False, "policy", f"nobody can be asked: {LEAD_GONE}")
+
+    async def grant(self, owner: str, _policy: Policy, answer: Answer) -> None:
+        """What was granted along with a yes is kept by the lead's process, which tells all others."""
+        try:
+            await self.line.call("grant", owner=owner, answer=answer_to_json(answer))
+        except ConnectionError:
+            return
+
+
+@dataclass(slots=True)
+class LeadStops:
+    """A member asks nobody to stop (see tools.team.stopping.Stopping)."""
+
+    timers: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+
+    async def ask(self, to: str, reason: str, call: str = "") -> str:
+        """See Stopping. Raises TeamRefused always."""
+        raise TeamRefused(
+            "team-refused",
+            "only the lead asks a member to stop",
+            do=["Write to team-lead, and say why it should."],
+            note="nothing was sent",
+        )
+
+
+@dataclass(slots=True)
+class FarHold(Hold):
+    """What one call holds here and at the lead's."""
+
+    line: Line | None = None
+    number: int = 0
+
+    def settle(self, usage: Usage | None) -> None:
+        """See Hold."""
+        Hold.settle(self, usage)
+        line, self.line = self.line, None
+        if line is not None:
+            line.note("settle", hold=self.number, usage=None if usage is None else usage_to_json(usage))
+
+
+class MemberPurse(Purse):
+    """The caps of the member itself are kept here; those of the run and of tasks by the lead's process."""
+
+    def __init__(self, line: Line, each: Budget) -> None:
+        super().__init__(each=each)
+        self._line = line
+        self._told_calls = 0
+
+    def task_scope(self, task: str) -> Scope | None:
+        """The lead's process has it."""
+        return None
+
+    async def reserve(self, scopes: Sequence[Scope], call: Estimate) -> Hold | Refusal:
+        """See Purse."""
+        got = await super().reserve([scope for scope in scopes if scope is not self.run], call)
+        if isinstance(got, Refusal):
+            return got
+        try:
+            calls, self._told_calls = self.run.calls - self._told_calls, self.run.calls
+            said = await self._line.call("reserve", call=asdict(call), calls=calls)
+        except BaseException as problem:
+            got.settle(None)
+            if isinstance(problem, ConnectionError):
+                return Refusal("time", LEAD_GONE)
+            raise
+        if "refused" in said:
+            got.settle(None)
+            return Refusal(*said["refused"])
+        return FarHold(self, got.parts, self._line, int(said["hold"]))

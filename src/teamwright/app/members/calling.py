@@ -1,0 +1,186 @@
+"""The line of a member's process to its lead's: called early, kept up, called again when the lead comes back.
+
+What this process logs is told over it, each line once, also what was logged while nobody listened. When nobody answers
+for longer than the grace the member leaves and keeps its place. Knows the wire and the log; the member is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.members.spawn_file import SpawnFile
+from teamwright.protocol.error_json import error_to_json
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.event_json import to_json
+from teamwright.protocol.events import TeamEvent
+from teamwright.storage.log import EventLog
+from teamwright.storage.log_reader import read_events
+from teamwright.storage.sockets.wire import Said, Wire
+from teamwright.storage.watch import Watcher
+from teamwright.teams.processes.exchange import VERSION
+
+LEAD_GONE = "its lead was gone"
+
+
+class Line:
+    """The line to the lead. `on_note` and `on_call` hear what the lead says, `on_hello` what it welcomes us with."""
+
+    def __init__(self, spawn: SpawnFile) -> None:
+        self.spawn = spawn
+        self.on_note: Callable[[str, Said], None] = _nobody
+        self.on_call: Callable[[str, Said], Awaitable[Said]] | None = None
+        self.on_hello: Callable[[Said], None] = lambda _said: None
+        self.log: EventLog | None = None
+        self.gone = asyncio.Event()
+        """Set when the lead was gone for longer than the grace."""
+        self.hello: Said = {}
+        self._wire: Wire | None = None
+        self._up = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+        self._leaving = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether goodbye was said."""
+        return self._leaving
+
+    # ── up and down ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Call the lead for the first time. Raises CannotStart when nobody answers, or nobody waits for us."""
+        try:
+            await self._connect()
+        except (OSError, ConnectionError) as problem:
+            raise CannotStart(
+                "backend", f"the lead's process does not answer at {self.spawn.wire}: {problem}"
+            ) from None
+
+    async def keep(self, watcher: Watcher) -> None:
+        """Call again whenever the lead is gone, until the grace is over."""
+        while not self._leaving:
+            if self._listening is not None:
+                await asyncio.wait({self._listening})
+            self._up.clear()
+            if self._leaving or not await self._again(watcher):
+                break
+        if not self._leaving:
+            self.gone.set()
+
+    async def close(self, how: str, cause: str, agreed_to: str | None = None) -> None:
+        """Say goodbye, and wait until it has left this process."""
+        self._leaving = True
+        if self.log is not None:
+            self.log.flush()
+        self.note("bye", how=how, cause=cause, agreed_to=agreed_to or "")
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+            await wire.drained()
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def failed(self, problem: Exception) -> None:
+        """Say why this member could not begin."""
+        self.note("failed", error=error_to_json(problem))
+        await self.close("failed", str(problem))
+
+    async def _again(self, watcher: Watcher) -> bool:
+        path, called = Path(self.spawn.wire), asyncio.Event()
+        unfollow = watcher.follow(path, called.set)
+        try:
+            async with asyncio.timeout(self.spawn.grace_s):
+                while not await self._answers():
+                    called.clear()
+                    await called.wait()
+        except (TimeoutError, CannotStart):
+            return False
+        finally:
+            unfollow()
+        return True
+
+    async def _answers(self) -> bool:
+        """Whether the lead is back. Raises CannotStart when it does not know us."""
+        with contextlib.suppress(OSError):
+            await self._connect()
+            return True
+        return False
+
+    async def _connect(self) -> None:
+        wire = await Wire.connect(Path(self.spawn.wire))
+        self._listening = asyncio.create_task(wire.listen(self), name="line to the lead")
+        token, name = self.spawn.token, self.spawn.member
+        try:
+            said = await wire.call("hello", token=token, name=name, version=VERSION, pid=os.getpid())
+        except ConnectionError:
+            raise
+        except Exception as problem:
+            wire.close()
+            raise CannotStart("backend", f"the lead does not know this process: {problem}") from None
+        self.hello, self._wire = said, wire
+        self._tell_since(wire, int(said.get("heard", 0)))
+        self.on_hello(said)
+        self._up.set()
+
+    # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def note(self, what: str, /, **said: Any) -> None:
+        """Tell the lead; nobody hears it while the lead is gone."""
+        if self._wire is not None:
+            self._wire.note(what, **said)
+
+    async def call(self, what: str, /, **said: Any) -> Said:
+        """Have the lead do something; asked again by the next lead when this one goes meanwhile.
+
+        Raises what the lead raises, ConnectionError when the lead is gone for good.
+        """
+        while True:
+            wire = self._wire
+            if wire is not None:
+                with contextlib.suppress(ConnectionError):
+                    return await wire.call(what, **said)
+            await self._until_up()
+
+    async def _until_up(self) -> None:
+        up, gone = asyncio.ensure_future(self._up.wait()), asyncio.ensure_future(self.gone.wait())
+        try:
+            await asyncio.wait({up, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+            gone.cancel()
+        if self.gone.is_set():
+            raise ConnectionResetError("the lead is gone")
+        await asyncio.sleep(0)  # the end of the former wire is noticed first
+
+    def told(self, number: int, event: TeamEvent) -> None:
+        """An event was logged here: the lead is told."""
+        if self._wire is not None:
+            self._wire.note("event", n=number, event=to_json(event))
+
+    def _tell_since(self, wire: Wire, heard: int) -> None:
+        """What was logged and not heard yet."""
+        if self.log is None:
+            return
+        self.log.flush()
+        for number, event in read_events(self.log.path, heard):
+            wire.note("event", n=number, event=to_json(event))
+
+    # ── what is heard (an Ear) ────────────────────────────────────────────────────────────────────────────────
+
+    def noted(self, name: str, said: Said, /) -> None:
+        """See Ear."""
+        self.on_note(name, said)
+
+    async def called(self, name: str, said: Said, /) -> Said:
+        """See Ear."""
+        if self.on_call is None:
+            raise CannotStart("backend", "this member is not ready yet")
+        return await self.on_call(name, said)
+
+
+def _nobody(_name: str, _said: Said) -> None:
+    """Nobody listens yet."""

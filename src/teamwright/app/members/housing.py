@@ -1,0 +1,110 @@
+"""What a member's own process is started with, by the session that leads (the port of `teams.processes`).
+
+Knows options, settings and where members may live; does not know how a place is opened.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.app.ground import Ground
+from teamwright.app.members.places import Places
+from teamwright.app.members.spawn_file import FILE, VARIABLE, SpawnFile, options_to_json
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.argv import MemberFlags, to_argv
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.roster import Member
+from teamwright.storage.log_reader import read_events
+from teamwright.teams.places.place import Launch, Place, Spot
+from teamwright.teams.processes.ports import room_of
+from teamwright.teams.spec import SpawnSpec
+from teamwright.teams.team import Team
+from teamwright.teams.team_file import Life
+
+PROGRAM = (sys.executable, "-P", "-m", "teamwright")
+"""This very installation. -P: a directory that somebody works in is no place to import from."""
+
+
+@dataclass(slots=True)
+class Lodging:
+    """Where the members of one session live. `wire` is where their processes call."""
+
+    ground: Ground
+    team: Team
+    places: Places
+    wire: Path
+
+    async def choose(self, spec: SpawnSpec) -> tuple[str, Place] | None:
+        """See Housing."""
+        chosen = await self.places.choose(spec.backend)
+        if chosen is not None:
+            options_to_json(self.ground.options)  # what does not travel is said before anything is made
+        return chosen
+
+    async def place_of(self, spot: Spot) -> Place | None:
+        """See Housing."""
+        return await self.places.place_of(spot)
+
+    def token_of(self, life: Life) -> str:
+        """See Housing."""
+        try:
+            return SpawnFile.read(room_of(Path(life.transcript)) / FILE).token
+        except TeamwrightError:
+            return ""
+
+    def heard_of(self, name: str, life: Life) -> int:
+        """See Housing."""
+        origin = f"{name}#{life.incarnation}:"
+        events = read_events(self.ground.directory / "events.jsonl")
+        told = (event.origin for _, event in events if event.origin.startswith(origin))
+        return max((int(one.removeprefix(origin)) for one in told), default=0)
+
+    def launch(self, member: Member, life: Life, token: str, *, resumed: bool) -> Launch:
+        """See Housing."""
+        ground, team = self.ground, self.team
+        path = room_of(Path(life.transcript)) / FILE
+        SpawnFile(
+            home=str(ground.home.shared),
+            session=ground.id,
+            team=team.name,
+            directory=team.directory,
+            member=member.name,
+            incarnation=life.incarnation,
+            wire=str(self.wire),
+            token=token,
+            resumed=resumed,
+            model=team.lead_model,
+            grace_s=self.places.grace_s,
+            options=options_to_json(ground.options) | {"cwd": str(ground.cwd)},
+        ).write(path)
+        return Launch(
+            name=member.name,
+            team=team.directory,
+            session=ground.id,
+            argv=(*PROGRAM, *to_argv(self._flags(member, life))),
+            env={**ground.env, VARIABLE: str(path)},
+            cwd=Path(member.cwd),
+            color=member.color or "blue",
+        )
+
+    def _flags(self, member: Member, life: Life) -> MemberFlags:
+        """Who it is, and what else the flags can say of it: as observed, the lead's mode where it has none."""
+        lead, plans = self.team.lead_policy.lasting_mode, bool(member.plan_mode_required)
+        mode = life.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
+        bypass = mode == Mode.BYPASS and not plans
+        return MemberFlags(
+            agent_id=member.agent_id,
+            agent_name=member.name,
+            team_name=self.team.name,
+            agent_color=member.color or "",
+            parent_session_id=self.ground.id,
+            plan_mode_required=plans,
+            agent_type=member.agent_type,
+            dangerously_skip_permissions=bypass,
+            permission_mode="" if bypass or plans or mode == Mode.PLAN else mode,
+            model=member.model or "",
+            allowed_tools=self.ground.options.allowed_tools,
+            disallowed_tools=self.ground.options.disallowed_tools,
+        )

@@ -1,0 +1,95 @@
+"""The life of a member's own process: call the lead, be the member, say how it ended.
+
+Ends when the member does, when the lead says so, at SIGTERM, SIGINT without a terminal and SIGHUP, and when the lead
+was gone for longer than the grace: then it keeps its place. Knows the parts of `members`; shows nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from teamwright.app.members.calling import LEAD_GONE, Line
+from teamwright.app.members.joining import Joined, joined
+from teamwright.app.members.obeying import Ended
+from teamwright.app.members.spawn_file import VARIABLE, SpawnFile
+from teamwright.protocol.argv import MemberFlags
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+
+ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
+
+
+def spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
+    """What this process was told. Raises CannotStart, and UsageError when flags and file are of two members."""
+    path = env.get(VARIABLE)
+    if not path:
+        raise CannotStart(
+            "backend",
+            "a member's process is started by its lead, with a spawn file",
+            looked_at=[("variable", VARIABLE)],
+            do=["teamwright starts one for each member that has a backend of its own"],
+            note="nothing was started",
+        )
+    spawn = SpawnFile.read(Path(path))
+    if (flags.agent_name, flags.team_name) != (spawn.member, spawn.team):
+        raise UsageError("usage", f"the spawn file is for {spawn.member} of {spawn.team}", note="nothing was started")
+    return spawn
+
+
+@asynccontextmanager
+async def at_work(spawn: SpawnFile) -> AsyncGenerator[Joined]:
+    """The member, until the block or its life ends; its lead hears how. Raises TeamwrightError when it cannot begin."""
+    os.environ.pop(VARIABLE, None)
+    line = Line(spawn)
+    await line.open()
+    try:
+        async with joined(spawn, line) as member:
+            keeping = asyncio.create_task(_keep(member), name="line to the lead")
+            _heed_signals(member)
+            try:
+                yield member
+            finally:
+                keeping.cancel()
+                await _see_out(member)
+    except TeamwrightError as problem:
+        await line.failed(problem)
+        raise
+    except BaseException as problem:
+        if not line.closed:
+            await line.close("failed", f"{type(problem).__name__}: {problem}")
+        raise
+
+
+async def until_over(member: Joined) -> Ended:
+    """How the member ended."""
+    await member.obeying.over.wait()
+    return member.obeying.ended or Ended("left", "")
+
+
+async def _keep(member: Joined) -> None:
+    """The line is kept up; without a lead the member leaves, and a resume goes on with it."""
+    await member.line.keep(member.watcher)
+    if member.line.gone.is_set():
+        member.obeying.end("suspended", LEAD_GONE)
+
+
+async def _see_out(member: Joined) -> None:
+    """Whatever it still does ends; then the lead hears of it."""
+    if member.obeying.ended is None:
+        member.obeying.end("suspended", "its process was ended")
+    task, ended = member.mate.task, member.obeying.ended or Ended("left", "")
+    if task is not None:
+        await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
+    await member.maker.kit.jobs.close()
+    await member.line.close(ended.how, ended.cause, ended.agreed_to)
+
+
+def _heed_signals(member: Joined) -> None:
+    loop = asyncio.get_running_loop()
+    for number, why in ENDED_BY.items():
+        with suppress(ValueError, RuntimeError):  # not the main thread: a program's own
+            loop.add_signal_handler(number, member.obeying.end, "suspended", why)

@@ -1,0 +1,33 @@
+"""Assembly of the lead's side: where members may live, where their processes call, what is done for them.
+
+Knows the parts; decides nothing. Nothing listens, and nothing is looked for, before a member is to live elsewhere.
+"""
+
+from __future__ import annotations
+
+from teamwright.agent.gate import Grant
+from teamwright.app.builder import Maker
+from teamwright.app.ground import Ground
+from teamwright.app.members.helping import Helping
+from teamwright.app.members.housing import Lodging
+from teamwright.app.members.places import Places
+from teamwright.storage.log import EventLog
+from teamwright.teams.processes.exchange import Exchange
+from teamwright.teams.processes.starting import Elsewhere
+from teamwright.teams.team import Team
+
+WIRE = "wire"
+"""The socket in the session's directory where members' processes call."""
+
+
+def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, grant: Grant) -> Exchange:
+    """Members of this team may live in processes of their own from now on."""
+    policy = maker.policy
+    helping = Helping(maker, maker.asker, log.attended, grant, policy.rules)
+    exchange = Exchange(team, ground.directory / WIRE, helping)
+    exchange.translate = helping.translate
+    places = Places(ground.env, setting=ground.options.backend or "auto", at_terminal=ground.options.interactive)
+    team.elsewhere = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)
+    log.subscribe(lambda _number, event: exchange.tell(event), live=False)
+    policy.on_change = lambda: exchange.tell_all("policy", policy=helping.policy())
+    return exchange

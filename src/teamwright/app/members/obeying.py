@@ -1,0 +1,224 @@
+"""What a member's process does when its lead's says so, and what it tells it of itself.
+
+It looks when it is rung and says when it has; it hears how the others stand; it is interrupted, changed and ended from
+there. Knows the member and the line; does not know what is shown in its pane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from teamwright.app.builder import Maker
+from teamwright.app.members.calling import Line
+from teamwright.app.members.told import follow, rules_of
+from teamwright.permissions.rule import Rule
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.event_json import from_json
+from teamwright.protocol.events import TaskChanged, TeamEvent
+from teamwright.storage.sockets.wire import Said
+from teamwright.tasks.outside import Outside
+from teamwright.teams.lifecycle import GONE, State
+from teamwright.teams.modes.changing import set_mode
+from teamwright.teams.plans.approval import take_up_plan
+from teamwright.teams.team import Team
+from teamwright.teams.teammate import Teammate
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it is over: `left`, `failed`, `killed` or `suspended`, and why."""
+
+    how: str
+    cause: str
+    agreed_to: str | None = None
+
+
+@dataclass(slots=True)
+class Obeying:
+    """One member's process, as its lead drives it."""
+
+    team: Team
+    maker: Maker
+    line: Line
+    mate: Teammate | None = None
+    ended: Ended | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the member is over, whoever ended it."""
+    _number: int = 0
+    _said: int = -1
+    _held: frozenset[str] = frozenset()
+    _granted: tuple[Rule, ...] = ()
+    _reporting: asyncio.Task[None] | None = None
+    _looking: set[asyncio.Task[set[str]]] = field(default_factory=set["asyncio.Task[set[str]]"])
+
+    def lives(self, mate: Teammate) -> None:
+        """The member is at work here; the lead hears when it rests."""
+        self.mate = mate
+        mate.desk.held = self._held.__contains__
+        self._reporting = asyncio.create_task(self._report(), name="rests")
+        mate.desk.ring()
+
+    async def close(self) -> None:
+        """Report no more."""
+        if self._reporting is not None:
+            self._reporting.cancel()
+            await asyncio.gather(self._reporting, return_exceptions=True)
+
+    # ── what the lead says (see Line) ─────────────────────────────────────────────────────────────────────────
+
+    def welcomed(self, said: Said) -> None:
+        """The lead answers, for the first time or again: its policy holds, and it hears how things are."""
+        if "policy" in said:
+            self._follow(said["policy"])
+        self._said = -1
+        self.team.changed.set()
+
+    def noted(self, name: str, said: Said) -> None:
+        """See Line.on_note."""
+        mate = self.mate
+        match name:
+            case "policy":
+                self._follow(said["policy"])
+            case "elsewhere":
+                self._elsewhere(from_json(said["event"]))
+            case "end":
+                self.end("suspended" if said.get("suspend") else "killed", str(said.get("cause") or ""))
+            case "look" if mate is None:
+                self._number = int(said["number"])
+            case _ if mate is not None:
+                self._to_mate(mate, name, said)
+            case _:
+                pass
+
+    def _to_mate(self, mate: Teammate, name: str, said: Said) -> None:
+        match name:
+            case "look":
+                self._number = int(said["number"])
+                self._held = frozenset(said.get("held", ()))
+                mate.desk.held = self._held.__contains__
+                mate.desk.ring()
+                self.team.changed.set()
+            case "interrupt":
+                mate.interrupt()
+            case "late":
+                mate.late(str(said["text"]))
+            case "notice":
+                mate.notice(str(said["text"]), str(said.get("key") or ""))
+            case "budget_raised":
+                mate.budget_raised()
+            case _:
+                pass
+
+    async def called(self, name: str, said: Said) -> Said:
+        """See Line.on_call."""
+        mate = self.mate
+        match name:
+            case _ if mate is None:
+                raise TeamRefused("team-refused", "it is not ready yet", note="nothing was changed")
+            case "set_mode":
+                done = await set_mode(self.team, mate.name, Mode(said["mode"]), str(said["by"]))
+                held = str(done.held_by) if done.held_by is not None else None
+                return {"mode": str(done.mode), "before": str(done.before), "held_by": held}
+            case "plan_answered":
+                await take_up_plan(self.team, mate)
+                self._tell_of_plan(mate)
+                return {}
+            case _:
+                raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
+
+    def end(self, how: str, cause: str) -> None:
+        """The member ends now: cut off at whatever it does."""
+        if self.ended is not None:
+            return
+        self.ended = Ended(how, cause)
+        mate = self.mate
+        if mate is not None and mate.state not in GONE:
+            mate.leaving = cause or how
+            mate.state = State.SUSPENDED if how == "suspended" else State.KILLED
+            if mate.task is not None:
+                mate.task.cancel()
+        self.over.set()
+
+    async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
+        """The member ended by itself (see Team.departed)."""
+        if self.ended is None:
+            failed = cause.startswith("failed: ")
+            self.ended = Ended("failed" if failed else "left", cause.removeprefix("failed: "), agreed_to)
+        if self.mate is not None:
+            self.mate.parted = True
+        self.over.set()
+
+    # ── the others ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def standing_of(self, name: str) -> State | None:
+        """See Team.reached."""
+        known = self.team.standing.members.get(name)
+        try:
+            state = State(known.state) if known is not None else State.IDLE
+        except ValueError:
+            return State.IDLE
+        return None if state in GONE else state
+
+    def own(self, number: int, event: TeamEvent) -> None:
+        """What happened here counts in how everybody stands."""
+        self.team.standing.note(number, event)
+
+    def _elsewhere(self, event: TeamEvent | None) -> None:
+        if event is None:
+            return
+        self.team.standing.note(self.team.standing.n, event)
+        self.maker.purse.note(event)
+        if isinstance(event, TaskChanged):
+            self.tasks_changed()
+
+    def _follow(self, policy: Said) -> None:
+        """The lead's policy holds here too, also for whom it was narrowed for."""
+        session = self.maker.policies.session
+        follow(session, policy)
+        before, self._granted = self._granted, rules_of(policy, session.scope.base)
+        for one in self.maker.policies:
+            if one is session or one.mode is not Mode.BUBBLE:
+                one.exchange(before, self._granted)
+
+    # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
+
+    def look_at_tasks(self, known: Outside, names: Iterable[str] | None) -> None:
+        """Files of the task list changed: what is in them is known from now on."""
+        task = asyncio.ensure_future(known.look(names))
+        self._looking.add(task)
+        task.add_done_callback(self._looked)
+
+    def _looked(self, task: asyncio.Task[set[str]]) -> None:
+        self._looking.discard(task)
+        if not task.cancelled():
+            task.exception()  # what cannot be read is looked at again with the next change
+        self.tasks_changed()
+
+    def tasks_changed(self) -> None:
+        """A task may have become free."""
+        if self.mate is not None and self.mate.state is State.IDLE:
+            self.mate.desk.ring()
+        self.team.changed.set()
+
+    async def _report(self) -> None:
+        """Tell the lead each time that there is nothing left to do."""
+        team = self.team
+        while True:
+            team.changed.clear()
+            number = self._number
+            if number != self._said and self._rests():
+                self._said = number
+                self.line.note("rests", number=number)
+            await team.changed.wait()
+
+    def _rests(self) -> bool:
+        mate, agents = self.mate, self.team.agents
+        if mate is None or not mate.resting or mate.desk.rung or self._looking:
+            return False
+        return agents is None or not agents.pending()
+
+    def _tell_of_plan(self, mate: Teammate) -> None:
+        self.line.note("plan", request=mate.plan.request, target=mate.plan.whom)

@@ -84,6 +84,8 @@ class Requests:
         self.files.team = team
         self.lead = LeadAnswers(team, always)
         team.outside.on_asked = self.strangers = StrangerAsks(self, team)
+        team.outside.on_met.append(self.strangers.met)
+        team.outside.on_parted.append(self.strangers.parted)
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -25,9 +25,11 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.mail import PlanApprovalRequest
 from teamwright.teams.plans.approval import PlanAnswer, answer_plan, hand_in
-from teamwright.teams.plans.awaited import USER
-from teamwright.teams.plans.rows import POLICY
+from teamwright.teams.plans.awaited import USER, Awaited
+from teamwright.teams.plans.beyond import hand_in_beyond, life_of
+from teamwright.teams.plans.rows import POLICY, newest_of
 from teamwright.teams.team import Team
 
 HUMAN, AUTO = "human", "auto"
@@ -56,6 +58,7 @@ class Plans:
     lead: PlanMode | None = None
     _modes: WeakSet[PlanMode] = field(default_factory=WeakSet[PlanMode])
     _watched: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+    _asks_for: dict[str, str] = field(default_factory=dict[str, str])
 
     def approved_by(self, settings: Settings, timeout_s: float | None) -> None:
         """Who approves, by the settings; how long a plan waits for the lead. Raises UsageError for another word."""
@@ -73,6 +76,9 @@ class Plans:
         """The plans of this team's members are watched from now on."""
         self.team = team
         team.on_plan = self.watch
+        team.outside.on_planned = self.handed_in_beyond
+        team.outside.on_met.append(self._take_up_beyond)
+        team.outside.on_parted.append(self._drop_beyond)
 
     def mode_of(
         self, policy: Policy, plans: Path, record: Path | None, *, lead: bool = False, gate: Policy | None = None
@@ -144,38 +150,75 @@ class Plans:
         self.emit(Notice(member=member, text=f"the plan of {shown} was approved without a look: {why}"))
         return Outcome(True, "The user's setting")
 
+    def handed_in_beyond(self, member: str, message: PlanApprovalRequest) -> None:
+        """A member that another program runs handed in a plan by mail; the same one again changes nothing."""
+        if self.team is None:
+            return
+        target = _TARGETS[self.who]
+        request = hand_in_beyond(self.team, member, message, target, self.timeout_s if target == LEAD else None)
+        if request is None or self.team.requests.answer_of(str(request["id"])) is not None:
+            return
+        if target == POLICY:
+            why = f"the setting plan_approval is {AUTO} ({self.origin})"
+            self.emit(Notice(member=member, text=f"the plan of {member} was approved without a look: {why}"))
+        self.watch(request)
+
+    def _take_up_beyond(self, member: str) -> None:
+        """The plan that such a member handed in before this process led it waits on."""
+        if self.team is None or (life := life_of(self.team, member)) is None:
+            return
+        request = newest_of(self.team.requests, member, life)
+        if request is not None and self.team.requests.answer_of(str(request["id"])) is None:
+            if (followed := self.team.outside.followed.get(member.lower())) is not None:
+                followed.handed_in(Awaited(str(request["id"]), str(request.get("target") or "")))
+            self.watch(request)
+
+    def _drop_beyond(self, member: str) -> None:
+        """Such a member is over: nobody is asked about its plan any more."""
+        for id, task in list(self._watched.items()):
+            if self._asks_for.get(id) == member.lower():
+                task.cancel()
+
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, request: Mapping[str, Any]) -> None:
         """See that this plan meets an answer: a person is asked, or the lead's time runs."""
-        id = str(request["id"])
-        if id in self._watched or request.get("target") == POLICY:
+        id, team = str(request["id"]), self.team
+        beyond = team is not None and str(request["requester"]).lower() in team.outside.strangers
+        if id in self._watched or (request.get("target") == POLICY and not beyond):
             return
         task = asyncio.create_task(self._until_answered(id, request), name=f"answer to {id}")
-        self._watched[id] = task
-        task.add_done_callback(lambda _: self._watched.pop(id, None))
+        self._watched[id], self._asks_for[id] = task, str(request["requester"]).lower()
+        task.add_done_callback(lambda _: (self._watched.pop(id, None), self._asks_for.pop(id, None)))
 
     async def _until_answered(self, id: str, request: Mapping[str, Any]) -> None:
         team = self.team
-        mate = team.find(str(request["requester"])) if team is not None else None
-        if team is None or mate is None or mate.task is None:
+        name = str(request["requester"])
+        mate = team.find(name) if team is not None else None
+        if team is None or not (name.lower() in team.outside.strangers or (mate is not None and mate.task is not None)):
             return
-        if request.get("target") == USER:
-            asking = asyncio.create_task(self._asked(id, request), name=f"person asked for {id}")
-        else:
-            deadline = request.get("deadline")
-            asking = asyncio.create_task(_late(deadline if isinstance(deadline, int) else None))
+        asking = asyncio.create_task(self._answer_to(id, request), name=f"answer wanted for {id}")
+        life = {mate.task} if mate is not None and mate.task is not None else set[asyncio.Task[None]]()
         try:
-            await asyncio.wait({asking, mate.task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking, *life}, return_when=asyncio.FIRST_COMPLETED)
             answer = asking.result() if asking.done() else None
-            if answer is not None and mate.plan.request == id:
+            if answer is not None and (mate is None or mate.plan.request == id):
                 await answer_plan(team, id, answer)
         except TeamRefused:
             return  # somebody was first
         except TeamwrightError as problem:
-            self.emit(Notice(member=mate.name, text=f"{id} could not be answered: {problem.what}", level="warning"))
+            self.emit(Notice(member=name, text=f"{id} could not be answered: {problem.what}", level="warning"))
         finally:
             asking.cancel()
+
+    async def _answer_to(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
+        """What a person says, or a setting, or the time that is up."""
+        if request.get("target") == USER:
+            return await self._asked(id, request)
+        if request.get("target") == POLICY:
+            return PlanAnswer(True, POLICY, f"the setting plan_approval is {AUTO}")
+        deadline = request.get("deadline")
+        return await _late(deadline if isinstance(deadline, int) else None)
 
     async def _asked(self, id: str, request: Mapping[str, Any]) -> PlanAnswer | None:
         """What a person said; None when it was asked in vain, because the session is being left."""

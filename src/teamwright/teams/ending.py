@@ -277,7 +277,9 @@ def _unseen_in(team: Team, entry: Path) -> list[Entry]:
 
 
 def _refuse_alive(team: Team) -> None:
+    live = {m.name.lower() for m in team.live}
     members = [f"{m.name} ({m.state})" for m in team.live] + [f"{name} (starting)" for name in team.not_yet_alive]
+    members += [f"{name} (another program runs it)" for name in sorted(team.outside.strangers - live)]
     if not members:
         return
     raise TeamRefused(

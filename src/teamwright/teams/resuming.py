@@ -23,7 +23,7 @@ from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
-from teamwright.teams.stopping import arm, send_request
+from teamwright.teams.stopping import Asked, arm, send_request
 from teamwright.teams.team import IN_PROCESS, Team
 from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
@@ -67,7 +67,9 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
     left = await team.teams.leftovers(team.directory)
     repaired = sum(_cut_off(life) for life in file.lives.values())
     await _see_partings(team, file)
-    here = [m for m in (await team.roster.read()).teammates if _is_ours(m, file)]
+    teammates = (await team.roster.read()).teammates
+    _arm_beyond(team, [m.name for m in teammates if not _is_ours(m, file)], deadlines)
+    here = [m for m in teammates if _is_ours(m, file)]
     back: list[str] = []
     gone = [parting.name for parting in file.partings.values()]
     team.coming_back = {name for member in here if (name := member.name.lower()) in file.lives}
@@ -89,6 +91,13 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
     gone += await _see_out_the_lost(team, [m.name.lower() for m in here])
     await return_late_mail(team)
     return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)
+
+
+def _arm_beyond(team: Team, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:
+    """Members that other programs put on the roster have their deadlines again."""
+    for request in team.requests.open_requests():
+        for name in (name for name in names if bound(request, name, 0)):
+            arm(team, Asked(name, 0), str(request["id"]), deadlines)
 
 
 async def _see_partings(team: Team, file: TeamFile) -> None:
@@ -146,8 +155,8 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
     for request in team.requests.open_requests() if mate.state not in GONE else ():
         if bound(request, member.name, life.incarnation):
             mate.asked = str(request["id"])
-            await send_request(team, mate, request, again=True)
-            arm(team, mate, mate.asked, deadlines)
+            await send_request(team, mate.name, request, again=True)
+            arm(team, Asked.of(mate), mate.asked, deadlines)
     return None
 
 

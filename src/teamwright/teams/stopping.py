@@ -13,12 +13,13 @@ from typing import Any
 
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.clock import iso, now_ms
-from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
-from teamwright.protocol.mail import ShutdownRejected, ShutdownRequest
+from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from teamwright.teams.ending import bound, kill, verdict
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.member.mate import Mate
+from teamwright.teams.plans.beyond import life_of
 from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
 
@@ -38,32 +39,48 @@ async def ask_to_stop(
     """
     if call and (before := _asked_by(team, call)):
         return before
-    mate = await _can_be_asked(team, to)
-    request_id = shutdown_id(mate.name)
+    whom = await _can_be_asked(team, to)
+    request_id = shutdown_id(whom.name)
     body = {
         "kind": "shutdown",
         "requester": LEAD,
-        "target": mate.name,
-        "incarnation": mate.incarnation,
+        "target": whom.name,
+        "incarnation": whom.life,
         "reason": reason,
         "opened_at": now_ms(),
         "deadline": now_ms() + int(team.settings.shutdown_objection_s * 1000),
         "call": call,
     }
     team.requests.open(request_id, body)
-    mate.asked = request_id
+    if whom.mate is not None:
+        whom.mate.asked = request_id
     try:
-        await send_request(team, mate, body | {"id": request_id})
+        await send_request(team, whom.name, body | {"id": request_id})
     except BaseException:
-        mate.asked = ""
+        if whom.mate is not None:
+            whom.mate.asked = ""
         team.requests.answer(request_id, verdict(False, "it could not be sent"))
         raise
-    arm(team, mate, request_id, deadlines)
+    arm(team, whom, request_id, deadlines)
     return request_id
 
 
-async def _can_be_asked(team: Team, to: str) -> Mate:
-    """The live member of that name, which was not asked yet."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked to stop. `mate` is None, and `life` 0, for a member that another program put on the roster."""
+
+    name: str
+    life: int
+    mate: Mate | None = None
+
+    @classmethod
+    def of(cls, mate: Mate) -> Asked:
+        """A member that this process runs, or has started."""
+        return cls(mate.name, mate.incarnation, mate)
+
+
+async def _can_be_asked(team: Team, to: str) -> Asked:
+    """The member of that name, which lives as far as anybody knows, and was not asked yet."""
     member = await recipient(team, to)
     if member.name == LEAD:
         raise TeamRefused(
@@ -73,18 +90,24 @@ async def _can_be_asked(team: Team, to: str) -> Mate:
             note="nothing was sent",
         )
     mate = team.find(member.name)
-    if mate is None:
+    if mate is None and member.name.lower() not in team.outside.strangers:
         raise TeamRefused(
             "team-refused",
             f"{member.name} does not run in this process",
             do=["It is ended where it runs: leave it alone."],
             note="nothing was sent",
         )
-    if mate.asked:
-        raise TeamRefused(
-            "team-refused", f"{mate.name} was asked to stop already ({mate.asked})", note="nothing was sent"
-        )
-    return mate
+    whom = Asked.of(mate) if mate is not None else Asked(member.name, 0)
+    before = mate.asked if mate is not None else _open_to(team, whom)
+    if before:
+        raise TeamRefused("team-refused", f"{whom.name} was asked to stop already ({before})", note="nothing was sent")
+    return whom
+
+
+def _open_to(team: Team, whom: Asked) -> str:
+    """The id of the open request to stop of that life; empty when there is none."""
+    made = team.requests.open_requests()
+    return next((str(request["id"]) for request in made if bound(request, whom.name, whom.life)), "")
 
 
 def _asked_by(team: Team, call: str) -> str:
@@ -93,19 +116,19 @@ def _asked_by(team: Team, call: str) -> str:
     return next((str(request["id"]) for request in made if request.get("call") == call), "")
 
 
-async def send_request(team: Team, mate: Mate, body: Mapping[str, Any], *, again: bool = False) -> None:
+async def send_request(team: Team, name: str, body: Mapping[str, Any], *, again: bool = False) -> None:
     """The notice of a shutdown request, in the member's inbox under an id of its own."""
     id = str(body["id"])
-    if again and await team.inbox(mate.name).has(id):
+    if again and await team.inbox(name).has(id):
         return
     reason = str(body.get("reason") or "") or None
     request = ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso())
-    await send_protocol(team, LEAD, mate.name, request, id=id)
+    await send_protocol(team, LEAD, name, request, id=id)
 
 
-def arm(team: Team, mate: Mate, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
+def arm(team: Team, whom: Asked, request_id: str, deadlines: set[asyncio.Task[None]]) -> None:
     """From now on the member has so long to object; then the runtime ends it."""
-    timer = asyncio.create_task(_enforce(team, mate, request_id), name=f"deadline of {request_id}")
+    timer = asyncio.create_task(_enforce(team, whom, request_id), name=f"deadline of {request_id}")
     deadlines.add(timer)
     timer.add_done_callback(deadlines.discard)
 
@@ -171,12 +194,39 @@ def stop_read(team: Team, name: str, incarnation: int, conversation: Conversatio
     return None
 
 
-async def _enforce(team: Team, mate: Mate, request_id: str) -> None:
+def answered_by_mail(team: Team, name: str, message: ShutdownApproved | ShutdownRejected) -> bool:
+    """What a member that another program runs wrote to a request to stop; False for one that is not open for it."""
+    life = life_of(team, name)
+    try:
+        request = team.requests.get(message.request_id)
+        if life is None or request is None or not bound(request, name, life):
+            return False
+        approve = isinstance(message, ShutdownApproved)
+        reason = "" if isinstance(message, ShutdownApproved) else str(message.reason or "")
+        if not team.requests.answer(message.request_id, verdict(approve, reason, name)):
+            return False
+    except (TeamwrightError, TypeError, AttributeError):  # what another program writes may be anything
+        return False
+    if (followed := team.outside.followed.get(name.lower())) is not None:
+        (followed.agreed if approve else followed.objected)()
+    return True
+
+
+async def _enforce(team: Team, whom: Asked, request_id: str) -> None:
     """Nobody answered in time: the runtime ends the member. Over as soon as the member is."""
-    limit_s = team.settings.shutdown_objection_s
-    if mate.task is not None:
+    limit_s, mate = team.settings.shutdown_objection_s, whom.mate
+    if mate is None:
+        await asyncio.sleep(limit_s)
+    elif mate.task is not None:
         await asyncio.wait({mate.task}, timeout=limit_s)
-    if mate.state in GONE or mate.leaving or team.requests.answer_of(request_id) is not None:
+    if mate is not None and (mate.state in GONE or mate.leaving):
         return
-    team.requests.answer(request_id, verdict(True, "no answer in time"))
-    await kill(team, mate, f"did not answer the shutdown request within {limit_s:.0f} s")
+    if not team.exists or team.requests.answer_of(request_id) is not None:
+        return
+    late = f"did not answer the shutdown request within {limit_s:.0f} s"
+    if mate is not None:
+        team.requests.answer(request_id, verdict(True, "no answer in time"))
+        await kill(team, mate, late)
+    elif whom.name.lower() in team.outside.strangers and team.outside.on_over is not None:
+        team.requests.answer(request_id, verdict(True, "no answer in time"))
+        team.outside.on_over(whom.name, f"it {late}; whether its program still runs is not known")

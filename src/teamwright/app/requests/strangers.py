@@ -1,27 +1,35 @@
 """Members that another program runs: what they ask their lead for goes to the person, and the answer back by mail.
 
-Their request is an entry in the lead's inbox, as observed; the answer counts on their side. Whoever is no member that
-another program put on the roster asks nobody by such an entry. Knows the queue and the team's mail; runs nothing.
+Their request is an entry in the lead's inbox, as observed; the answer counts on their side. What is open is a row among
+the team's requests, so that it is asked again after a kill. Whoever is no member that another program runs asks nobody
+by such an entry. Knows the queue and the team's mail; runs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from teamwright.permissions.updates import from_wire, to_wire
 from teamwright.permissions.verdict import Answer, Asker, Question, Update
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, keyed_id
-from teamwright.protocol.mail import PermissionRequest, PermissionResponse
+from teamwright.protocol.mail import PermissionRequest, PermissionResponse, Protocol, parse_protocol
+from teamwright.teams.outside import Followed
+from teamwright.teams.plans.beyond import life_of
 from teamwright.teams.post import send_protocol
 from teamwright.teams.team import Team
 
 MOST_OPEN = 20
 """Requests of one stranger that are open at once; what it asks beyond that is denied."""
+
+KIND = "asked_beyond"
+"""The kind of a row. What the person is asked beside it is a request of its own, of kind `permission`."""
 
 
 @dataclass(slots=True)
@@ -36,21 +44,73 @@ class StrangerAsks:
 
     def __call__(self, member: str, request: PermissionRequest) -> None:
         """A member of another program asks; the same request again changes nothing."""
-        key = (member, request.request_id)
-        if key in self._open:
+        key = (member.lower(), str(request.request_id))
+        if key in self._open or not self._noted(member, request):
             return
-        mine = sum(1 for who, _ in self._open if who == member)
-        work = self._deny(member, request) if mine >= MOST_OPEN else self._ask(member, request)
-        self._open[key] = task = asyncio.create_task(work, name=f"{request.request_id} of {member}")
-        task.add_done_callback(lambda _: self._open.pop(key, None))
+        mine = sum(1 for who, _ in self._open if who == member.lower())
+        self._begin(key, self._deny(member, request) if mine >= MOST_OPEN else self._ask(member, request))
+
+    def met(self, member: str) -> None:
+        """What this member asked before this process led its team is asked again; an answer on its way is sent."""
+        team, life = self.team, life_of(self.team, member)
+        if not team.exists:
+            return
+        with suppress(TeamwrightError):
+            rows = [(row, None) for row in team.requests.open_requests()]
+            for row, answer in [*rows, *team.requests.answered()]:
+                asked = _asked_in(row, member, life)
+                key = (member.lower(), asked.request_id) if asked is not None else None
+                if asked is not None and key is not None and key not in self._open:
+                    self._begin(key, self._ask(member, asked) if answer is None else self._send(member, asked, answer))
+
+    def parted(self, member: str) -> None:
+        """This member is over: nobody is asked for it any more."""
+        for (who, _), task in list(self._open.items()):
+            if who == member.lower():
+                task.cancel()
+        with suppress(TeamwrightError):
+            for row in self.team.requests.open_requests() if self.team.exists else ():
+                if row.get("kind") == KIND and str(row.get("requester")).lower() == member.lower():
+                    self._over(str(row["id"]), {"verdict": "deny", "text": "it has ended", "by": "cancelled"})
 
     async def close(self) -> None:
-        """Ask no longer; what is open stays unanswered, and its own deadline ends it. May be called twice."""
+        """Ask no longer; what is open is asked again by whoever goes on with the team. May be called twice."""
         tasks = list(self._open.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _begin(self, key: tuple[str, str], work: Any) -> None:
+        self._open[key] = task = asyncio.create_task(work, name=f"{key[1]} of {key[0]}")
+        task.add_done_callback(lambda _: self._open.pop(key, None))
+
+    # ── its row ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _row(self, member: str, request: PermissionRequest) -> str:
+        return keyed_id(self.team.directory, member.lower(), str(request.request_id))
+
+    def _noted(self, member: str, request: PermissionRequest) -> bool:
+        """Whether it is new, and noted. Where it cannot be noted it is asked all the same."""
+        box, id = self.team.requests, self._row(member, request)
+        with suppress(TeamwrightError, TypeError, ValueError):
+            if box.get(id) is not None or box.retired(id) is not None:
+                return False
+            asked = json.loads(request.encode())
+            body = {"kind": KIND, "requester": member, "target": "user", "incarnation": life_of(self.team, member)}
+            box.open(id, {**body, "asked": asked})
+        return True
+
+    def _over(self, id: str, body: Mapping[str, Any]) -> None:
+        with suppress(TeamwrightError):
+            self.team.requests.answer(id, body)
+            self.team.requests.retire(id)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _followed(self) -> Mapping[str, Followed]:
+        return self.team.outside.followed
 
     async def _ask(self, member: str, request: PermissionRequest) -> None:
         given = cast("object", request.input)  # what a stranger writes may be anything
@@ -58,6 +118,9 @@ class StrangerAsks:
             await self._tell(member, request, Answer(False, "policy", "the request is not understood"))
             return
         asked = json.dumps(given, indent=2, ensure_ascii=False)
+        followed = self._followed.get(member.lower())
+        if followed is not None:
+            followed.waits_for(f"permission for {request.tool_name[:60]}")
         answer = await self.asker.ask(
             Question(
                 member=member,
@@ -72,27 +135,48 @@ class StrangerAsks:
                 suggestions=_understood(request.permission_suggestions),
             )
         )
-        await self._tell(member, request, answer)
+        if answer.by != "cancelled":  # asked in vain, because the session is being left: the next one asks again
+            await self._tell(member, request, answer)
 
     async def _deny(self, member: str, request: PermissionRequest) -> None:
         await self._tell(member, request, Answer(False, "policy", f"{MOST_OPEN} requests of {member} are open already"))
 
     async def _tell(self, member: str, request: PermissionRequest, answer: Answer) -> None:
-        """The answer, once for each request; a member that is gone is told nothing."""
-        id = request.request_id
+        """The answer counts from now on, whoever sends it."""
+        body: dict[str, Any] = {"verdict": "allow" if answer.allowed else "deny", "text": answer.text, "by": answer.by}
         if answer.allowed:
             given = request.input if answer.input is None else dict(answer.input)
-            response = {"updated_input": given, "permission_updates": [to_wire(one) for one in answer.updates]}
-            told = PermissionResponse(request_id=id, subtype="success", response=response)
-        else:
-            told = PermissionResponse(request_id=id, subtype="error", error=answer.text or "Permission denied")
-        if not self.team.exists or member.lower() not in self.team.outside.strangers:
+            body["response"] = {"updated_input": given, "permission_updates": [to_wire(one) for one in answer.updates]}
+        with suppress(TeamwrightError, TypeError, ValueError):
+            self.team.requests.answer(self._row(member, request), body)
+        await self._send(member, request, body)
+
+    async def _send(self, member: str, request: PermissionRequest, answer: Mapping[str, Any]) -> None:
+        """Tell it, once for each request; a member that is gone is told nothing."""
+        team, id = self.team, request.request_id
+        told: Protocol = PermissionResponse(request_id=id, subtype="error", error=answer["text"] or "Permission denied")
+        if answer["verdict"] == "allow":
+            told = PermissionResponse(request_id=id, subtype="success", response=answer["response"])
+        if not team.exists or member.lower() not in team.outside.strangers:
             return
+        row = self._row(member, request)
         try:
-            await send_protocol(self.team, LEAD, member, told, id=keyed_id(self.team.directory, member, id))
+            if not await team.inbox(member).has(row):
+                await send_protocol(team, LEAD, member, told, id=row)
+            team.requests.retire(row)
         except TeamwrightError as problem:
             text = f"the answer to {id} did not reach {member}: {problem.what}"
-            self.team.emit(Notice(member="system", text=text, level="warning"))
+            team.emit(Notice(member="system", text=text, level="warning"))
+        if (followed := self._followed.get(member.lower())) is not None:
+            followed.got_answer()
+
+
+def _asked_in(row: Mapping[str, Any], member: str, life: int | None) -> PermissionRequest | None:
+    """What this life of the member asked, if this is a row of its."""
+    if row.get("kind") != KIND or row.get("incarnation") != life or str(row.get("requester")).lower() != member.lower():
+        return None
+    asked = parse_protocol(json.dumps(row.get("asked")))
+    return asked if isinstance(asked, PermissionRequest) else None
 
 
 def _texts(request: PermissionRequest) -> tuple[object, ...]:

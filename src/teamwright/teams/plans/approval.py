@@ -20,6 +20,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
 from teamwright.teams.member.away import Away
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, USER, Awaited
+from teamwright.teams.plans.beyond import life_of, settle_beyond
 from teamwright.teams.plans.rows import KIND, POLICY, answer_body, made_by, newest_of, of_life, told_under
 from teamwright.teams.post import send_protocol
 from teamwright.teams.team import Team
@@ -116,12 +117,13 @@ async def answer_plan(team: Team, request_id: str, given: PlanAnswer) -> str:
     Raises TeamRefused for what is not an open request, not this one's to answer, or answered already.
     """
     request = team.requests.get(request_id) or {}
-    mate = team.find(str(request.get("requester", "")))
-    if mate is None or not of_life(request, mate.name, mate.incarnation):
+    name = str(request.get("requester", ""))
+    life, mate = life_of(team, name), team.find(name)
+    if life is None or not of_life(request, name, life):
         raise _refused(f"{request_id[:120]!r} is not an open plan request of anybody here")
     if given.by == LEAD and request.get("target") != LEAD:
         whose = "the user" if request.get("target") == USER else "a setting"
-        raise _refused(f"the plan of {mate.name} is approved by {whose}, not by you")
+        raise _refused(f"the plan of {name} is approved by {whose}, not by you")
     before = team.requests.answer_of(request_id)
     if before is None:
         body = answer_body(given.approve, given.feedback, given.by, mode=given.mode, call=given.call)
@@ -132,11 +134,13 @@ async def answer_plan(team: Team, request_id: str, given: PlanAnswer) -> str:
     if before is None:
         by = LEAD_ALIAS if (first := _first(team, request_id)) == LEAD else first
         raise _refused(f"{request_id} was answered before, by {by}; the first answer counts")
-    if isinstance(mate, Away):
+    if name.lower() in team.outside.strangers:
+        await settle_beyond(team, name, request, before)
+    elif isinstance(mate, Away):
         await mate.perform("plan_answered")  # its own process applies what the file says
     elif isinstance(mate, Teammate):
         await _settle(team, mate, request, before)
-    return mate.name
+    return name
 
 
 def whose_plan(team: Team, request_id: str) -> str:

@@ -13,6 +13,7 @@ from teamwright.agent.plan_mode import PlanMode
 from teamwright.protocol.envelope import PEER_NOTE, envelope, escaped, reminder, render_entry
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, PlanApprovalRequest, PlanApprovalResponse, parse_protocol
+from teamwright.teams.plans.beyond import life_of
 from teamwright.teams.plans.rows import of_life
 from teamwright.teams.team import Team
 
@@ -34,8 +35,8 @@ def plan_words(team: Team, reader: str, entry: Entry) -> str | None:
 
 def _request(team: Team, reader: str, entry: Entry, message: PlanApprovalRequest) -> str:
     request = team.requests.get(message.request_id) or {}
-    mate = team.find(entry.sender)
-    mine = mate is not None and of_life(request, mate.name, mate.incarnation) and request.get("target") == reader
+    life = life_of(team, entry.sender)
+    mine = life is not None and of_life(request, entry.sender, life) and request.get("target") == reader
     if not mine or team.requests.answer_of(message.request_id) is not None:
         return f"{render_entry(entry)}\n{reminder(_NO_REQUEST)}"
     plan = envelope(entry.sender, str(request["plan"]), color=entry.color, summary="a plan to approve")

@@ -1,0 +1,102 @@
+"""Plans of members that other programs run: a row for what they handed in by mail, and the answer back by mail.
+
+The answer counts on their side. Knows rows, mail and the team; does not know how a person is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Mode, Verdict
+from teamwright.protocol.clock import iso, now_ms
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.teams.modes.reach import REACH
+from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
+from teamwright.teams.plans.rows import KIND, told_under
+from teamwright.teams.post import send_protocol
+from teamwright.teams.team import Team
+
+_GIVEN = (Mode.DONT_ASK, Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
+"""Modes that another program is told; it plans, delegates and bubbles in no way of ours."""
+
+
+def mode_beyond(lead: Policy, wished: Mode | None = None) -> Mode:
+    """The mode that another program is given: what is wished, never more than the lead's.
+
+    Nor bypassPermissions where the lead is held by a deny rule or a fence: that program knows neither.
+    """
+    above = lead.lasting_mode if lead.lasting_mode in _GIVEN else Mode.DEFAULT
+    given = wished if wished is not None and wished in _GIVEN and REACH[wished] <= REACH[above] else above
+    held = lead.scope.fence is not None or any(rule.verdict is Verdict.DENY for rule in lead.rules)
+    return Mode.ACCEPT_EDITS if given is Mode.BYPASS and held else given
+
+
+def life_of(team: Team, name: str) -> int | None:
+    """Which life of a member its requests are bound to; 0 for one that we did not start, None for nobody here."""
+    if (mate := team.find(name)) is not None:
+        return mate.incarnation
+    return 0 if name.lower() in team.outside.strangers else None
+
+
+def hand_in_beyond(
+    team: Team, name: str, message: PlanApprovalRequest, target: str, deadline_s: float | None
+) -> Mapping[str, Any] | None:
+    """Open a request for the plan that another program's member handed in, under its own id.
+
+    The request, new or the one that is there already; None for what cannot be one, which is told as a warning.
+    """
+    id, now = message.request_id, now_ms()
+    body = {
+        "kind": KIND,
+        "requester": name,
+        "target": target,
+        "incarnation": life_of(team, name),
+        "plan": message.plan_content,
+        "plan_file": message.plan_file_path,
+    }
+    times = {"opened_at": now, "deadline": None if deadline_s is None else now + int(deadline_s * 1000)}
+    try:
+        request = team.requests.get(id)
+        if request is None:
+            team.requests.open(id, body | times)
+            request = team.requests.get(id) or {}
+        if any(request.get(key) != body[key] for key in ("kind", "requester", "incarnation", "plan")):
+            raise ValueError("its id is in use")
+    except (TeamwrightError, ValueError, TypeError, AttributeError) as problem:
+        why = problem.what if isinstance(problem, TeamwrightError) else str(problem)
+        text = f"a plan of {name} cannot be answered: {why}"
+        team.emit(Notice(member=name, text=text, level="warning"))
+        return None
+    if team.requests.answer_of(id) is None:
+        _note(team, name, Awaited(id, str(request.get("target") or target)))
+    return request
+
+
+async def settle_beyond(team: Team, name: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    """The answer goes to the member, once. Raises InboxFull, LockTimeout, StorageError."""
+    id, approved = str(request["id"]), answer.get("approve") is True
+    try:
+        wished = Mode(str(answer.get("mode") or ""))
+    except ValueError:
+        wished = None
+    told = PlanApprovalResponse(
+        request_id=id,
+        approved=approved,
+        feedback=None if approved else str(answer.get("reason") or "") or None,
+        timestamp=iso(),
+        permission_mode=str(mode_beyond(team.lead_policy, wished)) if approved else None,
+    )
+    _note(team, name, NOTHING_AWAITED)
+    async with team.planning:
+        if not await team.inbox(name).has(told_under(id)):
+            await send_protocol(team, LEAD, name, told, id=told_under(id))
+
+
+def _note(team: Team, name: str, plan: Awaited) -> None:
+    if (followed := team.outside.followed.get(name.lower())) is not None:
+        followed.handed_in(plan)

@@ -1,3 +1,5 @@
+import subprocess
+
 import pytest
 
 from tests.teams.places.rig import private_server
@@ -14,3 +16,12 @@ def rig():
 async def programs():
     async with reporting() as started:
         yield started
+
+
+@pytest.fixture
+def stranger():
+    """A process of somebody else, in a session of its own."""
+    other = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+    yield other
+    other.kill()
+    other.wait()

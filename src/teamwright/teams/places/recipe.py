@@ -1,0 +1,314 @@
+"""A recipe: a terminal described by settings, as commands with placeholders; read, checked, and filled in.
+
+A command is a list of arguments, never a line for a shell. What ties that which is closed to that which was opened
+has to be in it, or the recipe is refused. Pure: runs nothing, reads no file. The settings' page is docs/places.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, cast
+
+from teamwright.teams.places.choosing import AUTO, IN_PROCESS, TMUX
+
+DETACHED = "detached"
+_TAKEN = (AUTO, IN_PROCESS, TMUX, DETACHED)
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SLOT = re.compile(r"\{\{|\}\}|\{([a-z]+)(?::([A-Za-z_][A-Za-z0-9_]*))?\}")
+_ID = re.compile(r"(?!-)[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,200}")
+"""One printable line that no program takes for a flag."""
+
+_WHO = frozenset({"name", "team", "session", "color", "mark", "env"})
+_WHICH = _WHO | {"id", "pid", "tty"}
+_SLOTS: dict[str, frozenset[str]] = {
+    "open": _WHO | {"argv", "command"},
+    "open_beside": _WHO | {"argv", "command", "beside"},
+    "start": _WHO | {"argv", "command", "id"},
+    "alive": _WHICH,
+    "close": _WHICH,
+    "title": _WHO | {"id"},
+    "hide": _WHICH,
+    "show": _WHICH,
+}
+"""The commands of a recipe, and the placeholders that each may have. `env` is `{env:NAME}`."""
+
+_REQUIRED = ("open", "alive", "close")
+_OTHERS = ("id", "where", "env", "needs", "takes", "start_s", "tried", "sources")
+_LAST_LINE = "last-line"
+
+
+class BadRecipe(Exception):
+    """A recipe that cannot be used: `key`, with dots, is what of it; the text says why; `do` what helps."""
+
+    def __init__(self, key: str, what: str, do: str = "") -> None:
+        super().__init__(what)
+        self.key, self.what, self.do = key, what, do
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """How the id of what was opened is known: `last-line`, `regex` and `json` of the output, or a `text` we gave."""
+
+    way: str = _LAST_LINE
+    text: str = ""
+
+    def read(self, told: str, values: Mapping[str, str]) -> str:
+        """The id. Raises ValueError with what is wrong, for people."""
+        found = self._found(told, values)
+        if found is None:
+            raise ValueError(f"its output names no id ({self}): {_shown(told)}")
+        if not _ID.fullmatch(found.strip()):
+            raise ValueError(f"its output names an id that is none: {_shown(found)}")
+        return found.strip()
+
+    def _found(self, told: str, values: Mapping[str, str]) -> str | None:
+        match self.way:
+            case "text":
+                return filled(self.text, values)
+            case "regex":
+                match = re.search(self.text, told, re.MULTILINE)
+                return match[1 if match.re.groups else 0] if match is not None else None
+            case "json":
+                return _at(told, self.text)
+            case _:
+                return next((line for line in reversed(told.splitlines()) if line.strip()), None)
+
+    def __str__(self) -> str:
+        return self.way if self.way == _LAST_LINE else f"{self.way} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A backend of the settings; the fields are the keys of docs/places.md. `tried` is empty for one untried."""
+
+    name: str
+    open: tuple[str, ...]
+    alive: tuple[str, ...]
+    close: tuple[str, ...]
+    open_beside: tuple[str, ...] = ()
+    start: tuple[str, ...] = ()
+    title: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    id: Id = field(default_factory=Id)
+    where: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    start_s: float = 20.0
+    tried: str = ""
+    sources: tuple[str, ...] = ()
+
+    @property
+    def by_mark(self) -> bool:
+        """Whether it is known by its mark also when its program has ended."""
+        return "mark" in {slot for text in self._ties() for slot, _ in slots_in(text)}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that it runs, each once."""
+        commands = (getattr(self, name) for name in _SLOTS)
+        return tuple(dict.fromkeys(command[0] for command in commands if command))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables without which it cannot be used: those that it needs, and those that its commands name."""
+        texts = [text for name in _SLOTS for text in getattr(self, name)] + list(self.where.values()) + [self.id.text]
+        named = (name for text in texts for slot, name in slots_in(text) if slot == "env")
+        return tuple(dict.fromkeys((*self.needs, *named)))
+
+    def _ties(self) -> Iterator[str]:
+        yield from (*self.alive, *self.close, *self.where.values())
+        if self.id.way == "text":
+            yield self.id.text
+
+    def tied(self) -> bool:
+        """Whether something ties what is closed to what was opened."""
+        return bool({"mark", "pid", "tty"} & {slot for text in self._ties() for slot, _ in slots_in(text)})
+
+
+def slots_in(text: str) -> list[tuple[str, str]]:
+    """The placeholders of a text, each with what is behind its colon."""
+    return [(match[1], match[2] or "") for match in _SLOT.finditer(text) if match[1]]
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with its placeholders replaced, once; `{{` and `}}` become braces. Raises KeyError for a missing one."""
+
+    def value(match: re.Match[str]) -> str:
+        if not match[1]:
+            return match[0][0]
+        return values[f"{match[1]}:{match[2]}" if match[2] else match[1]]
+
+    return _SLOT.sub(value, text)
+
+
+def command_of(words: Sequence[str], values: Mapping[str, str], argv: Sequence[str] = ()) -> list[str]:
+    """The arguments of one command. A word `{argv}` becomes all of `argv`."""
+    return [word for text in words for word in (argv if text == "{argv}" else (filled(text, values),))]
+
+
+def lists(told: str, wanted: Mapping[str, str]) -> bool:
+    """Whether some object in this JSON has all of these values, compared as text. Raises ValueError for no JSON."""
+    try:
+        waiting: list[Any] = [json.loads(told)]
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            row = cast("dict[str, Any]", one)
+            if all(key in row and _text(row[key]) == value for key, value in wanted.items()):
+                return True
+            waiting += row.values()
+        elif isinstance(one, list):
+            waiting += cast("list[Any]", one)
+    return False
+
+
+def recipes_of(said: Mapping[str, Any]) -> dict[str, Recipe]:
+    """The recipes of a table by name. Raises BadRecipe."""
+    return {name: recipe_of(name, value) for name, value in said.items()}
+
+
+def recipe_of(name: str, said: Any) -> Recipe:
+    """One recipe from its JSON. Raises BadRecipe with the key, `name` first."""
+    if not _NAME.fullmatch(name) or name in _TAKEN:
+        why = "is a backend already" if name in _TAKEN else "is no name: small letters, digits, `-`, `_` and `.`"
+        raise BadRecipe(name, f"{name[:60]!r} {why}", "give it another name")
+    if not isinstance(said, dict):
+        raise BadRecipe(name, "a recipe is an object", "see docs/places.md")
+    row = {key: value for key, value in cast("dict[str, Any]", said).items() if not key.startswith("//")}
+    known = (*_SLOTS, *_OTHERS)
+    for key in row:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            raise BadRecipe(f"{name}.{key}", "a recipe has no such key", f"did you mean {near[0]}?" if near else "")
+    for key in _REQUIRED:
+        if key not in row:
+            raise BadRecipe(f"{name}.{key}", f"a recipe needs {key}, a list of arguments", "see docs/places.md")
+    commands = {key: _command(name, key, row[key]) for key in _SLOTS if key in row}
+    recipe = Recipe(
+        name,
+        **cast("Any", commands),
+        id=_id(name, row.get("id", _LAST_LINE)),
+        where={key: _checked(f"{name}.where.{key}", text, _WHICH) for key, text in _texts(name, "where", row).items()},
+        env=_texts(name, "env", row),
+        needs=_names(name, "needs", row),
+        takes=_names(name, "takes", row),
+        start_s=_seconds(name, row.get("start_s", 20.0)),
+        tried=str(row.get("tried", "")),
+        sources=tuple(map(str, row.get("sources", ()))),
+    )
+    _require_whole(recipe)
+    return recipe
+
+
+def _require_whole(recipe: Recipe) -> None:
+    starting = "start" if recipe.start else "open"
+    for key in dict.fromkeys((starting, *(("open_beside",) if recipe.open_beside and not recipe.start else ()))):
+        if not {"argv", "command"} & {slot for word in getattr(recipe, key) for slot, _ in slots_in(word)}:
+            raise BadRecipe(
+                f"{recipe.name}.{key}", "nothing says what is started", "put the argument {argv} where the program goes"
+            )
+    if not recipe.tied():
+        raise BadRecipe(
+            f"{recipe.name}.close",
+            "nothing ties what is closed to what was opened",
+            "use {mark}, {pid} or {tty} in alive, where or close",
+        )
+
+
+def _command(name: str, key: str, said: Any) -> tuple[str, ...]:
+    where = f"{name}.{key}"
+    if isinstance(said, str):
+        raise BadRecipe(
+            where, "a command is a list of arguments, not a line for a shell", f"{json.dumps(said.split())}"
+        )
+    if not isinstance(said, list) or not said or not all(isinstance(word, str) for word in cast("list[Any]", said)):
+        raise BadRecipe(where, "a command is a list of texts, the program first", "see docs/places.md")
+    words = [_checked(f"{where}[{at}]", word, _SLOTS[key]) for at, word in enumerate(cast("list[str]", said))]
+    for at, word in enumerate(words):
+        if word != "{argv}" and "argv" in {slot for slot, _ in slots_in(word)}:
+            raise BadRecipe(f"{where}[{at}]", "{argv} stands for several arguments", "let it be an argument by itself")
+    if not words[0] or slots_in(words[0]):
+        raise BadRecipe(f"{where}[0]", "the first argument is a program, as it is", "write its name or its path")
+    return tuple(words)
+
+
+def _checked(where: str, text: str, slots: frozenset[str]) -> str:
+    if "\0" in text:
+        raise BadRecipe(where, "an argument cannot hold a null byte")
+    for slot, behind in slots_in(text):
+        if slot not in slots or (slot == "env") != bool(behind):
+            shown = ", ".join(f"{{{one}:NAME}}" if one == "env" else f"{{{one}}}" for one in sorted(slots))
+            found = f"{{{slot}:{behind}}}" if behind else f"{{{slot}}}"
+            raise BadRecipe(where, f"{found} means nothing here", f"use {shown}; write {{{{ for a brace")
+    return text
+
+
+def _id(name: str, said: Any) -> Id:
+    where = f"{name}.id"
+    if said == _LAST_LINE:
+        return Id()
+    row = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    way, text = next(iter(row.items()), ("", None))
+    if len(row) != 1 or way not in {"regex", "json", "text"} or not isinstance(text, str) or not text:
+        raise BadRecipe(
+            where, "it is no way to know the id", 'use "last-line", {"regex": …}, {"json": …} or {"text": …}'
+        )
+    if way == "regex":
+        try:
+            re.compile(text)
+        except re.error as problem:
+            raise BadRecipe(f"{where}.regex", f"it is no regular expression: {problem}") from None
+    return Id(way, _checked(f"{where}.text", text, _WHO) if way == "text" else text)
+
+
+def _texts(name: str, key: str, row: Mapping[str, Any]) -> dict[str, str]:
+    said = row.get(key, {})
+    if not isinstance(said, dict) or not all(isinstance(one, str) for one in cast("dict[str, Any]", said).values()):
+        raise BadRecipe(f"{name}.{key}", "it is an object with texts")
+    return dict(cast("dict[str, str]", said))
+
+
+def _names(name: str, key: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    said = row.get(key, [])
+    good = isinstance(said, list) and all(
+        isinstance(one, str) and _VARIABLE.fullmatch(one) for one in cast("list[Any]", said)
+    )
+    if not good:
+        raise BadRecipe(f"{name}.{key}", "it is a list of names of variables")
+    return tuple(cast("list[str]", said))
+
+
+def _seconds(name: str, said: Any) -> float:
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said <= 600:
+        raise BadRecipe(f"{name}.start_s", "it is a number of seconds, above 0 and at most 600")
+    return float(said)
+
+
+def _at(told: str, path: str) -> str | None:
+    """What stands at this path (`0.pane.id`) in the JSON; None when nothing does."""
+    try:
+        here: Any = json.loads(told)
+        for part in path.split("."):
+            here = cast("list[Any]", here)[int(part)] if isinstance(here, list) else here[part]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return _text(here) if isinstance(here, str | int) else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _shown(text: str) -> str:
+    flat = " ".join(text.split())
+    return repr(flat[:80]) if flat else "nothing"

@@ -1,0 +1,26 @@
+"""Settings of places: which backend members get, how they appear, and the user's own recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from teamwright.teams.places.choosing import AUTO
+from teamwright.teams.places.panes import Layout
+from teamwright.teams.places.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesSettings:
+    """Where members run. A value is the user's alone: a recipe runs commands."""
+
+    backend: str = AUTO
+    """`auto`, `in-process`, `tmux`, `detached`, or the name of a recipe."""
+    layout: Layout = "split"
+    """In tmux: `split`, beside the lead while there is room; `window`, in one window for the team."""
+    lead_share: float = 0.3
+    """The lead's share of its pane's width, with `split`."""
+    recipes: Mapping[str, Recipe] = field(default_factory=dict[str, Recipe])
+    """The user's own, by name; one of the name of a shipped one stands for it."""
+    grace_s: float = 60.0
+    """How long a member's process stays when its lead is gone, in seconds."""

@@ -1,0 +1,193 @@
+"""Members as processes of their own: without a terminal, with a file for what they write, outliving their lead."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from teamwright.protocol.errors import CannotStart
+from teamwright.storage.family import start_of
+from teamwright.storage.lives import Life
+from teamwright.teams.places.detached import Detached
+from teamwright.teams.places.place import Spot
+from tests.teams.places.rig import WITHIN_S
+
+LEAD = """
+import asyncio, json, sys
+from pathlib import Path
+from teamwright.teams.places.detached import Detached
+from teamwright.teams.places.place import Launch
+
+async def lead(folder, argv):
+    launch = Launch("ada", "docs", "7f3a", tuple(argv), {"PATH": "/bin"}, Path("/"))
+    spot = await Detached(Path(folder)).open(launch)
+    print(json.dumps(spot.to_json()), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(lead(sys.argv[1], sys.argv[2:]))
+"""
+
+
+@pytest.fixture
+async def place(tmp_path):
+    return Detached(tmp_path / "members", end_s=0.3)
+
+
+def logs(place_folder):
+    return sorted(place_folder.glob("*")) if place_folder.exists() else []
+
+
+def started_by_a_lead_that_is_killed(folder, argv):
+    lead = subprocess.Popen(
+        [sys.executable, "-c", LEAD, str(folder), *argv], stdout=subprocess.PIPE, start_new_session=True
+    )
+    with lead:
+        spot = Spot.from_json(json.loads(lead.stdout.readline()))
+        os.killpg(lead.pid, signal.SIGKILL)
+    return spot
+
+
+def children():
+    """Numbers of our children, those that were not reaped included."""
+    found = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+    return {number for some in found for number in some}
+
+
+@pytest.mark.promise("E4", "F30", "F34", "F35")
+async def test_arguments_environment_and_directory_arrive_byte_for_byte(place, programs, tmp_path):
+    words = ["a b", "it's", "$HOME", ";", "é🚀", "", "-n", "line\nbreak", "\udcff"]
+    env = {"KEY": "sk-1; rm 'x'\n", "EMPTY": "", "BYTES": "\udcff", "PATH": "/bin", "TERM": "xterm", "TMUX": "/s,1,0"}
+    cwd = tmp_path / "a 'dir';"
+    cwd.mkdir()
+    spot = await place.open(programs.launch("ada", *words, env=env, cwd=cwd))
+    told = (await programs.report()).told
+    assert [word.encode("latin-1") for word in told["argv"]] == [os.fsencode(word) for word in words]
+    assert told["cwd"].encode("latin-1") == os.fsencode(cwd)
+    got = {key: value.encode("latin-1") for key, value in told["env"].items() if key != "LC_CTYPE"}
+    assert got == {key: os.fsencode(env[key]) for key in ("KEY", "EMPTY", "BYTES", "PATH")}
+    assert (spot.kind, spot.id) == ("detached", str(told["pid"]))
+    assert os.getsid(told["pid"]) == told["pid"] != os.getsid(0)
+    assert {os.readlink(f"/proc/{told['pid']}/fd/{number}") for number in (0, 1, 2)} == {"/dev/null", spot.facts["log"]}
+    await place.close(spot)
+
+
+@pytest.mark.promise("E4", "F66")
+async def test_what_it_writes_is_in_a_private_file_and_is_its_last_words(place, programs, tmp_path):
+    spot = await place.open(programs.launch("ada"))
+    log = Path(spot.facts["log"])
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
+    assert str(log) in spot.note
+    report = await programs.report()
+    await report.tell("fail")
+    async with asyncio.timeout(WITHIN_S):
+        await place.ended(spot)
+    assert not await place.alive(spot)
+    words = await place.last_words(spot)
+    assert words.splitlines()[0] in {"ended with status 3", "ready"}
+    assert "the key is not accepted" in words
+    assert "the key is not accepted" in await Detached(tmp_path).last_words(Spot.from_json(spot.to_json()))
+    await place.close(spot)
+    assert await place.last_words(Spot("detached", "1")) == ""
+
+
+@pytest.mark.promise("E4", "P3")
+async def test_it_outlives_the_kill_of_its_lead_and_another_process_ends_it(programs, tmp_path):
+    launch = programs.launch()
+    spot = await asyncio.to_thread(started_by_a_lead_that_is_killed, tmp_path / "members", launch.argv)
+    report = await programs.report()
+    later = Detached(tmp_path / "members", end_s=0.3)
+    assert await later.alive(spot)
+    assert await report.tell("ignore") == "ignoring"  # it is well, and will not go by itself
+    await later.close(spot)
+    assert not await later.alive(spot)
+    assert not start_of(report.told["pid"])
+
+
+@pytest.mark.promise("E4", "F21")
+async def test_closing_ends_all_that_came_out_of_it_also_when_it_ended_before(place, programs, tmp_path):
+    fifo, child = tmp_path / "pid", tmp_path / "child"
+    os.mkfifo(fifo)
+    child.write_text(f"trap '' TERM HUP; sleep 1000 & echo $! > {fifo}; wait")
+    for first in ("wait", "exit 0"):
+        spot = await place.open(programs.launch(argv=("/bin/sh", "-c", f"sh {child} & {first}")))
+        async with asyncio.timeout(WITHIN_S):
+            pid = int(await asyncio.to_thread(fifo.read_text))
+            if first != "wait":
+                await place.ended(spot)
+        assert start_of(pid)
+        await place.close(spot)
+        assert not start_of(pid)
+        await place.close(spot)
+
+
+@pytest.mark.promise("E4", "F20")
+async def test_a_number_that_somebody_else_has_now_is_neither_alive_nor_ended(place, stranger):
+    spot = Spot("detached", str(stranger.pid), {"pid": str(stranger.pid), "start": "1", "log": ""})
+    assert not await place.alive(spot)
+    await place.close(spot)
+    assert stranger.poll() is None
+
+
+@pytest.mark.promise("E4", "F27")
+@pytest.mark.parametrize(
+    ("argv", "cwd", "why"),
+    [
+        (("/nonexistent/agent",), "/", "No such file or directory: /nonexistent/agent"),
+        (("/etc/passwd",), "/", "Permission denied: /etc/passwd"),
+        (("/bin/true",), "/nonexistent/dir", "No such file or directory: /nonexistent/dir"),
+        (("agent",), "/", "the program has no absolute path"),
+        (("/bin/echo", "a\0b"), "/", "null byte"),
+    ],
+)
+async def test_a_program_that_cannot_be_started_is_an_error_and_leaves_nothing(
+    place, programs, tmp_path, argv, cwd, why
+):
+    before = children()
+    with pytest.raises(CannotStart, match="ada could not be started as a process of its own") as raised:
+        await place.open(programs.launch(argv=argv, cwd=Path(cwd)))
+    assert (raised.value.slug, why in raised.value.what) == ("backend", True)
+    assert logs(tmp_path / "members") == []
+    assert children() == before
+
+
+@pytest.mark.promise("E4", "F27")
+async def test_a_folder_that_cannot_be_made_is_an_error(programs, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CannotStart, match="there is no file for its output"):
+        await Detached(tmp_path / "file" / "members").open(programs.launch())
+
+
+@pytest.mark.promise("E4", "F27")
+@pytest.mark.parametrize("turns", [1, 2, 3, 4, 5, 8, 20])
+async def test_who_is_cancelled_while_it_starts_leaves_nothing(place, programs, tmp_path, turns):
+    before = children()
+    opening = asyncio.ensure_future(place.open(programs.launch()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert logs(tmp_path / "members") == []
+    assert children() == before
+
+
+@pytest.mark.promise("E4", "F30")
+async def test_many_at_once_each_get_their_own(place, programs):
+    names = [f"m{number}" for number in range(8)]
+    spots = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
+    told = [(await programs.report()).told for _ in names]
+    assert {row["argv"][0]: str(row["pid"]) for row in told} == dict(
+        zip(names, (spot.id for spot in spots), strict=True)
+    )
+    lives = [Life.of(int(spot.id)) for spot in spots]
+    await asyncio.gather(*(place.close(spot) for spot in spots))
+    assert not any(life.alive for life in lives)
+    for life in lives:
+        life.close()

@@ -189,6 +189,7 @@ def flags_of(options: Options) -> Flags:
         effort=asked_effort(options.effort),
         permission_mode=options.permission_mode or options.mode_unless_kept,
         plan_approval=options.plan_approval,
+        backend=options.backend,
         allowed_tools=options.allowed_tools,
         disallowed_tools=options.disallowed_tools,
         only_allowed=options.only_allowed,

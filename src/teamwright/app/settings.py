@@ -17,9 +17,11 @@ from teamwright.agent.activity import STALLED_AFTER_S
 from teamwright.agent.compacting.state import CompactSettings
 from teamwright.agent.limits import SpawnSettings
 from teamwright.app.checking.settings import CheckSettings
+from teamwright.app.members.settings import BACKEND, places_settings
 from teamwright.app.serving.said import KEYS as SERVER_KEYS
 from teamwright.app.serving.said import McpSettings, ServersSaid
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
+from teamwright.app.shells.settings import bash_settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.book import Hook, parse_hooks
@@ -33,6 +35,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
 from teamwright.teams.agents.ports import AgentSettings
 from teamwright.teams.member.settings import TeamSettings
+from teamwright.teams.places.settings import PlacesSettings
 from teamwright.tools.shell.bash import BashSettings
 
 _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
@@ -71,6 +74,7 @@ class Flags:
     effort: Effort | None = None
     permission_mode: str | None = None
     plan_approval: str | None = None
+    backend: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
     only_allowed: bool = False
@@ -104,6 +108,7 @@ class Settings:
     bash: BashSettings = field(default_factory=BashSettings)
     check: CheckSettings = field(default_factory=CheckSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
+    places: PlacesSettings = field(default_factory=PlacesSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
@@ -314,6 +319,8 @@ class _Merge:
             if (said := getattr(flags, name)) is not None:
                 self.values[name] = said
                 self.origins[name] = f"--{name.replace('_', '-')}"
+        if flags.backend is not None:
+            self.values[BACKEND], self.origins[BACKEND] = flags.backend, "--backend"
         base = Path(os.path.realpath(cwd))
         self.rules += parse_rules(flags.allowed_tools, Verdict.ALLOW, "--allowedTools", base)
         self.rules += parse_rules(flags.disallowed_tools, Verdict.DENY, "--disallowedTools", base)
@@ -345,9 +352,10 @@ class _Merge:
                 goodbye_s=get("goodbye_s", team.goodbye_s),
                 dedupe_names=get("dedupe_names", team.dedupe_names),
             ),
-            bash=_bash(self.values),
+            bash=bash_settings(self.values),
             each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
             agents=_agents(self.values),
+            places=places_settings(self.values, self.origins),
             check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
             compact=CompactSettings(get("compact_at", CompactSettings().at)),
             teams=get("teams", True),
@@ -364,18 +372,6 @@ class _Merge:
             warnings=tuple(self.warnings),
             origins=self.origins,
         )
-
-
-def _bash(values: Mapping[str, Any]) -> BashSettings:
-    usual = BashSettings()
-    return BashSettings(
-        timeout_s=values.get("bash.timeout_s", usual.timeout_s),
-        max_timeout_s=values.get("bash.max_timeout_s", usual.max_timeout_s),
-        max_output=values.get("bash.output_chars", usual.max_output),
-        shell=values.get("bash.shell", usual.shell),
-        startup=values.get("bash.startup", usual.startup),
-        startup_s=values.get("bash.startup_s", usual.startup_s),
-    )
 
 
 def _agents(values: Mapping[str, Any]) -> AgentSettings:

@@ -77,6 +77,15 @@ KEYS: dict[str, Key] = {
         "bool", "Whether the lead may allow what its members ask for, in the user's place.", user_only=True
     ),
     "plan_approval": Key("text", "Who approves plans of members: lead, human or auto.", user_only=True),
+    "members.backend": Key(
+        "text", "Where members run: auto, in-process, tmux, detached, or a recipe's name.", user_only=True
+    ),
+    "members.pane_layout": Key(
+        "text", "Members in tmux: split, beside the lead; window, in one of their own.", user_only=True
+    ),
+    "members.lead_share": Key("share", "The lead's share of the width of its pane, with split.", user_only=True),
+    "members.recipes": Key("map", "Terminals of your own, by name: the commands that drive them.", user_only=True),
+    "members.grace_s": Key("seconds", "How long a member's process stays when its lead is gone.", user_only=True),
     "limits.members": Key("count", "Teammates alive at once."),
     "limits.spawns": Key("count", "Agents started in one run."),
     "limits.spawns_per_minute": Key("count", "Agents started within a minute."),
@@ -255,9 +264,9 @@ def _fits(kind: str, value: Any) -> bool:
         case "seconds" | "seconds or null":
             number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10_000_000
             return number or (kind != "seconds" and value is None)
-        case "share or null":
+        case "share" | "share or null":
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            return value is None or (number and 0.1 <= value <= 0.95)
+            return (kind != "share" and value is None) or (number and 0.1 <= value <= 0.95)
         case "effort":
             return is_effort(value)
         case "text":
@@ -279,6 +288,7 @@ _EXPECTED = {
     "amount": "a number above 0",
     "seconds": "a number of seconds above 0",
     "seconds or null": "a number of seconds above 0, or null",
+    "share": "a number from 0.1 to 0.95",
     "share or null": "a number from 0.1 to 0.95, or null",
     "effort": EFFORTS,
     "text": "a text",

@@ -16,6 +16,9 @@ from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.starting import Elsewhere
 from teamwright.teams.team import Team
 
+MEMBERS = "members"
+"""The directory in the session's for the output of members without a terminal."""
+
 WIRE = "wire"
 """The socket in the session's directory where members' processes call."""
 
@@ -26,7 +29,8 @@ def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, gran
     helping = Helping(maker, maker.asker, log.attended, grant, policy.rules)
     exchange = Exchange(team, ground.directory / WIRE, helping)
     exchange.translate = helping.translate
-    places = Places(ground.env, setting=ground.options.backend or "auto", at_terminal=ground.options.interactive)
+    at_terminal = ground.options.interactive
+    places = Places(ground.env, ground.settings.places, logs=ground.directory / MEMBERS, at_terminal=at_terminal)
     team.elsewhere = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)
     log.subscribe(lambda _number, event: exchange.tell(event), live=False)
     policy.on_change = lambda: exchange.tell_all("policy", policy=helping.policy())

@@ -1,0 +1,68 @@
+"""The settings of members' places, from the values of settings files; an error names file and key.
+
+What a value may be by its kind is checked in `settings_files`. Knows no layer and no trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.settings_files import bad_settings
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.teams.places.choosing import AUTO, IN_PROCESS, TMUX
+from teamwright.teams.places.recipe import DETACHED, BadRecipe, Recipe, recipes_of
+from teamwright.teams.places.settings import PlacesSettings
+from teamwright.teams.places.shipped import shipped_recipes
+
+BACKEND, LAYOUT, RECIPES = "members.backend", "members.pane_layout", "members.recipes"
+BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
+"""Backends that need no recipe."""
+
+_LAYOUTS = ("split", "window")
+
+
+def places_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> PlacesSettings:
+    """Of members' places. `origins` names the file, or the flag, of each value.
+
+    Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
+    """
+    usual = PlacesSettings()
+    recipes = _recipes(values, origins)
+    backend, layout = values.get(BACKEND, usual.backend), values.get(LAYOUT, usual.layout)
+    if backend not in BACKENDS and backend not in recipes and backend not in shipped_recipes():
+        known = [*BACKENDS, *{**shipped_recipes(), **recipes}]
+        raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
+    if layout not in _LAYOUTS:
+        raise _no_such(origins.get(LAYOUT, ""), LAYOUT, f"{layout!r} is no layout", layout, _LAYOUTS)
+    return PlacesSettings(
+        backend=backend,
+        layout=layout,
+        lead_share=values.get("members.lead_share", usual.lead_share),
+        recipes=recipes,
+        grace_s=values.get("members.grace_s", usual.grace_s),
+    )
+
+
+def _recipes(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Recipe]:
+    try:
+        return recipes_of(values.get(RECIPES, {}))
+    except BadRecipe as problem:
+        do = f"; {problem.do}" if problem.do else ""
+        raise bad_settings(Path(origins[RECIPES]), f"{problem.what}{do}", f"{RECIPES}.{problem.key}") from None
+
+
+def _no_such(origin: str, key: str, what: str, said: str, known: tuple[str, ...] | list[str]) -> TeamwrightError:
+    near = get_close_matches(said, known, 1)
+    if not origin.startswith("--"):
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        return bad_settings(Path(origin), f"{what}; {hint}", key)
+    return UsageError(
+        "usage",
+        what,
+        looked_at=[("flag", origin), ("backends", ", ".join(known))],
+        do=[f"did you mean {near[0]}?"] if near else [],
+        note="nothing was started",
+    )

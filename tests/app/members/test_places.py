@@ -1,0 +1,145 @@
+"""Where members may live: settings of the user alone, choices with a reason, places by kind."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from teamwright.app.members.places import Places
+from teamwright.app.settings import Flags
+from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.teams.places.custom import Custom
+from teamwright.teams.places.detached import Detached
+from teamwright.teams.places.place import Spot
+from teamwright.teams.places.settings import PlacesSettings
+from teamwright.teams.places.tmux import Tmux
+
+RECIPE = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
+IN_TMUX = {"PATH": os.environ["PATH"], "TMUX": "/nonexistent/s,1,0", "TMUX_PANE": "%0"}
+
+
+def places(settings, tmp_path, environ=None, **more):
+    return Places(environ or {"PATH": os.defpath}, settings, logs=tmp_path / "members", **more)
+
+
+@pytest.mark.promise("E4", "E5", "G2")
+def test_settings_of_places_are_read_from_the_user_s_files_and_the_flag(repository):
+    assert repository.settings().places == PlacesSettings()
+    members = {"backend": "mine", "pane_layout": "window", "lead_share": 0.5, "grace_s": 5, "recipes": {"mine": RECIPE}}
+    repository.user({"members": members})
+    found = repository.settings()
+    assert (found.places.backend, found.places.layout, found.places.lead_share) == ("mine", "window", 0.5)
+    assert (found.places.grace_s, found.places.recipes["mine"].open) == (5, ("sh", "{argv}"))
+    assert found.warnings == ()
+    flagged = repository.settings(Flags(backend="detached"))
+    assert (flagged.places.backend, flagged.origins["members.backend"]) == ("detached", "--backend")
+
+
+@pytest.mark.promise("E4", "G2")
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize(
+    "place", [".teamwright/settings.json", ".claude/settings.json", ".teamwright/settings.local.json"]
+)
+def test_no_repository_says_where_members_run_or_what_runs_for_them_trusted_or_not(repository, place, trusted):
+    members = {"backend": "mine", "pane_layout": "window", "lead_share": 0.5, "grace_s": 1, "recipes": {"mine": RECIPE}}
+    repository.write(place, {"members": members})
+    if trusted:
+        repository.trust()
+    found = repository.settings()
+    assert found.places == PlacesSettings()
+    assert sum("is taken from your own settings only" in warning for warning in found.warnings) == (5 if trusted else 0)
+    assert not [entry for entry in repository.state().needs_asking if "members" in str(entry)]
+
+
+@pytest.mark.promise("E4", "F33")
+@pytest.mark.parametrize(
+    ("members", "where", "why"),
+    [
+        ({"backend": "tmxu"}, "members.backend", "'tmxu' is no backend for members; did you mean tmux?"),
+        ({"backend": 3}, "members.backend", "must be a text"),
+        ({"pane_layout": "tabs"}, "members.pane_layout", "there are split, window"),
+        ({"lead_share": 1}, "members.lead_share", "from 0.1 to 0.95"),
+        ({"lead_share": None}, "members.lead_share", "from 0.1 to 0.95"),
+        ({"grace_s": 0}, "members.grace_s", "above 0"),
+        ({"recipes": []}, "members.recipes", "must be an object"),
+        ({"recipes": {"mine": {}}}, "members.recipes.mine.open", "a recipe needs open"),
+        ({"recipes": {"mine": {**RECIPE, "open": "sh"}}}, "members.recipes.mine.open", "not a line for a shell"),
+        ({"recipes": {"mine": {**RECIPE, "clos": []}}}, "members.recipes.mine.clos", "did you mean close?"),
+        ({"recipes": {"tmux": RECIPE}}, "members.recipes.tmux", "is a backend already"),
+    ],
+)
+def test_settings_that_cannot_be_used_stop_the_start_with_file_key_and_what_to_do(repository, members, where, why):
+    repository.user({"members": members})
+    with pytest.raises(CannotStart) as raised:
+        repository.settings()
+    shown = raised.value.render()
+    assert raised.value.slug == "bad-settings"
+    assert str(repository.home.settings) in shown
+    assert where in shown
+    assert why in shown, shown
+
+
+@pytest.mark.promise("F33")
+def test_a_flag_with_a_name_that_nothing_has_is_told_with_the_nearest(repository):
+    with pytest.raises(UsageError, match="'kity' is no backend") as raised:
+        repository.settings(Flags(backend="kity"))
+    assert raised.value.do == ("did you mean kitty?",)
+
+
+@pytest.mark.promise("E5", "F33")
+async def test_auto_looks_for_nothing_where_nobody_sits_and_says_why(tmp_path):
+    made = places(PlacesSettings(), tmp_path, IN_TMUX)
+    assert made.why == ""
+    assert await made.choose() is None
+    assert made.why == "nobody sits at a terminal"
+    made = places(PlacesSettings(), tmp_path, at_terminal=True)
+    assert await made.choose() is None
+    assert made.why == "this terminal is not in tmux"
+    made = places(PlacesSettings(), tmp_path, {**IN_TMUX, "PATH": str(tmp_path)}, at_terminal=True)
+    assert await made.choose() is None
+    assert made.why == "tmux is not installed (no tmux in PATH)"
+
+
+@pytest.mark.promise("E5", "F33")
+async def test_what_is_named_is_used_or_refused_with_the_reason(repository, tmp_path):
+    repository.user({"members": {"recipes": {"mine": {**RECIPE, "needs": ["MINE"]}}, "backend": "mine"}})
+    settings = repository.settings().places
+    made = places(settings, tmp_path, {"PATH": os.defpath, "MINE": "1"})
+    assert isinstance((await made.choose())[1], Custom)
+    assert (made.choice.place, made.why) == ("mine", "it was asked for")
+    kind, place = await made.choose("detached")
+    assert (kind, isinstance(place, Detached)) == ("detached", True)
+    assert (await made.choose("detached"))[1] is place
+    assert await made.choose("in-process") is None
+    with pytest.raises(CannotStart, match="MINE is not set") as raised:
+        await places(settings, tmp_path).choose()
+    assert raised.value.slug == "backend"
+    with pytest.raises(CannotStart, match="no kitten in PATH"):
+        await made.choose("kitty")
+    with pytest.raises(UsageError, match="'nothing' is no backend"):
+        await made.choose("nothing")
+
+
+@pytest.mark.promise("E4", "P3")
+async def test_what_was_started_earlier_finds_its_place_again(repository, tmp_path):
+    repository.user({"members": {"recipes": {"mine": RECIPE}}})
+    made = places(repository.settings().places, tmp_path, {"PATH": os.environ["PATH"]})
+    assert isinstance(await made.place_of(Spot("detached", "7")), Detached)
+    assert isinstance(await made.place_of(Spot("mine", "7")), Custom)
+    assert isinstance(await made.place_of(Spot("kitty", "7")), Custom)
+    assert await made.place_of(Spot("gone", "7")) is None
+    found = await made.place_of(Spot("tmux", "%7"))
+    assert isinstance(found, Tmux) == ((await made.tmux()).why_not == "")
+
+
+async def test_output_of_members_without_a_terminal_goes_into_the_directory_that_was_named(tmp_path):
+    made = places(PlacesSettings(backend="detached"), tmp_path)
+    from teamwright.teams.places.place import Launch
+
+    _, place = await made.choose()
+    argv = (sys.executable, "-I", "-S", "-c", "print('hello')")
+    spot = await place.open(Launch("ada", "docs", "7f3a", argv, {}, tmp_path))
+    assert os.path.dirname(spot.facts["log"]) == str(tmp_path / "members")
+    assert json.loads(json.dumps(spot.to_json()))["kind"] == "detached"
+    await place.close(spot)

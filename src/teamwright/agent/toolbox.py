@@ -24,6 +24,7 @@ from teamwright.protocol.envelope import reminder
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Attended, Emit, TeamEvent, ToolCalled, ToolStarted, always
 from teamwright.protocol.ids import nearest
+from teamwright.storage.counter import Counter
 
 OUTPUT_IN_LOG = 4_000
 """Characters of a result that the event log keeps; the transcript has the whole."""
@@ -43,6 +44,13 @@ class CallNumbers:
     count: int = 0
     by_use: dict[str, str] = field(default_factory=dict[str, str])
     earlier: Callable[[str], str] | None = None
+    shared: Counter | None = None
+    """Counts for several processes of a run; without it only this one counts."""
+
+    def share(self, path: Path) -> None:
+        """Count together with other processes of the run from now on. Raises StorageError."""
+        if self.shared is None:
+            self.shared = Counter(path, self.count)
 
     def of(self, tool_use_id: str) -> str:
         """The number that a call had; empty when it has none."""
@@ -53,8 +61,12 @@ class CallNumbers:
 
     def number(self, tool_use_id: str) -> str:
         """The next number, remembered for this call."""
-        self.count += 1
+        self.count = self.count + 1 if self.shared is None else self.shared.next()
         return self._remember(tool_use_id, f"c{self.count}")
+
+    def elsewhere(self, tool_use_id: str, number: str) -> None:
+        """Another process of the run gave a call this number."""
+        self._remember(tool_use_id, number)
 
     def _remember(self, tool_use_id: str, number: str) -> str:
         self.by_use[tool_use_id] = number

@@ -37,8 +37,10 @@ from teamwright.app.spending.purse import Purse
 from teamwright.models.effort import asked_effort
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.verdict import Asker
+from teamwright.protocol.ids import SessionId
 from teamwright.storage.log import EventLog
 from teamwright.storage.log_reader import call_of, last_call
+from teamwright.storage.paths import Home
 from teamwright.tasks.shared import list_name, share
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.team import Team
@@ -47,9 +49,18 @@ from teamwright.tools.team.answering import Permits
 from teamwright.tools.team.stopping import Stopping
 
 
+def calls_file(home: Home, cwd: Path, session: SessionId) -> Path:
+    """Where the processes of a session count its tool calls together."""
+    return home.session(cwd, session) / "calls"
+
+
 def numbers_of(ground: Ground, log: EventLog) -> CallNumbers:
     """The numbers of tool calls: a session that goes on counts on, and knows those of its earlier lives."""
-    return CallNumbers(last_call(log.path) if ground.resumed else 0, earlier=partial(call_of, log.path))
+    made = CallNumbers(last_call(log.path) if ground.resumed else 0, earlier=partial(call_of, log.path))
+    together = calls_file(ground.home, ground.cwd, ground.id)
+    if ground.room is not None or together.exists():
+        made.share(together)
+    return made
 
 
 def jobs_of(ground: Ground, stack: AsyncExitStack) -> BackgroundJobs:

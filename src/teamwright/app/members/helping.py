@@ -7,9 +7,10 @@ it is asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from teamwright.agent.gate import Grant
+from teamwright.app.assembling import calls_file
 from teamwright.app.builder import Maker
 from teamwright.app.members.told import answer_of, answer_to_json, policy_to_json, question_of
 from teamwright.app.spending.purse import Hold, Purse
@@ -43,6 +44,8 @@ class Helping:
     def welcome(self, name: str) -> Said:
         """See Help. What an earlier life of its process held is free again."""
         self.gone(name)
+        maker = self.maker
+        maker.numbers.share(calls_file(maker.home, maker.cwd, maker.session))
         return {"policy": self.policy()}
 
     def policy(self) -> Said:
@@ -97,13 +100,13 @@ class Helping:
         return [self._purse.run] if task is None else [self._purse.run, task]
 
     def translate(self, name: str, event: TeamEvent) -> TeamEvent:
-        """What a member's process told, as an event of the session: booked, and calls under the run's numbers."""
+        """What a member's process told, as an event of the session: booked here too."""
         match event:
             case RoundEnded():
                 purse, task = self._purse, event.task
                 purse.book(event.member, event.usage, event.model, caller=event.caller, task=task)
             case ToolCalled():
-                event = replace(event, call=self.maker.numbers.number(event.use))
+                self.maker.numbers.elsewhere(event.use, event.call)
             case _:
                 pass
         return event

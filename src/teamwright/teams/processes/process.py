@@ -225,8 +225,9 @@ class Process(Away):
         self.resting = self.resting and state in {State.IDLE, State.AWAITING}
         self._limited = event.detail == LIMITED
         self.last_active_ms = now_ms()
-        if state is not State.PENDING:
+        if state is not State.PENDING and not self.ready.is_set():
             self.ready.set()
+            self.ring()  # what was rung before it listened was not heard
         return True
 
     def handed_in(self, said: Said) -> None:

@@ -28,11 +28,12 @@ LEAD_GONE = "its lead was gone"
 
 
 class Line:
-    """The line to the lead. `on_note` and `on_call` hear what the lead says, `on_hello` what it welcomes us with."""
+    """The line to the lead. `heed` says who hears what the lead says, `on_call` does what it has done, `on_hello` hears
+    what it welcomes us with."""
 
     def __init__(self, spawn: SpawnFile) -> None:
         self.spawn = spawn
-        self.on_note: Callable[[str, Said], None] = _nobody
+        self.on_note: Callable[[str, Said], None] = self._keep_note
         self.on_call: Callable[[str, Said], Awaitable[Said]] | None = None
         self.on_hello: Callable[[Said], None] = lambda _said: None
         self.log: EventLog | None = None
@@ -43,6 +44,7 @@ class Line:
         self._up = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
         self._leaving = False
+        self._kept: list[tuple[str, Said]] = []
 
     @property
     def closed(self) -> bool:
@@ -175,12 +177,19 @@ class Line:
         """See Ear."""
         self.on_note(name, said)
 
+    def heed(self, on_note: Callable[[str, Said], None]) -> None:
+        """From now on this one hears what is said, and first what was said since the lead welcomed us."""
+        self.on_note = on_note
+        kept, self._kept = self._kept, []
+        for name, said in kept:
+            on_note(name, said)
+
+    def _keep_note(self, name: str, said: Said) -> None:
+        """Nobody listens yet."""
+        self._kept.append((name, said))
+
     async def called(self, name: str, said: Said, /) -> Said:
         """See Ear."""
         if self.on_call is None:
             raise CannotStart("backend", "this member is not ready yet")
         return await self.on_call(name, said)
-
-
-def _nobody(_name: str, _said: Said) -> None:
-    """Nobody listens yet."""

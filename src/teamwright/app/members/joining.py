@@ -84,8 +84,9 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
     maker, warnings = await _maker(ground, log, line, stack)
     team = _team(spawn, ground, log, maker)
     obeying = Obeying(team, maker, line)
-    line.on_note, line.on_call, line.on_hello = obeying.noted, obeying.called, obeying.welcomed
+    line.on_call, line.on_hello = obeying.called, obeying.welcomed
     obeying.welcomed(line.hello)
+    line.heed(obeying.noted)
     log.subscribe(line.told, live=False)
     log.subscribe(obeying.own, live=False)
     wire(maker.purse, team, log)

@@ -52,6 +52,8 @@ class Obeying:
     _held: frozenset[str] = frozenset()
     _granted: tuple[Rule, ...] = ()
     _reporting: asyncio.Task[None] | None = None
+    _early: list[tuple[str, Said]] = field(default_factory=list[tuple[str, Said]])
+    """What was said to the member before it was at work here."""
     _looking: set[asyncio.Task[set[str]]] = field(default_factory=set["asyncio.Task[set[str]]"])
 
     def lives(self, mate: Teammate) -> None:
@@ -60,6 +62,9 @@ class Obeying:
         mate.desk.held = self._held.__contains__
         self._reporting = asyncio.create_task(self._report(), name="rests")
         mate.desk.ring()
+        early, self._early = self._early, []
+        for name, said in early:
+            self.noted(name, said)
 
     async def close(self) -> None:
         """Report no more."""
@@ -91,7 +96,7 @@ class Obeying:
             case _ if mate is not None:
                 self._to_mate(mate, name, said)
             case _:
-                pass
+                self._early.append((name, said))
 
     def _to_mate(self, mate: Teammate, name: str, said: Said) -> None:
         match name:

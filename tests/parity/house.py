@@ -1,0 +1,211 @@
+"""Parts for tests that play one scene twice: with members in the lead's process, and in processes of their own.
+
+Every agent's part is told by the first words of its conversation, `JOB <name>`; whoever no part names is the lead. One
+loopback server answers all processes.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from teamwright import Member, RequestClosed, RequestOpened, Team
+from teamwright.protocol.events import TeamEvent
+from teamwright.teams.places.detached import Detached
+from teamwright.teams.places.recipe import DETACHED
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
+from tests.ui.agents.play import first_words
+from tests.ui.program import KEY, told_results
+
+IN_PROCESS, PROCESS = "in-process", "process"
+BACKENDS = (IN_PROCESS, PROCESS)
+WAIT_S = 40
+
+
+def call(tool: str, **given: Any) -> Answer:
+    return Answer(tools=[(tool, given)])
+
+
+def write(path: str, content: str = "x") -> Answer:
+    return call("Write", file_path=path, content=content)
+
+
+@dataclass
+class Hold:
+    """Somebody is asked, and answers when the test lets it."""
+
+    answer: Any = "held answer"
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    let: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def come(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            await self.reached.wait()
+
+    def go(self, answer: Any = None) -> None:
+        self.answer = self.answer if answer is None else answer
+        self.let.set()
+
+
+class Parts:
+    """What each says, in order; who has nothing left is done. Asked from any process."""
+
+    def __init__(self, parts: dict[str, Iterable[Any]]) -> None:
+        self.parts = {name: list(part) for name, part in parts.items()}
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.came = asyncio.Event()
+
+    async def __call__(self, body: dict[str, Any]) -> Any:
+        name = self.who(body)
+        self.bodies.append((name, body))
+        self.came.set()
+        part = self.parts.get(name, [])
+        reply = part.pop(0) if part else f"{name} is done."
+        if callable(reply):
+            reply = reply(body)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if isinstance(reply, Hold):
+            reply.reached.set()
+            await reply.let.wait()
+            reply = reply.answer
+        return reply
+
+    def who(self, body: dict[str, Any]) -> str:
+        said = first_words(body)
+        return next((name for name in self.parts if f"JOB {name}" in said), "lead")
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [body for who, body in self.bodies if who == name]
+
+
+class House:
+    """A team, the server behind it, and where its members live."""
+
+    def __init__(self, team: Team, parts: Parts, backend: str, root: Path) -> None:
+        self.team, self.parts, self.backend = team, parts, backend
+        self.work, self.home = root / "work", root / "home"
+        self.events: list[TeamEvent] = []
+        self.opened: asyncio.Queue[RequestOpened] = asyncio.Queue()
+
+    @property
+    def away(self) -> bool:
+        return self.backend == PROCESS
+
+    async def spawn(self, name: str, more: str = "", **how: Any) -> Member:
+        return await self.team.spawn(name, f"JOB {name} {more}".strip(), **how)
+
+    async def until(self, condition: Callable[[], Any], why: str = "") -> Any:
+        """Wait until it holds: looked at whenever something changed for the team."""
+        changed = self.team.session.team.changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                while not (got := condition()):
+                    changed.clear()
+                    if got := condition():
+                        return got
+                    await changed.wait()
+                return got
+        raise AssertionError(f"it never came: {why or inspect.getsource(condition).strip()}")
+
+    async def quiet(self) -> None:
+        """Until nobody works and nobody is about to."""
+        await self.until(self.team.session.team.quiet, "quiet")
+
+    async def asked(self, name: str, times: int) -> dict[str, Any]:
+        """The N-th request of this agent, once it has come."""
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while len(self.parts.of(name)) < times:
+                    self.parts.came.clear()
+                    await self.parts.came.wait()
+        except TimeoutError:
+            raise AssertionError(f"{name} was asked {len(self.parts.of(name))} times, not {times}") from None
+        return self.parts.of(name)[times - 1]
+
+    async def request(self) -> RequestOpened:
+        """The next request that is opened, in the lead's queue."""
+        async with asyncio.timeout(WAIT_S):
+            return await self.opened.get()
+
+    def results(self, name: str) -> list[str]:
+        """What the calls of this agent gave, oldest first."""
+        return [one["text"] for one in told_results(self.parts.of(name)[-1])]
+
+    def said_to(self, name: str) -> str:
+        """All that this agent was told, in its newest request."""
+        blocks = [b for m in self.parts.of(name)[-1]["messages"] if m["role"] == "user" for b in m["content"]]
+        return "\n".join(b["text"] for b in blocks if b["type"] == "text")
+
+    def closed(self) -> list[tuple[str, str, str]]:
+        return [(e.member, e.verdict, e.by) for e in self.events if isinstance(e, RequestClosed)]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def mail(self, name: str) -> list[dict[str, Any]]:
+        path = self.home / f"teams/crew/inboxes/{name}.json"
+        return json.loads(path.read_text()) if path.exists() else []
+
+    def roster(self) -> dict[str, dict[str, Any]]:
+        config = json.loads((self.home / "teams/crew/config.json").read_text())
+        return {member["name"]: member for member in config["members"]}
+
+
+class Nearby:
+    """Every member has a process of its own, without a terminal (in place of `app.members.places.Places`)."""
+
+    grace_s = 20.0
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Detached(folder)
+
+    async def choose(self, _wanted: str = "") -> Any:
+        return DETACHED, self.place
+
+    async def place_of(self, _spot: Any) -> Any:
+        return self.place
+
+
+@asynccontextmanager
+async def house(
+    root: Path, backend: str, parts: dict[str, Iterable[Any]], *, settings: dict[str, Any] | None = None, **options: Any
+) -> AsyncGenerator[House]:
+    """A team `crew` in `root/work`, whose members live where `backend` says; closed with whoever is left."""
+    (root / "work").mkdir(exist_ok=True)
+    if settings is not None:
+        path = options["settings_file"] = root / "given.json"
+        path.write_text(json.dumps(settings))
+    played = Parts(parts)
+    async with LoopbackModel(played) as server:
+        env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, **options.pop("env", {})}
+        options = {"model": "sonnet", "cwd": root / "work", "home": root / "home", "env": env, **options}
+        async with Team("crew", **options) as team:
+            made = House(team, played, backend, root)
+            if made.away:
+                elsewhere: Any = team.session.team.elsewhere
+                elsewhere.housing.places = Nearby(root / "places")
+            team.session.log.subscribe(lambda _n, event: _note(made, event), live=False)
+            feed = team.events()
+            reading = asyncio.create_task(_read(made, feed))
+            try:
+                yield made
+            finally:
+                reading.cancel()
+
+
+def _note(made: House, event: TeamEvent) -> None:
+    made.events.append(event)
+
+
+async def _read(made: House, feed: Any) -> None:
+    async for _, event in feed:
+        if isinstance(event, RequestOpened):
+            made.opened.put_nowait(event)

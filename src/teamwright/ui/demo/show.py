@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -26,6 +27,8 @@ from teamwright.app.result import Result
 from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import Notice
+from teamwright.protocol.ids import LEAD
 from teamwright.ui.demo.ask import ASK_S, run_asked
 from teamwright.ui.demo.kill import audit_lines, run_killed
 from teamwright.ui.demo.prompt import LIVE_PROMPT, SCRIPTED_PROMPT
@@ -55,6 +58,8 @@ _STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 def show(wish: Wish) -> int:
     """Run the demo; the exit code. Raises UsageError, CannotStart, StorageError."""
     _refuse_together(wish)
+    if wish.panes:
+        wish = replace(wish, backend="tmux")
     if wish.model and not wish.yes:
         _confirm(wish.model)
     if wish.report is not None:
@@ -134,11 +139,13 @@ async def _watched(work: Coroutine[Any, Any, int], screen: Screen) -> int:
 
 def _refuse_together(wish: Wish) -> None:
     """Raises UsageError for flags that do not go with an act."""
-    act = "--kill" if wish.kill else "--ask" if wish.ask else ""
+    act = "--kill" if wish.kill else "--ask" if wish.ask else "--panes" if wish.panes else ""
     given = {
         "--ask": wish.ask if wish.kill else None,
-        "--model": wish.model if act else None,
-        "--report": wish.report if act else None,
+        "--model": wish.model if wish.kill or wish.ask else None,
+        "--report": wish.report if wish.kill or wish.ask else None,
+        "--panes": wish.panes or None if act != "--panes" else None,
+        "--backend": wish.backend if act or wish.panes else None,
         "--within": None if wish.ask else wish.within,
     }
     other = [name for name, value in given.items() if value is not None]
@@ -242,13 +249,21 @@ def _signals(on_signal: Callable[[int], object]) -> Generator[None]:
 
 
 async def _session(wish: Wish, place: Repository, screen: Screen, calls: Calls, pace_ms: int) -> Result:
-    async with open_session(demo_options(place, home=wish.home, pace_ms=pace_ms, model=wish.model)) as session:
+    options = demo_options(place, home=wish.home, pace_ms=pace_ms, model=wish.model)
+    async with open_session(replace(options, backend=wish.backend)) as session:
         loaded()
         session.outside.end = partial(os.kill, os.getpid(), signal.SIGTERM)
+
+        told = set[str]()
 
         def note(_number: int, event: Any) -> None:
             calls.note(event)
             screen.event(event)
+            if wish.backend and isinstance(event, Notice) and event.member != LEAD and event.level == "info":
+                where = event.text.removeprefix(f"{event.member}: ")
+                if where not in told:
+                    told.add(where)
+                    screen.line(f"members   {where}")
 
         session.log.subscribe(note, live=False)
         await session.set_aside(team_of(place))

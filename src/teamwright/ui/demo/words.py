@@ -47,6 +47,8 @@ class Wish:
     kill: bool = False
     ask: str | None = None
     within: float | None = None
+    backend: str | None = None
+    panes: bool = False
 
 
 def head_lines(wish: Wish, place: Repository, pace_ms: int, *, sample: bool) -> list[str]:

@@ -90,6 +90,7 @@ def denies(request: RequestOpened) -> Awaitable[bool]:
 ANSWERERS: list[OnRequest] = [answers, hands_on, denies, lambda request: request.answer("yes")]
 MODELS: list[Model | str | None] = [Own(), ScriptedModel("ok"), "sonnet", None]
 SHARED: TeamOptions = {"model": Own(), "permission_mode": "dontAsk", "tools": [tool], "budget": Budget(usd=1.0)}
+ELSEWHERE: TeamOptions = {"backend": "detached"}
 
 
 async def holds_a_team() -> Result:

@@ -142,6 +142,7 @@ def test_without_a_commit_and_outside_git_it_ends_well(stage, tmp_path, kind):
         (["--ask", "--kill"], "--kill goes without --ask"),
         (["--ask", "--model", "sonnet"], "--ask goes without --model"),
         (["--ask", "--report", "x"], "--ask goes without --report"),
+        (["--ask", "--backend", "tmux"], "--ask goes without --backend"),
         (["--within", "5s"], "--within is for --ask"),
         (["--ask", "perhaps"], "perhaps"),
         (["--ask", "--within", "soon"], "is not a time span"),

@@ -56,7 +56,7 @@ def test_as_json_it_is_alone_on_stdout_with_the_audit(stage, place):
     assert {"messages", "tasks", "transcripts", "locks"} <= {row["row"] for row in body["audit"]}
 
 
-@pytest.mark.parametrize("flag", ["--model", "--report"])
+@pytest.mark.parametrize("flag", ["--model", "--report", "--backend"])
 def test_what_does_not_go_with_it_is_refused_before_anything_starts(stage, place, tmp_path, flag):
     done = stage.run("demo", "--kill", flag, str(tmp_path / "x"), "--yes", cwd=place)
     assert done.returncode == 2 and f"--kill goes without {flag}" in done.stderr

@@ -26,7 +26,7 @@ class Options:
     `ask` is `wait` or `deny`: whether a request waits for another process where nobody is at a terminal;
     `ask_timeout_s` how long one waits at most, in seconds.
     `mcp_config` are MCP servers, as JSON or as files with it; with `strict_mcp_config` there are no others.
-    `backend` says where members live: auto, in-process, tmux, or a recipe's name.
+    `backend` says where members live: auto, in-process, tmux, detached, or a recipe's name.
     `trust` trusts the repository's own entries for this run. `given` supplies names to a script. `only_allowed` leaves
     out what settings files allow: only `allowed_tools` are allowed, and what they deny stays denied. `hooks` False
     runs none of the settings nor of definitions; `own_hooks` are functions of the program.

@@ -2,18 +2,22 @@
 
 import json
 import os
+import re
 import sys
 
 import pytest
 
+from teamwright.app.looking.doctor import examine
+from teamwright.app.looking.finding import Subject
 from teamwright.app.members.places import Places
 from teamwright.app.settings import Flags
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.teams.places.custom import Custom
 from teamwright.teams.places.detached import Detached
-from teamwright.teams.places.place import Spot
+from teamwright.teams.places.place import Launch, Spot
 from teamwright.teams.places.settings import PlacesSettings
 from teamwright.teams.places.tmux import Tmux
+from tests.teams.places.rig import needs_tmux
 
 RECIPE = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
 IN_TMUX = {"PATH": os.environ["PATH"], "TMUX": "/nonexistent/s,1,0", "TMUX_PANE": "%0"}
@@ -135,11 +139,52 @@ async def test_what_was_started_earlier_finds_its_place_again(repository, tmp_pa
 
 async def test_output_of_members_without_a_terminal_goes_into_the_directory_that_was_named(tmp_path):
     made = places(PlacesSettings(backend="detached"), tmp_path)
-    from teamwright.teams.places.place import Launch
-
     _, place = await made.choose()
     argv = (sys.executable, "-I", "-S", "-c", "print('hello')")
     spot = await place.open(Launch("ada", "docs", "7f3a", argv, {}, tmp_path))
     assert os.path.dirname(spot.facts["log"]) == str(tmp_path / "members")
     assert json.loads(json.dumps(spot.to_json()))["kind"] == "detached"
     await place.close(spot)
+
+
+def findings(repository, env, **more):
+    found = examine(Subject(repository.home, repository.root, env, **more))
+    return {one.label: one for one in found if one.section == "members"}
+
+
+@pytest.mark.promise("E5", "F33")
+def test_doctor_says_which_place_members_would_get_and_why(repository):
+    found = findings(repository, {"PATH": os.environ["PATH"]})
+    assert found["backend"].value == "in-process: members.backend is auto, and nobody sits at a terminal"
+    found = findings(repository, {"PATH": os.environ["PATH"]}, at_terminal=True)
+    assert found["backend"].value == "in-process: members.backend is auto, and this terminal is not in tmux"
+    found = findings(repository, {**IN_TMUX, "PATH": str(repository.root)}, at_terminal=True)
+    assert found["backend"].value.endswith("tmux is not installed (no tmux in PATH)")
+    assert (found["tmux"].value, found["tmux"].verdict) == ("tmux is not installed (no tmux in PATH)", "note")
+
+
+@pytest.mark.promise("E5", "F33")
+@needs_tmux
+def test_doctor_names_tmux_its_version_and_whether_this_terminal_is_in_it(repository):
+    found = findings(repository, IN_TMUX, at_terminal=True)
+    assert found["backend"].value == "tmux: members.backend is auto, and this terminal is in tmux"
+    assert re.fullmatch(r"tmux \S+ at /\S+; this terminal is in it", found["tmux"].value)
+    found = findings(repository, {"PATH": os.environ["PATH"]})
+    assert found["tmux"].value.endswith("this terminal is not in it")
+
+
+@pytest.mark.promise("E4", "E5", "F33")
+def test_doctor_says_of_each_terminal_of_the_user_whether_it_can_be_used(repository, tmp_path):
+    old = tmp_path / "bin" / "tmux"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho tmux 2.9\n")
+    old.chmod(0o700)
+    recipes = {"mine": RECIPE, "other": {**RECIPE, "open": ["no-such-terminal", "{argv}"]}}
+    repository.user({"members": {"recipes": recipes, "backend": "other"}})
+    found = findings(repository, {"PATH": f"{old.parent}:{os.defpath}"})
+    assert "no-such-terminal" in found["backend"].value
+    assert (found["backend"].verdict, found["other"].verdict) == ("problem", "note")
+    assert "no no-such-terminal in PATH" in found["other"].value
+    assert (found["mine"].value, found["mine"].do) == ("can be used (yours)", "to use it: teamwright --backend mine")
+    assert "tmux 2.9 is too old: 3.2 or newer is needed" in found["tmux"].value
+    assert "kitty" not in found

@@ -69,6 +69,9 @@ class TeamOptions(TypedDict, total=False):
     plan_approval: Literal["lead", "human", "auto"]
     """Who approves plans of members, above the settings: the lead does unless said otherwise."""
 
+    backend: str | None
+    """Where members run, above the settings: `auto`, `in-process`, `tmux`, `detached`, or the name of a recipe."""
+
     task_list: str | None
     """The name of a task list that several teams share; it is kept when the team is not. None: a list of its own."""
 
@@ -137,6 +140,7 @@ def options_of(given: TeamOptions) -> Options:
         append_system_prompt=given.get("append_system_prompt", ""),
         task_list=given.get("task_list"),
         plan_approval=given.get("plan_approval"),
+        backend=given.get("backend"),
         tools=tuple(given.get("tools", ())),
         on_request=given.get("on_request"),
         own_hooks=hooks_of(given.get("hooks", ())),

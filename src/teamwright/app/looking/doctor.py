@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from teamwright.app.looking.finding import Finding, Subject, Verdict
+from teamwright.app.looking.places import places_findings
 from teamwright.app.looking.servers import server_findings
 from teamwright.app.looking.system import platform_name, require_platform
 from teamwright.app.policy import model_settings
@@ -25,7 +26,7 @@ from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
 
-SECTIONS = ("machine", "model", "repository", "settings", "servers")
+SECTIONS = ("machine", "model", "members", "repository", "settings", "servers")
 
 
 def examine(subject: Subject) -> list[Finding]:
@@ -37,6 +38,7 @@ def examine(subject: Subject) -> list[Finding]:
     except TeamwrightError as problem:
         return [*findings, *_model(subject, ModelSettings(), {}), _trouble("settings", "file", problem)]
     findings += _model(subject, for_models, settings.origins)
+    findings += places_findings(subject, settings.places)
     findings += _repository(trust)
     return [*findings, *_settings(settings), _shell(subject, settings), *server_findings(subject, settings)]
 
@@ -64,7 +66,6 @@ def _machine(subject: Subject) -> Iterator[Finding]:
     yield Finding("machine", "python", f"{sys.version.split()[0]} at {sys.executable}")
     yield _program("git", "problem", "agents look at history and files with it: install git")
     yield _program("rg", "note", "not needed; Grep is faster with ripgrep in large trees")
-    yield _program("tmux", "note", "not needed; members run in this process")
     yield _home(subject.home)
 
 

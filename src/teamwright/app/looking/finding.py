@@ -25,10 +25,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is looked at. `model` is what `--model` would name; `env` is the environment."""
+    """What is looked at. `model` is what `--model` would name; `env` is the environment.
+
+    `at_terminal` says whether a person sits at a terminal of ours.
+    """
 
     home: Home
     cwd: Path
     env: Mapping[str, str]
     model: str | None = None
     settings_file: Path | None = None
+    at_terminal: bool = False

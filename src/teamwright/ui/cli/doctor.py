@@ -9,6 +9,7 @@ import click
 
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.doctor import SECTIONS, Finding, Subject, examine
+from teamwright.ui.cli.invocation import on_a_terminal
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import WIDTH, one_line, pad, say, say_json
 from teamwright.ui.cli.place import place_of
@@ -21,9 +22,10 @@ _MARKS = {"ok": " ", "note": "·", "problem": "✗"}
 @json_flag
 @click.pass_context
 def doctor(ctx: click.Context, /, model: str | None, as_json: bool) -> int:
-    """What is found here: machine, model, repository, settings. Sends nothing; asks this machine's own ports only."""
+    """What is found here: machine, model, members, repository, settings. Sends nothing; asks own ports only."""
     place = place_of(ctx)
-    findings = examine(Subject(home_at(place.home), place.cwd, os.environ, model, place.settings))
+    home = home_at(place.home)
+    findings = examine(Subject(home, place.cwd, os.environ, model, place.settings, at_terminal=on_a_terminal()))
     problems = sum(finding.verdict == "problem" for finding in findings)
     if as_json:
         say_json({"ok": not problems, "findings": findings})

@@ -108,6 +108,7 @@ RUN: tuple[click.Option, ...] = (
     click.Option(["--mcp-config"], multiple=True, metavar="JSON", help="MCP servers: a file, or JSON itself."),
     click.Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those of --mcp-config."),
     click.Option(["--plan-approval"], metavar="WHO", help="Who approves plans of members: lead, human or auto."),
+    click.Option(["--backend"], metavar="NAME", help="Where members run: auto, in-process, tmux, detached, a recipe."),
     click.Option(["--task-list"], metavar="NAME", help="Use this task list, which other sessions may share."),
     *agent_flags(),
     click.Option(["--append-system-prompt"], metavar="TEXT", help="Put behind the system prompt of the lead."),

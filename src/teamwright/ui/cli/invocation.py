@@ -149,6 +149,7 @@ def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Op
         plugin_dirs=plugins_given(place, flags),
         append_system_prompt=flags.get("append_system_prompt") or "",
         plan_approval=flags.get("plan_approval"),
+        backend=flags.get("backend"),
         task_list=dir_stem(listed) if (listed := flags.get("task_list")) is not None else None,
         interactive=interactive,
         ask=flags.get("ask"),

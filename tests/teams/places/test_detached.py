@@ -62,7 +62,8 @@ def children():
 @pytest.mark.promise("E4", "F30", "F34", "F35")
 async def test_arguments_environment_and_directory_arrive_byte_for_byte(place, programs, tmp_path):
     words = ["a b", "it's", "$HOME", ";", "é🚀", "", "-n", "line\nbreak", "\udcff"]
-    env = {"KEY": "sk-1; rm 'x'\n", "EMPTY": "", "BYTES": "\udcff", "PATH": "/bin", "TERM": "xterm", "TMUX": "/s,1,0"}
+    env = {"KEY": "sk-1; rm 'x'\n", "EMPTY": "", "BYTES": "\udcff", "PATH": "/bin"}
+    env |= {"TERM": "xterm", "TMUX": "/s,1,0", "STY": "1.lead", "WEZTERM_PANE": "3"}  # of the lead's terminal
     cwd = tmp_path / "a 'dir';"
     cwd.mkdir()
     spot = await place.open(programs.launch("ada", *words, env=env, cwd=cwd))

@@ -30,7 +30,11 @@ class Launch:
     color: str = "blue"
 
 
-TERMINAL_KEYS = ("COLUMNS", "LINES", "TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "TMUX_PANE")
+TERMINAL_KEYS = (
+    *("COLUMNS", "LINES", "TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "WINDOWID"),
+    *("TMUX", "TMUX_PANE", "STY", "WINDOW", "ZELLIJ", "ZELLIJ_PANE_ID", "ZELLIJ_SESSION_NAME"),
+    *("ITERM_SESSION_ID", "KITTY_PID", "KITTY_WINDOW_ID", "WEZTERM_PANE", "WEZTERM_UNIX_SOCKET"),
+)
 """Variables that say which terminal one is in: those of the place hold, those of the starting process are dropped."""
 
 

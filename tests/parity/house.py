@@ -17,7 +17,6 @@ from typing import Any
 
 from teamwright import Member, RequestClosed, RequestOpened, Team
 from teamwright.protocol.events import TeamEvent
-from teamwright.teams.places.detached import Detached
 from teamwright.teams.places.recipe import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
@@ -159,21 +158,6 @@ class House:
         return {member["name"]: member for member in config["members"]}
 
 
-class Nearby:
-    """Every member has a process of its own, without a terminal (in place of `app.members.places.Places`)."""
-
-    grace_s = 20.0
-
-    def __init__(self, folder: Path) -> None:
-        self.place = Detached(folder)
-
-    async def choose(self, _wanted: str = "") -> Any:
-        return DETACHED, self.place
-
-    async def place_of(self, _spot: Any) -> Any:
-        return self.place
-
-
 @asynccontextmanager
 async def house(
     root: Path, backend: str, parts: dict[str, Iterable[Any]], *, settings: dict[str, Any] | None = None, **options: Any
@@ -186,12 +170,10 @@ async def house(
     played = Parts(parts)
     async with LoopbackModel(played) as server:
         env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, **options.pop("env", {})}
+        options = {"backend": DETACHED if backend == PROCESS else IN_PROCESS, **options}
         options = {"model": "sonnet", "cwd": root / "work", "home": root / "home", "env": env, **options}
         async with Team("crew", **options) as team:
             made = House(team, played, backend, root)
-            if made.away:
-                elsewhere: Any = team.session.team.elsewhere
-                elsewhere.housing.places = Nearby(root / "places")
             team.session.log.subscribe(lambda _n, event: _note(made, event), live=False)
             feed = team.events()
             reading = asyncio.create_task(_read(made, feed))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from teamwright.app.requests.answerers import Answerer, first_answer
 from teamwright.app.requests.files import RequestFiles
 from teamwright.app.requests.lead import LeadAnswers, not_yours, too_late, unknown
 from teamwright.app.requests.strangers import StrangerAsks
@@ -28,9 +29,6 @@ OnRequest: TypeAlias = Callable[[RequestOpened], Awaitable[object] | None]
 A plain function returns what `allow`, `deny` or `answer` gave it, and must not block; None leaves the request open
 for somebody else, until its deadline.
 """
-
-Answerer: TypeAlias = Callable[[Question], Awaitable[Answer | None]]
-"""Answers a question before anybody is asked, or leaves it to others with None: a hook."""
 
 NOBODY = "nobody is here to ask"
 
@@ -93,9 +91,8 @@ class Requests:
         """See permissions.verdict.Asker."""
         if self._left:
             return Answer(False, "policy", self._left)
-        for answerer in self.answerers:
-            if (found := await self._tried(answerer, question)) is not None:
-                return found
+        if (found := await first_answer(self.answerers, question, self.emit)) is not None:
+            return found
         lead = self.lead if self.lead is not None and self.lead.answers(question) else None
         if not (lead or self.waits or self.on_request is not None or self.attended()):
             return Answer(False, "policy", _nobody(question))
@@ -115,14 +112,6 @@ class Requests:
             await self._quietly(self.lead.tell_expired(waiting.id, question, reply.text))
         granted = self._granted(waiting, reply)
         return Answer(reply.verdict == "allow", reply.by, reply.text, reply.always, reply.input, granted)
-
-    async def _tried(self, answerer: Answerer, question: Question) -> Answer | None:
-        try:
-            return await answerer(question)
-        except Exception as problem:  # somebody else's program: it never decides by breaking
-            text = f"an answerer broke and was passed over: {type(problem).__name__}: {problem}"
-            self.emit(Notice(member=question.member, text=text, level="warning"))
-            return None
 
     def _opened(self, question: Question, *, target: str) -> _Waiting:
         id = request_id(_PREFIX.get(question.kind, question.kind))

@@ -98,6 +98,8 @@ class Maker:
     watchdog: Watchdog | None = None
     grant: Grant | None = None
     """Keeps what a person grants along with a yes."""
+    always: Callable[[str], None] | None = None
+    """Keeps the rule of an "always" that was answered here, where other processes have the session's policy too."""
     mode_untold: bool = False
     """Whether the mode may be another than the lead's conversation knows of."""
     may_bypass: bool = False
@@ -141,7 +143,9 @@ class Maker:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
             return lead_prompt(self.kit.teams, self.place, self.instructions, appended)
 
-        toolbox = self._toolbox(LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy)))
+        toolbox = self._toolbox(
+            LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy, shown=LEAD))
+        )
         if conversation is None:
             prefix = self._prefix(model, system(), toolbox, self._lead_effort(model.card))
             conversation = self._begin(self._transcript, LEAD, LEAD, prefix, toolbox, model)
@@ -323,7 +327,7 @@ class Maker:
 
     def _gate(self, born: Born) -> Gate:
         """What decides for an agent, as it was born."""
-        kept = self.policies.keep_always
+        kept = self.always or self.policies.keep_always
         made = Gate(born.shown, born.now, self.asker, self.denials, kept, waiting=born.waiting)
         made.read_only, made.owner = born.read_only, born.root
         made.lead_may, made.grant = self.policies.lead_may, self.grant

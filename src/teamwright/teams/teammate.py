@@ -16,6 +16,7 @@ from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import Told
 from teamwright.agent.loop import settle, tell
 from teamwright.agent.stopping import run_past_stops
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import envelope
@@ -98,6 +99,11 @@ class Teammate(Mate):
     def mode(self) -> str:
         """See Mate."""
         return str(self.agent.policy.shown_mode)
+
+    @property
+    def own_mode(self) -> Mode:
+        """See Mate."""
+        return self.agent.policy.mode
 
     @property
     def door(self) -> Desk:

@@ -6,11 +6,12 @@ Knows settings, the queue of requests and the log; does not know when a hook fir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from teamwright.app.asking import Requests
 from teamwright.app.ground import Ground
 from teamwright.app.hooking.of_session import hooking_of
 from teamwright.app.kit import Kit
+from teamwright.app.requests.answerers import Answerer
 from teamwright.hooks.book import NOTIFICATION, PERMISSION, Hook, HookBook
 from teamwright.hooks.firing import Place
 from teamwright.hooks.payload import Who
@@ -18,12 +19,18 @@ from teamwright.storage.log import EventLog
 from teamwright.tools.shell.bash import MANNERS, environment_without, shell
 
 
+class Asked(Protocol):
+    """Who has requests answered: those who are tried in order before anybody else is asked."""
+
+    answerers: list[Answerer]
+
+
 def make_hooks(
-    ground: Ground, log: EventLog, kit: Kit, requests: Requests | None, own_of: Callable[[str], Sequence[Hook]]
+    ground: Ground, log: EventLog, kit: Kit, requests: Asked, own_of: Callable[[str], Sequence[Hook]]
 ) -> None:
     """Give the kit its hooks: asked before anybody else, and told what a person should look at.
 
-    `own_of` knows the hooks of an agent type's definition. Without `requests` another process asks, and its hooks do.
+    `own_of` knows the hooks of an agent type's definition.
     """
     settings, root = ground.settings, ground.trust.root
     plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)
@@ -37,7 +44,7 @@ def make_hooks(
     made.own_of, made.runs_own = own_of, ground.options.hooks and not settings.hooks_off
 
     def ask_hooks() -> None:
-        if requests is not None and made.answer not in requests.answerers:
+        if made.answer not in requests.answerers:
             requests.answerers.append(made.answer)
 
     made.ask_hooks = ask_hooks

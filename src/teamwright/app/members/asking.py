@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 from teamwright.app.members.calling import LEAD_GONE, Line
 from teamwright.app.members.told import answer_of, answer_to_json, question_to_json
+from teamwright.app.requests.answerers import Answerer, first_answer
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import Refusal
@@ -19,17 +20,25 @@ from teamwright.permissions.verdict import Answer, Question
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_to_json
+from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
 
 
 @dataclass(slots=True)
 class LeadAsks:
-    """Asks whoever may answer, over the line (see permissions.verdict.Asker)."""
+    """Asks whoever may answer, over the line (see permissions.verdict.Asker).
+
+    `answerers` are tried in order before the lead's process is asked: the hooks of who lives here.
+    """
 
     line: Line
+    emit: Emit
+    answerers: list[Answerer] = field(default_factory=list[Answerer])
 
     async def ask(self, question: Question) -> Answer:
         """See Asker."""
+        if (found := await first_answer(self.answerers, question, self.emit)) is not None:
+            return found
         try:
             return answer_of(await self.line.call("ask", question=question_to_json(question)))
         except ConnectionError:

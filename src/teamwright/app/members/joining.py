@@ -84,6 +84,7 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
     maker, warnings = await _maker(ground, log, line, stack)
     team = _team(spawn, ground, log, maker)
     obeying = Obeying(team, maker, line)
+    maker.always = obeying.keep_always
     line.on_call, line.on_hello = obeying.called, obeying.welcomed
     obeying.welcomed(line.hello)
     line.heed(obeying.noted)
@@ -101,7 +102,7 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
 
 
 async def _maker(ground: Ground, log: EventLog, line: Line, stack: AsyncExitStack) -> tuple[Maker, list[str]]:
-    asks = LeadAsks(line)
+    asks = LeadAsks(line, log.emit)
     numbers = numbers_of(ground, log)
     models = models_in(ground, numbers)
     stack.push_async_callback(models.aclose)
@@ -110,7 +111,7 @@ async def _maker(ground: Ground, log: EventLog, line: Line, stack: AsyncExitStac
     maker = maker_of(ground, models, MemberPurse(line, ground.settings.each), log, kit, numbers)
     maker.grant, maker.policies.lead_answers = asks.grant, ground.settings.lead_answers
     maker.plans.approved_by(ground.settings, ground.options.ask_timeout_s)
-    make_hooks(ground, log, kit, None, maker.resolver.hooks_of)
+    make_hooks(ground, log, kit, asks, maker.resolver.hooks_of)
     warnings = equip(ground, log, maker, stack)
     await jobs.ready()
     return maker, warnings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from teamwright.app.builder import Maker
 from teamwright.app.members.calling import Line
@@ -51,6 +51,8 @@ class Obeying:
     _said: int = -1
     _held: frozenset[str] = frozenset()
     _granted: tuple[Rule, ...] = ()
+    _untold: list[tuple[str, tuple[Rule, ...]]] = field(default_factory=list[tuple[str, tuple[Rule, ...]]])
+    """What somebody said always to here, until the lead's policy has it."""
     _reporting: asyncio.Task[None] | None = None
     _early: list[tuple[str, Said]] = field(default_factory=list[tuple[str, Said]])
     """What was said to the member before it was at work here."""
@@ -179,14 +181,29 @@ class Obeying:
         if isinstance(event, TaskChanged):
             self.tasks_changed()
 
+    def keep_always(self, text: str) -> None:
+        """An "always" that was answered to somebody here: it holds at once, and the lead has it hold everywhere."""
+        policies = self.maker.policies
+        before = {id(rule) for rule in policies.session.rules}
+        policies.keep_always(text)
+        self._untold.append((text, tuple(rule for rule in policies.session.rules if id(rule) not in before)))
+        self.line.note("always", rule=text)
+
     def _follow(self, policy: Said) -> None:
         """The lead's policy holds here too, also for whom it was narrowed for."""
         session = self.maker.policies.session
-        follow(session, policy)
-        before, self._granted = self._granted, rules_of(policy, session.scope.base)
+        more = follow(session, policy)
+        former, self._granted = self._granted, rules_of(policy, session.scope.base)
+        told = {rule.text for rule in self._granted}
+        for text, rules in list(self._untold):
+            if told.issuperset(rule.text for rule in rules):
+                self._untold.remove((text, rules))
+                former += rules
         for one in self.maker.policies:
             if one is session or one.mode is not Mode.BUBBLE:
-                one.exchange(before, self._granted)
+                one.exchange(former, self._granted)
+            if one is not session and more and one.mode is not Mode.BUBBLE:
+                one.scope = replace(one.scope, directories=tuple(dict.fromkeys((*one.scope.directories, *more))))
 
     # ── looking, and saying so ────────────────────────────────────────────────────────────────────────────────
 

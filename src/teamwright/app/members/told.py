@@ -59,13 +59,14 @@ def rules_of(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
     return tuple(made)
 
 
-def follow(policy: Policy, data: Mapping[str, Any]) -> None:
-    """Mode and directories of this process's policy are those of the lead's from now on."""
-    directories = tuple(Path(path) for path in data["directories"])
-    if directories != policy.scope.directories:
+def follow(policy: Policy, data: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Mode and directories of this process's policy are those of the lead's from now on; the new directories."""
+    before, directories = policy.scope.directories, tuple(Path(path) for path in data["directories"])
+    if directories != before:
         policy.scope = replace(policy.scope, directories=directories)
     if (mode := Mode(data["mode"])) is not policy.mode:
         policy.mode = mode
+    return tuple(one for one in directories if one not in before)
 
 
 def _updates(given: object) -> tuple[Update, ...]:

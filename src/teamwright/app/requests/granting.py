@@ -72,8 +72,8 @@ class Grants:
                 lead.mode = mode  # it goes on coordinating; those below it follow
             else:
                 modes.set_lead(mode, by)
-        if owner != LEAD and (mate := modes.team.own(owner)) is not None:
-            own = mate.agent.policy.mode
+        if owner != LEAD and (mate := modes.team.find(owner)) is not None:
+            own = mate.own_mode
             if own is not Mode.BUBBLE and _WIDTH.get(own, 0) < _WIDTH[mode]:
                 await modes.set(mode, owner, by)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
 from teamwright.protocol.mail import ShutdownRequest
@@ -89,6 +90,11 @@ class Mate(ABC):
     @abstractmethod
     def mode(self) -> str:
         """The permission mode that people are shown."""
+
+    @property
+    def own_mode(self) -> Mode:
+        """Its own mode; `bubble` while it follows its lead's, and for one that no process of ours runs."""
+        return Mode.BUBBLE
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged
@@ -78,7 +79,12 @@ class Process(Away):
     @property
     def mode(self) -> str:
         """See Mate. Without one of its own it follows the lead's."""
-        return self.said_mode or self.lead_mode()
+        return self.lead_mode() if self.own_mode is Mode.BUBBLE else self.said_mode
+
+    @property
+    def own_mode(self) -> Mode:
+        """See Mate."""
+        return Mode(self.said_mode or Mode.BUBBLE)
 
     @property
     def door(self) -> Process:

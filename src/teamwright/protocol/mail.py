@@ -35,7 +35,8 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         """The entry as an object: `from text summary timestamp color <others' keys> msg_id read`.
 
-        `msg_id` and `read` stand last and together, so that the flag can be flipped in place.
+        `msg_id` and `read` stand last and together, so that the flag can be flipped in place; but in the other
+        product's newer format (`msgV`) the `type` stands between them.
         """
         out: dict[str, Any] = {"from": self.sender, "text": self.text}
         for key, value in (("summary", self.summary), ("timestamp", self.timestamp), ("color", self.color)):
@@ -44,6 +45,8 @@ class Entry:
         out |= dict(self.extra)
         if self.msg_id is not None:
             out["msg_id"] = self.msg_id
+        if "msgV" in self.extra and "type" in self.extra:
+            out["type"] = out.pop("type")  # there the id stands between the two, as observed
         out["read"] = self.read
         return out
 

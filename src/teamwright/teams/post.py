@@ -231,7 +231,7 @@ def _reachable(team: Team, member: Member) -> bool:
         return True
     name = member.name.lower()
     if team.reached is not None and team.find(name) is None:
-        return team.reached(member.name) is not None
+        return team.reached(member.name) is not None or name in team.outside.strangers
     return team.find(name) is not None or name in team.coming_back or name in team.outside.strangers
 
 

@@ -188,7 +188,8 @@ def stop_read(team: Team, name: str, incarnation: int, conversation: Conversatio
     """The open request to stop that this life of the member had read before a kill, and had not answered."""
     for request in team.requests.open_requests():
         id = str(request["id"])
-        if bound(request, name, incarnation) and conversation.holds({f"mail:{id}"}):
+        brought = str(request.get("message") or id)  # of a lead that another program is, under an id of its own
+        if bound(request, name, incarnation) and conversation.holds({f"mail:{brought}"}):
             reason = str(request.get("reason") or "") or None
             return ShutdownRequest(request_id=id, sender=LEAD, reason=reason, timestamp=iso())
     return None

@@ -145,6 +145,8 @@ class Team:
     """In a member's own process: rings whoever lives in another one."""
     reached: Callable[[str], State | None] | None = None
     """In a member's own process: how a member that lives in another one stands; None: it is no more."""
+    inboxes: Callable[[Path, Path, Path], Inbox] = inbox_for
+    """Opens an inbox by its file, guard and archive."""
     check: Check | None = None
     """Runs the checks of tasks."""
     agents: Agents | None = None
@@ -213,7 +215,8 @@ class Team:
         """The inbox of a member."""
         if name not in self._inboxes:
             path = self.home.inbox(self.directory, name)
-            self._inboxes[name] = inbox_for(path, self.home.guard(path), self.home.inbox_archive(self.directory, name))
+            archive = self.home.inbox_archive(self.directory, name)
+            self._inboxes[name] = self.inboxes(path, self.home.guard(path), archive)
         return self._inboxes[name]
 
     @property

@@ -7,7 +7,7 @@ and mail; does not know how a person is asked, nor a tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -159,19 +159,10 @@ def _refused(what: str) -> TeamRefused:
 
 async def _settle(team: Team, mate: Teammate, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
     """What follows from an answer, each step once: the mode changes, the member is told and goes on."""
-    request_id, mode = str(request["id"]), _mode(mate)
-    approved = answer.get("approve") is True
-    if mode.waits == request_id:  # else it was applied before a kill, or somebody changed the mode meanwhile
-        if approved:
-            if mode.read() != request["plan"]:
-                mode.write(str(request["plan"]))  # what was approved is what is carried out
-            by, call = str(answer.get("by") or ""), str(request.get("call") or "")
-            # what it would like to be allowed counts only where somebody read it
-            rules = [str(rule) for rule in request.get("rules") or ()] if by != POLICY else []
-            mode.leave(_named(answer), by=by, call=call, granted=rules)
-        else:
-            mode.waits_for("")
-    mate.plan = NOTHING_AWAITED
+    request_id, approved = str(request["id"]), answer.get("approve") is True
+    # what it would like to be allowed counts only where somebody read it
+    rules = [str(rule) for rule in request.get("rules") or ()] if answer.get("by") != POLICY else []
+    mode = apply_answer(mate, request, answer, rules)
     if request.get("target") != POLICY:
         told = PlanApprovalResponse(
             request_id=request_id,
@@ -184,6 +175,26 @@ async def _settle(team: Team, mate: Teammate, request: Mapping[str, Any], answer
         async with team.planning:
             if not await team.inbox(mate.name).has(told_under(request_id)):
                 await send_protocol(team, sender, mate.name, told, id=told_under(request_id))
+
+
+def apply_answer(
+    mate: Teammate, request: Mapping[str, Any], answer: Mapping[str, Any], granted: Sequence[str] = ()
+) -> PlanMode:
+    """The member's own mode changes as the answer says, once, and it waits no longer; `granted` are rules.
+
+    Returns its plan mode. Raises StorageError, and TeamRefused for a member that cannot plan.
+    """
+    mode = _mode(mate)
+    if mode.waits == str(request["id"]):  # else it was applied before a kill, or somebody changed the mode meanwhile
+        if answer.get("approve") is True:
+            if mode.read() != request["plan"]:
+                mode.write(str(request["plan"]))  # what was approved is what is carried out
+            by, call = str(answer.get("by") or ""), str(request.get("call") or "")
+            mode.leave(_named(answer), by=by, call=call, granted=granted)
+        else:
+            mode.waits_for("")
+    mate.plan = NOTHING_AWAITED
+    return mode
 
 
 def _named(answer: Mapping[str, Any]) -> Mode | None:

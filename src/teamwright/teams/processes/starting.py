@@ -144,6 +144,7 @@ class Elsewhere:
         team.outside.processes.add(member.name.lower())
         process.task = asyncio.create_task(process.live(), name=f"process of {member.name}")
         process.task.add_done_callback(lambda _: self._life_over(process))
+        team.changed.set()
 
     def _life_over(self, process: Process) -> None:
         self.exchange.forget(process)

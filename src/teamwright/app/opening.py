@@ -126,7 +126,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     lead = _lead(ground, agent, team, jobs)
     warnings = _warnings(ground, maker, unserved)
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    exchange = have_processes(ground, team, maker, log, grants)
+    exchange = have_processes(ground, team, maker, log, grants, watcher.follow)
     session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker), exchange=exchange)
     grants.modes = lambda: session.modes
     log.subscribe(lambda _number, event: session.tally.note(event), live=False)

@@ -22,6 +22,7 @@ from teamwright.app.serving.said import KEYS as SERVER_KEYS
 from teamwright.app.serving.said import McpSettings, ServersSaid
 from teamwright.app.settings_files import KEYS, Layer, Origin, bad_settings, read_layer
 from teamwright.app.shells.settings import bash_settings
+from teamwright.app.strangers.settings import CommandsSettings, commands_settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.book import Hook, parse_hooks
@@ -109,6 +110,7 @@ class Settings:
     check: CheckSettings = field(default_factory=CheckSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     places: PlacesSettings = field(default_factory=PlacesSettings)
+    commands: CommandsSettings = field(default_factory=CommandsSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
     teams: bool = True
     ask_timeout_s: float | None = None
@@ -356,6 +358,7 @@ class _Merge:
             each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
             agents=_agents(self.values),
             places=places_settings(self.values, self.origins),
+            commands=commands_settings(self.values, self.origins),
             check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
             compact=CompactSettings(get("compact_at", CompactSettings().at)),
             teams=get("teams", True),

@@ -86,6 +86,10 @@ KEYS: dict[str, Key] = {
     "members.lead_share": Key("share", "The lead's share of the width of its pane, with split.", user_only=True),
     "members.recipes": Key("map", "Terminals of your own, by name: the commands that drive them.", user_only=True),
     "members.grace_s": Key("seconds", "How long a member's process stays when its lead is gone.", user_only=True),
+    "members.commands": Key(
+        "map", "Other programs that may run members, by name: argv, env, root, start_s.", user_only=True
+    ),
+    "members.command": Key("text", "The one of them that runs members; none: they are ours.", user_only=True),
     "limits.members": Key("count", "Teammates alive at once."),
     "limits.spawns": Key("count", "Agents started in one run."),
     "limits.spawns_per_minute": Key("count", "Agents started within a minute."),

@@ -271,7 +271,7 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
     found = team.find(member.name)
     if found is None and team.reached is not None and (state := team.reached(member.name)) is not None:
         return "woke" if state in {State.IDLE, State.AWAITING} else "queued_next_round"
-    if found is None:
+    if found is None or member.name.lower() in team.outside.strangers:
         return "queued_next_round" if member.name.lower() in team.coming_back else "accepted"
     held = found.door.held(sender)
     return "woke" if found.state in {State.IDLE, State.AWAITING} and not held else "queued_next_round"

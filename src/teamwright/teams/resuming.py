@@ -108,6 +108,8 @@ async def _see_partings(team: Team, file: TeamFile) -> None:
             await tell_of(team, parting, [*parting.tasks], again=True)
             await end_life(team, parting.name, parting.incarnation)
         else:
+            if life is not None and life.incarnation == parting.incarnation:
+                await _clear(team, parting.name, life)
             await see_off(team, parting, again=True)
 
 
@@ -121,12 +123,27 @@ def _agreed(team: Team, member: Member, life: Life) -> Parting | None:
     for request, answer in team.requests.answered():
         if bound(request, member.name, life.incarnation) and answer.get("approve") is True:
             cause = "shut down on request"
-            agreed = str(request["id"]) if answer.get("by") != "system" else ""
+            agreed = str(request["id"]) if answer.get("by") != "system" and not life.command else ""
             return Parting(member.name, life.incarnation, cause, message_id(), agreed)
     return None
 
 
+async def _clear(team: Team, name: str, life: Life) -> None:
+    """Nothing of a member that is over runs on where it was started."""
+    if team.elsewhere is None or life.place is None:
+        return
+    try:
+        await team.elsewhere.clear(life)
+    except TeamwrightError as problem:
+        text = f"{name} has ended, and may still run where it was started: {problem.what}"
+        team.emit(Notice(member=name, text=text, level="warning"))
+
+
 async def _part(team: Team, parting: Parting) -> None:
+    file = read_team_file(team.home.team_file(team.directory))
+    life = file.lives.get(parting.name.lower()) if file is not None else None
+    if life is not None:
+        await _clear(team, parting.name, life)
     await change_team_file(team.home, team.directory, lambda file: file.leaving(parting))
     await see_off(team, parting)
 
@@ -137,7 +154,7 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
     Raises StorageError, LockTimeout for what may be well another time: that costs no member its place.
     """
     try:
-        life = await _found(team, member, life)
+        life = life if life.command else await _found(team, member, life)
         mate = await _started(team, member, life)
     except StorageError as problem:
         if problem.slug != "damaged-file":
@@ -189,13 +206,13 @@ async def _started(team: Team, member: Member, life: Life) -> Mate:
     """The member at work again; with the lead's model when its own is not to be had any more."""
     try:
         async with AsyncExitStack() as undo:
-            if team.elsewhere is not None and member.backend_type != IN_PROCESS:
+            if team.elsewhere is not None and (life.command or member.backend_type != IN_PROCESS):
                 mate = await team.elsewhere.go_on(member, life, undo)
             else:
                 mate = await start(team, member, life, undo, resumed=True)
             undo.pop_all()
     except CannotStart as problem:
-        if life.model is None:
+        if life.model is None or life.command:
             raise
         text = f"{member.name} goes on with the lead's model: {problem.what}"
         team.emit(Notice(member=member.name, text=text, level="warning"))

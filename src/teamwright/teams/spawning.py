@@ -42,6 +42,9 @@ from teamwright.teams.teammate import Teammate
 START_S = 30.0
 """How long a member may take to be ready."""
 
+PROGRAMS_OWN = "default"
+"""What the roster says of the model of a member that another program runs, where nobody named one."""
+
 GONE_MOST = 64
 """Members that are over and still remembered."""
 
@@ -97,7 +100,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
     before = next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None)
     if before is not None:
         return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
-    model = await team.builder.wire_model(spec)
+    model = (spec.model or PROGRAMS_OWN) if spec.command else await team.builder.wire_model(spec)
     _refuse_late(team)
     backend = await team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
@@ -135,7 +138,8 @@ async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
                 break
             number += 1  # an earlier team of this session had a member of the name
         first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
-        return Life(incarnation, str(path), first, *asked, spec.budget, spec.bounds, spec.mode or "", spec.effort)
+        said = (spec.budget, spec.bounds, spec.mode or "", spec.effort)
+        return Life(incarnation, str(path), first, *asked, *said, command=spec.command)
 
     return await begin_life(team.home, team.directory, member.name, make)
 

@@ -36,6 +36,8 @@ class SpawnSpec:
     """Where it lives: in-process, tmux, or a recipe's name; empty: as the settings say."""
     fork: bool = False
     """It goes on from its caller's conversation, as it is: what a kind would say is its caller's."""
+    command: str = ""
+    """The command of the settings by which another program runs it; empty: it is one of ours."""
     bounds: Bounds | None = None
     """What an agent that goes on was held to when it was born; None for a new one."""
 

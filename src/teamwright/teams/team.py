@@ -84,6 +84,10 @@ class Elsewhere(Protocol):
         """Go on with a member whose lead was gone: its process if that lives, else a new one. Raises as `start`."""
         ...
 
+    async def clear(self, life: Life) -> None:
+        """End what still runs of a member that is over. Raises CannotStart when its place does not answer."""
+        ...
+
 
 @dataclass(slots=True)
 class Team:

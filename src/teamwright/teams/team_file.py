@@ -50,7 +50,7 @@ class Life:
     it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
     kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
     noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
-    for one that lives in the lead's.
+    for one that lives in the lead's. `command` names the setting by which another program runs it; empty: it is ours.
     """
 
     incarnation: int
@@ -64,6 +64,7 @@ class Life:
     mode: str | None = None
     effort: Effort | None = None
     place: Mapping[str, Any] | None = None
+    command: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Its object in the file; caps and bounds only where there are some."""
@@ -71,6 +72,8 @@ class Life:
         for name in ("mode", "effort", "place"):
             if out[name] is None:
                 del out[name]
+        if not self.command:
+            del out["command"]
         del out["budget"]
         kept = out.pop("bounds")
         bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
@@ -304,6 +307,7 @@ def _life(data: Mapping[str, Any]) -> Life:
         mode if mode is None else str(Mode(mode)) if mode else "",
         None if (effort := data.get("effort")) is None else parse_effort(effort),
         cast("Mapping[str, Any] | None", data.get("place")),
+        str(data.get("command", "")),
     )
 
 

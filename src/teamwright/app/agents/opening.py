@@ -59,4 +59,4 @@ def resolver_of(ground: Ground, emit: Emit) -> Resolver:
     def tell(text: str) -> None:
         emit(Notice(member=LEAD, text=text, level="warning"))
 
-    return Resolver(kinds, tell)
+    return Resolver(kinds, ground.settings.commands, tell)

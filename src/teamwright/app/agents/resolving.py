@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from teamwright.agent.definition import FORK, AgentDefinition, Bounds
+from teamwright.agent.definition import BUILT_IN, FORK, AgentDefinition, Bounds
 from teamwright.app.agents.fields import INHERIT
 from teamwright.app.agents.kinds import Kinds
 from teamwright.app.definition.applying import with_role
+from teamwright.app.strangers.settings import OWN, CommandsSettings
 from teamwright.hooks.book import Hook
 from teamwright.models.effort import Effort, in_words, taken, takes
 from teamwright.models.model import ModelCard
@@ -29,6 +30,7 @@ class Resolver:
     """Settles what a spec means, for every route. What has no effect yet is told once a kind."""
 
     kinds: Kinds = field(default_factory=Kinds)
+    commands: CommandsSettings = field(default_factory=CommandsSettings)
     tell: Callable[[str], None] = _nobody
     told: set[str] = field(default_factory=set[str])
 
@@ -46,7 +48,7 @@ class Resolver:
             return replace(spec, definition=self.kind(spec))
         spec = with_role(spec, self.kinds.team)
         kind = self.kinds.find(spec.agent_type)
-        return with_definition(spec, kind)
+        return run_by(with_definition(spec, kind), self.commands.usual)
 
     def effort(self, spec: SpawnSpec, kind: AgentDefinition, card: ModelCard, above: Effort | None) -> Effort | None:
         """How hard an agent thinks: as its call says, else its kind, else the team file, else as its caller (`above`).
@@ -115,6 +117,29 @@ def with_definition(spec: SpawnSpec, kind: AgentDefinition) -> SpawnSpec:
         definition=kind,
         bounds=kind.bounds,
     )
+
+
+def run_by(spec: SpawnSpec, usual: str) -> SpawnSpec:
+    """The spec with the command that runs it, if it is a teammate: its own, its role's, else the usual one.
+
+    Another program is told in its first prompt what its kind is told; of ours it reads nothing else. Raises UsageError
+    for a sub-agent of a kind that another program runs.
+    """
+    kind = spec.definition
+    if not spec.name:
+        if spec.command:
+            raise UsageError(
+                "usage",
+                f"agents of the type {spec.agent_type} are run by the command {spec.command}, as teammates only",
+                do=["give it a name"],
+                note="nothing was started",
+            )
+        return spec
+    command = spec.command or usual
+    if command in {"", OWN}:
+        return replace(spec, command="")
+    words = kind.prompt if kind is not None and kind.source != BUILT_IN else ""
+    return replace(spec, command=command, prompt=f"{words}\n\n{spec.prompt}" if words else spec.prompt)
 
 
 def require_possible(kind: AgentDefinition) -> None:

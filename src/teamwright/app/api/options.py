@@ -115,6 +115,9 @@ class SpawnOptions(TypedDict, total=False):
     budget: Budget | None
     """What it may use in its life, its sub-agents included; `budget.agent` of the settings holds too."""
 
+    command: str
+    """The command of `members.commands` that runs it, in the place of this program; `teamwright`: this one."""
+
 
 def options_of(given: TeamOptions) -> Options:
     """The options of a session from the keywords of the API. Raises UsageError for what is not understood."""

@@ -31,6 +31,7 @@ def widening_of_role(role: Role) -> dict[str, Any]:
         "mode": role.mode,
         "prompt": role.prompt,
         "tools": role.tools,
+        "command": role.command,
     }
     plain = Role(role.name)
     return {key: value for key, value in said.items() if value != getattr(plain, key)}
@@ -119,6 +120,7 @@ def with_role(spec: SpawnSpec, definition: TeamDefinition | None) -> SpawnSpec:
         plan_mode_required=spec.plan_mode_required or planned,
         max_turns=_least(spec.max_turns, role.max_turns),
         budget=spec.budget.within(role.budget),
+        command=spec.command or role.command,
     )
 
 
@@ -173,4 +175,6 @@ def _in_words(role: Role) -> str:
         said.append(f"owns {', '.join(role.owns)}")
     if role.writes is not None:
         said.append(f"changes only {', '.join((*role.writes, *role.owns)) or 'nothing'}")
+    if role.command:
+        said.append(f"run by {role.command}, another program")
     return "; ".join(said) + "." if said else "a teammate."

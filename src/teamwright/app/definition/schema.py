@@ -18,7 +18,7 @@ class Role:
 
     `type` is the kind of agent that it builds on; `model`, `effort`, `mode` None mean as whoever starts it says; `owns`
     are path patterns that nobody but its members may change; `writes` the only ones that it may change besides (None:
-    whatever nobody else owns).
+    whatever nobody else owns). `command` names the command of the user's settings that runs its teammates.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Role:
     writes: tuple[str, ...] | None = None
     max_turns: int | None = None
     budget: Budget = NO_CAPS
+    command: str = ""
     line: int = 1
 
 
@@ -93,6 +94,7 @@ ROLE: dict[str, Kind] = {
     "writes": Kind("paths"),
     "max_turns": Kind("count"),
     "budget": Kind("budget"),
+    "command": Kind("text"),
 }
 """The keys of `[roles.NAME]`."""
 

@@ -11,9 +11,12 @@ from teamwright.app.ground import Ground
 from teamwright.app.members.helping import Helping
 from teamwright.app.members.housing import Lodging
 from teamwright.app.members.places import Places
+from teamwright.app.members.spawn_file import VARIABLE
+from teamwright.app.strangers.commanding import Commands
 from teamwright.storage.log import EventLog
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.starting import Elsewhere
+from teamwright.teams.strangers.starting import Beside, Strangers, Watch
 from teamwright.teams.team import Team
 
 MEMBERS = "members"
@@ -23,15 +26,17 @@ WIRE = "wire"
 """The socket in the session's directory where members' processes call."""
 
 
-def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, grant: Grant) -> Exchange:
-    """Members of this team may live in processes of their own from now on."""
+def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, grant: Grant, watch: Watch) -> Exchange:
+    """Members of this team may live in processes of their own from now on. `watch` calls back when a file changes."""
     policy = maker.policy
     helping = Helping(maker, maker.asker, log.attended, grant, policy.rules)
     exchange = Exchange(team, ground.directory / WIRE, helping)
     exchange.translate = helping.translate
     at_terminal = ground.options.interactive
     places = Places(ground.env, ground.settings.places, logs=ground.directory / MEMBERS, at_terminal=at_terminal)
-    team.elsewhere = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)
+    ours = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)
+    hidden = (*maker.kit.bash.hidden, VARIABLE)
+    team.elsewhere = Beside(ours, Strangers(team, Commands(ground, team, places, hidden), watch))
     log.subscribe(lambda _number, event: exchange.tell(event), live=False)
     policy.on_change = lambda: exchange.tell_all("policy", policy=helping.policy())
     return exchange

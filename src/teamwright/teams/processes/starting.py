@@ -77,8 +77,7 @@ class Elsewhere:
             if await self._called_again(process, life):
                 self._take_in(process, member, undo)
                 return process
-            await place.close(spot)
-        await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
+        await self.clear(life)
         kind = await self.choose(SpawnSpec(prompt="", name=member.name, backend=member.backend_type or ""))
         if kind == IN_PROCESS:
             raise CannotStart("backend", f"{member.name} has a process of its own, and there is no place for one now")
@@ -86,6 +85,14 @@ class Elsewhere:
         process = self._process(member, life, self._places[kind], secrets.token_hex(16))
         await self._start(process, member, life, undo, resumed=True)
         return process
+
+    async def clear(self, life: Life) -> None:
+        """See teams.team.Elsewhere."""
+        spot = Spot.from_json(life.place) if life.place is not None else None
+        place = await self.housing.place_of(spot) if spot is not None else None
+        if spot is not None and place is not None:
+            await place.close(spot)
+        await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
 

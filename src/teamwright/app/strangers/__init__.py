@@ -1,0 +1,1 @@
+"""Programs of other products as members: the commands that a person set, and how one is started."""

@@ -218,6 +218,7 @@ class Team:
             effort=asked_effort(how.get("effort")),
             mode=str(parse_mode(mode, "mode=")) if mode is not None else None,
             budget=how.get("budget") or NO_CAPS,
+            command=how.get("command", ""),
         )
         mate = await spawn(session.team, spec)
         return Member(mate.name, session.team, session.modes)

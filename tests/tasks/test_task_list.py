@@ -276,6 +276,15 @@ async def test_the_owner_may_claim_again_and_the_lead_may_reassign(tasks, told):
 
 
 @pytest.mark.promise("B5")
+async def test_who_starts_what_another_has_in_progress_hears_whose_it_is(tasks):
+    await tasks.create("a", "b", by="team-lead")
+    await tasks.update("1", by="ann", status="in_progress")
+    assert await refused("already_claimed", tasks.update("1", by="bob", status="in_progress")) == "#1 belongs to ann"
+    assert (await tasks.update("1", by="ann", status="in_progress")).changed == ()
+    assert (await tasks.update("1", by="team-lead", lead=True, status="in_progress")).changed == ()
+
+
+@pytest.mark.promise("B5")
 async def test_what_is_completed_cannot_be_claimed(tasks):
     await tasks.create("a", "", by="ann")
     await tasks.update("1", by="ann", status="completed")

@@ -123,7 +123,7 @@ def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
     takes = _takes(task, actor, owner, wish)
     if takes and "owner" not in wish:
         owner = actor.name
-    _refuse_strangers_hand(task, actor, owner, status, completes=wish.get("status") == TaskStatus.COMPLETED)
+    _refuse_strangers_hand(task, actor, owner, status, works=wish.get("status") in _AT_WORK)
     if takes and task.status is TaskStatus.COMPLETED:
         raise TaskRefused("already_resolved", f"#{task.id} is completed already", do=["take another task"])
     if not actor.lead and owner and not same(task.owner, owner):
@@ -194,6 +194,10 @@ def _bare(name: str) -> str:
     return LEAD if bare == LEAD_ALIAS else bare
 
 
+_AT_WORK = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
+"""What a member asks for that means to do the work itself."""
+
+
 def _anothers(task: Task, actor: Actor) -> bool:
     return task.owner is not None and not actor.lead and not same(task.owner, actor.name)
 
@@ -232,9 +236,9 @@ def _takes(task: Task, actor: Actor, owner: str | None, wish: Wish) -> bool:
     return same(owner, actor.name)
 
 
-def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus, *, completes: bool) -> None:
-    """`completes`: asks for completion, perhaps of what another completed meanwhile; it must hear of that."""
-    same_as_before = owner == task.owner and status is task.status and not completes
+def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus, *, works: bool) -> None:
+    """`works`: starts or completes it, perhaps as another did meanwhile, and must hear of that."""
+    same_as_before = owner == task.owner and status is task.status and not works
     if same_as_before or not _anothers(task, actor):
         return
     if task.status is not TaskStatus.COMPLETED:

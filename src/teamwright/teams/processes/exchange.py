@@ -29,6 +29,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import ShutdownRejected
 from teamwright.storage.sockets.wire import Said, Switchboard, Wire
 from teamwright.teams.courtesy import talked, tell_of_circle
 from teamwright.teams.processes.ports import Help
@@ -162,7 +163,9 @@ class Exchange:
                 if talked(team, sender, to):
                     self._soon(tell_of_circle(team, sender, to))
                 team.ring(to)
-            case MessageSent(to=to):
+            case MessageSent(to=to, wire=wire):
+                if wire == ShutdownRejected.TYPE:
+                    process.asked = ""  # it objected, and may be asked again
                 team.ring(to)
             case _:
                 pass

@@ -15,7 +15,7 @@ from typing import Any
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
-from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.storage.sockets.wire import Said, Wire
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.away import Away
@@ -189,17 +189,16 @@ class Process(Away):
             return  # whoever ends it sees it out
         bye = self.bye or Bye(FAILED, await self._crashed())
         self.leaving = bye.cause
+        self.move({SUSPENDED: Event.SUSPENDED, FAILED: Event.BROKE}.get(bye.how, Event.LEFT), bye.cause)
+        if trouble := await self.wind_up(0):  # before anybody hears of it: a lead that then ends leaves nothing behind
+            self.emit(Notice(member=self.name, text=trouble, level="warning"))
         if bye.how == SUSPENDED:
-            self.move(Event.SUSPENDED, bye.cause)
             self.parted = True
         elif bye.how == FAILED:
-            self.move(Event.BROKE, bye.cause)
             await self.left(self.name, f"failed: {bye.cause}", None)
         else:
-            self.move(Event.LEFT, bye.cause)
             await self.left(self.name, bye.cause, bye.agreed_to or None)
         self.changed.set()
-        await self.wind_up(0)
 
     async def _crashed(self) -> str:
         words = await self.place.last_words(self.spot) if self.spot is not None else ""

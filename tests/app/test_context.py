@@ -38,10 +38,10 @@ async def test_the_parts_add_up_and_each_thing_is_in_its_own(tmp_path):
     put(tmp_path / "home/skills/notes/SKILL.md", SKILL)
     plain = {}
     async with a_team(tmp_path, Counted(["One."])) as team:
-        plain = {part.name: part.tokens for part in team.context().parts}
+        plain = {part.name: part.tokens for part in (await team.context()).parts}
     put(tmp_path / "work/AGENTS.md", "word " * 4_000)
     async with Team("two", model=Counted(["One."]), cwd=tmp_path / "work", home=tmp_path / "home") as team:
-        view = team.context()
+        view = await team.context()
         parts = {part.name: part.tokens for part in view.parts}
         assert set(plain) == {"system prompt", "tools", "skills"}
         assert 4_900 < parts["instructions"] < 5_300
@@ -58,13 +58,13 @@ async def test_a_member_has_its_own_and_who_is_nobody_is_an_error(tmp_path):
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Say much.", role="keeper")
         await team.run("Go.")
-        view = team.context("ada")
+        view = await team.context("ada")
         parts = {part.name: part.tokens for part in view.parts}
         assert view.member == "ada" and "memory" in parts
         assert parts["messages"] > 2_000
-        assert "memory" not in {part.name for part in team.context().parts}
+        assert "memory" not in {part.name for part in (await team.context()).parts}
         with pytest.raises(UnknownMember):
-            team.context("nobody")
+            await team.context("nobody")
 
 
 @pytest.mark.promise("H6")
@@ -74,7 +74,7 @@ async def test_the_sum_is_what_the_service_counted(tmp_path):
         env = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-test", "HOME": str(tmp_path)}
         async with a_team(tmp_path, "sonnet", env=env) as team:
             await team.run("Go.")
-            view = team.context()
+            view = await team.context()
             assert view.measured
             assert view.used == 21_300
             body = json.dumps(server.bodies[0])
@@ -85,5 +85,5 @@ async def test_the_sum_is_what_the_service_counted(tmp_path):
 async def test_where_nothing_compacts_by_itself_that_is_said(tmp_path):
     put(tmp_path / "home/settings.json", json.dumps({"compact_at": None}))
     async with a_team(tmp_path, Counted(["One."])) as team:
-        view = team.context()
+        view = await team.context()
         assert (view.compacts_at, view.left) == (None, None)

@@ -23,7 +23,7 @@ from teamwright.app.models_of import Models
 from teamwright.app.modes import Modes
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
-from teamwright.app.renewing.reload import Reload, Reloading
+from teamwright.app.renewing.reload import Reloading
 from teamwright.app.result import MemberLine, Result, TaskLine
 from teamwright.app.spending.wiring import take_tasks
 from teamwright.app.tally import Tally
@@ -247,10 +247,6 @@ class Session:
     def agents(self) -> Agents:
         """The sub-agents of the session."""
         return self.maker.kit.agents
-
-    async def reload(self) -> Reload:
-        """Take over what is different in its configuration. Raises CannotStart, UsageError; nothing is changed then."""
-        return await self.reloading.reload([self.lead.agent, *(mate.agent for mate in self.team.own_live)])
 
     @property
     def permission_mode(self) -> str:

@@ -6,20 +6,30 @@ and teams; knows no screen and no key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from teamwright.agent.job_journal import Job
+from teamwright.app.acts.running import ids_running, named, running_of, stop_running
+from teamwright.app.acts.running import to_background as here_to_background
+from teamwright.app.acts.table import BACKGROUND, RUNNING, STOP
+from teamwright.app.acts.whom import away
 from teamwright.app.prompting import read_prompt
 from teamwright.app.result import TaskLine
 from teamwright.app.session import Session
-from teamwright.protocol.errors import TeamRefused, UnknownMember
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
-from teamwright.teams.agents.run import Run
 from teamwright.teams.ending import kill
+from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.post import Sent, send_text
+
+T = TypeVar("T")
+
+ANSWERS_S = 3.0
+"""How long members' own processes may take to say what runs there, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +129,31 @@ async def stop_task(session: Session, name: str) -> str | None:
 
     Returns what became of it, in a line; None when the name is neither's.
     """
-    agents, jobs = session.agents, session.jobs
-    found = None if session.team.find(name) is not None else agents.find(name) or jobs.known(name)
-    if found is None:
+    if session.team.find(name) is not None:
         return None
-    what = _shown(found)
-    if found.state != "running":
-        return f"{what} does not run: it is {found.state}"
-    if isinstance(found, Run):
-        await agents.stop(found, "stopped by the user")
-    else:
-        await jobs.stop(found.id)
-    return f"{what} was stopped"
+    found = named(session.maker, name)
+    if found is None or found.state != "running":
+        for mate in away(session):
+            if (stopped := await _of(STOP.at(mate, name=name), None)) is not None:
+                return stopped
+    return None if found is None else await stop_running(session.maker, found)
 
 
-def tasks_of(session: Session, owner: str) -> list[str]:
+async def tasks_of(session: Session, owner: str) -> list[str]:
     """What a member started and what still runs: its sub-agents, then its background commands, a line each."""
-    runs = [f"{_shown(run)}{'' if run.background else ', waited for'}" for run in session.agents.running(owner)]
-    return [*runs, *(_shown(job) for job in session.jobs.list(owner) if job.state == "running")]
+    mate = session.team.find(owner)
+    if isinstance(mate, Away):
+        return list(await _of(RUNNING.at(mate), ()))
+    return running_of(session.maker, owner)
+
+
+async def _of(asked: Awaitable[T], otherwise: T) -> T:
+    """What a member's process says within a moment; one that does not answer is passed over."""
+    try:
+        async with asyncio.timeout(ANSWERS_S):
+            return await asked
+    except (TeamwrightError, TimeoutError):
+        return otherwise
 
 
 def interrupt_member(session: Session, name: str) -> bool:
@@ -147,28 +164,29 @@ def interrupt_member(session: Session, name: str) -> bool:
     return _mate(session, name).interrupt()
 
 
-def to_background(session: Session, name: str = "") -> list[str]:
+async def to_background(session: Session, name: str = "") -> list[str]:
     """Let what is waited for go on in the background: sub-agents and commands, of everybody or of that one.
 
     `name` is a sub-agent's id or name, or a member's. Returns what went, as people read it. Raises UsageError for a
     name that nothing has.
     """
-    agents, owner = session.agents, None
-    chosen = agents.find(name) if name else None
-    if chosen is not None:
-        return [_shown(chosen)] if agents.to_background(chosen) else []
-    if name:
-        wanted = addressee(name)
-        mate = session.team.find(wanted)
-        if mate is None and wanted != LEAD:
-            raise _unknown(session, name, "nothing was moved")
-        owner = LEAD if mate is None else mate.name
-    moved = [run for run in agents.running(owner, background=False) if agents.to_background(run)]
-    return [*map(_shown, moved), *session.jobs.let_go(owner)]
-
-
-def _shown(task: Run | Job) -> str:
-    return f"{task.id} {task.description or (task.command if isinstance(task, Job) else task.kind)}"
+    maker, theirs = session.maker, away(session)
+    if not name:
+        here = here_to_background(maker) or ()
+        moved = await asyncio.gather(*(_of(BACKGROUND.at(mate, name=""), None) for mate in theirs))
+        return [*here, *(line for lines in moved for line in lines or ())]
+    if (found := here_to_background(maker, name)) is not None:
+        return found
+    wanted = addressee(name)
+    mate = session.team.find(wanted)
+    if isinstance(mate, Away):
+        return list(await BACKGROUND.at(mate, name="") or ())
+    if mate is not None or wanted == LEAD:
+        return here_to_background(maker, owner=LEAD if mate is None else mate.name) or []
+    for one in theirs:
+        if (there := await _of(BACKGROUND.at(one, name=name), None)) is not None:
+            return list(there)
+    raise _unknown(session, name, "nothing was moved")
 
 
 def lead_was_interrupted(session: Session) -> None:
@@ -188,7 +206,7 @@ def _mate(session: Session, name: str) -> Mate:
 
 def _unknown(session: Session, name: str, note: str) -> UnknownMember:
     names: Sequence[str] = member_names(session)
-    tasks = [one.id for one in (*session.agents.running(), *session.jobs.list()) if one.state == "running"]
+    tasks = ids_running(session.maker)
     close = nearest(name, [*names, *tasks])
     return UnknownMember(
         "unknown-member",

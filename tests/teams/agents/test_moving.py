@@ -22,8 +22,8 @@ async def test_what_is_waited_for_goes_on_in_the_background_and_nothing_of_it_is
         done = team.run("Go.")
         await within(20, model.thinking.wait())
         run = only(team)
-        assert to_background(team.session, run.id) == [f"{run.id} {run.description}"]
-        assert to_background(team.session) == [], "it is there already"
+        assert await to_background(team.session, run.id) == [f"{run.id} {run.description}"]
+        assert await to_background(team.session) == [], "it is there already"
         await until(team, lambda: results(model))
         assert run.running and not model.notices()
         assert "went on in the background" in results(model)[0] and f"output_file: {run.file}" in results(model)[0]
@@ -56,7 +56,7 @@ async def test_a_command_that_is_waited_for_goes_on_as_a_job_with_all_that_it_wr
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
         await within(20, asyncio.to_thread(begun.read_bytes))
-        moved = to_background(team.session, "lead")
+        moved = await to_background(team.session, "lead")
         await within(20, done)
         [job] = team.session.jobs.list()
         assert moved == [command] and f"as {job.id}." in results(model)[0]

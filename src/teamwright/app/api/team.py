@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from teamwright.agent.compacting.state import Shortened
+from teamwright.app.acts.asked import compact_agent, context_view, reload_session, set_model
 from teamwright.app.api.handles import USER, Member, Tasks
 from teamwright.app.api.options import (
     PermissionMode,
@@ -25,13 +26,12 @@ from teamwright.app.api.options import (
 )
 from teamwright.app.api.running import Run
 from teamwright.app.api.watching import Events, Readers
-from teamwright.app.compacting.asking import compact_agent
 from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.context import ContextView, context_view
+from teamwright.app.looking.context import ContextView
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
-from teamwright.app.renewing.model import ModelSet, set_model
+from teamwright.app.renewing.model import ModelSet
 from teamwright.app.renewing.reload import Reload
 from teamwright.app.result import Result
 from teamwright.app.session import Session
@@ -290,9 +290,9 @@ class Team:
         """
         return await compact_agent(self.session, name, keep)
 
-    def context(self, name: str = "lead") -> ContextView:
+    async def context(self, name: str = "lead") -> ContextView:
         """What fills the window of the lead, or of a member, and when it is compacted. Raises UnknownMember."""
-        return context_view(self.session, name)
+        return await context_view(self.session, name)
 
     async def reload(self) -> Reload:
         """Read instructions, skills, kinds of agents, MCP servers and rules again, and take over what is new.
@@ -300,7 +300,7 @@ class Team:
         The result says what is different, whose prefix is new, and which settings hold from the next start on. Raises
         CannotStart for settings that cannot be read; nothing is changed then.
         """
-        return await self.session.reload()
+        return await reload_session(self.session)
 
     async def stop(self, name: str) -> None:
         """End a member at once; its open tasks go back to the list. Raises UnknownMember."""

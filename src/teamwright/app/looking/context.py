@@ -13,8 +13,6 @@ from typing import Any, cast
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, answer_tokens, context_of, tokens_of_all
-from teamwright.app.compacting.asking import agent_of
-from teamwright.app.session import Session
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
@@ -73,9 +71,8 @@ class ContextView:
         return None if self.compacts_at is None else max(0, self.compacts_at - self.used)
 
 
-def context_view(session: Session, name: str = "") -> ContextView:
-    """The window of the lead, or of that member, as it is now. Raises UnknownMember naming the nearest, InvalidName."""
-    agent = agent_of(session, name, "nothing was looked at")
+def view_of(agent: Agent) -> ContextView:
+    """The window of this agent as it is now."""
     conversation, card = agent.conversation, agent.model.card
     total, (counted, tokens) = context_of(conversation, agent.compaction), conversation.reported
     measured = bool(tokens) and counted <= len(conversation.items)

@@ -11,9 +11,10 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
+from teamwright.app.acts.table import Here
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
 from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
@@ -23,6 +24,8 @@ from teamwright.app.members.asking import LeadAsks, LeadStops, MemberPurse
 from teamwright.app.members.calling import Line
 from teamwright.app.members.obeying import Obeying
 from teamwright.app.members.spawn_file import SpawnFile, options_of
+from teamwright.app.models_of import Models
+from teamwright.app.renewing.reload import Reloading
 from teamwright.app.spending.wiring import wire
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import SessionOpened
@@ -81,9 +84,10 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
     stack.callback(log.close)
     log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=ground.id))
     watcher = await stack.enter_async_context(Watcher())
-    maker, warnings = await _maker(ground, log, line, stack)
+    maker, models, warnings = await _maker(ground, log, line, stack)
     team = _team(spawn, ground, log, maker)
-    obeying = Obeying(team, maker, line)
+    reading = cache(partial(Reloading, ground, maker))
+    obeying = Obeying(team, maker, line, lambda agent: Here(team, maker, models, agent, reading))
     maker.always = obeying.keep_always
     line.on_call, line.on_hello = obeying.called, obeying.welcomed
     obeying.welcomed(line.hello)
@@ -101,7 +105,7 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
     return Joined(spawn, team, mate, maker, log, line, watcher, obeying, tuple(warnings))
 
 
-async def _maker(ground: Ground, log: EventLog, line: Line, stack: AsyncExitStack) -> tuple[Maker, list[str]]:
+async def _maker(ground: Ground, log: EventLog, line: Line, stack: AsyncExitStack) -> tuple[Maker, Models, list[str]]:
     asks = LeadAsks(line, log.emit)
     numbers = numbers_of(ground, log)
     models = models_in(ground, numbers)
@@ -114,7 +118,7 @@ async def _maker(ground: Ground, log: EventLog, line: Line, stack: AsyncExitStac
     make_hooks(ground, log, kit, asks, maker.resolver.hooks_of)
     warnings = equip(ground, log, maker, stack)
     await jobs.ready()
-    return maker, warnings
+    return maker, models, warnings
 
 
 def _team(spawn: SpawnFile, ground: Ground, log: EventLog, maker: Maker) -> Team:

@@ -7,9 +7,11 @@ there. Knows the member and the line; does not know what is shown in its pane.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from teamwright.agent.agent import Agent
+from teamwright.app.acts.table import Here, perform
 from teamwright.app.builder import Maker
 from teamwright.app.members.calling import Line
 from teamwright.app.members.told import follow, rules_of
@@ -43,6 +45,8 @@ class Obeying:
     team: Team
     maker: Maker
     line: Line
+    here: Callable[[Agent], Here]
+    """What acts are done with (see app.acts)."""
     mate: Teammate | None = None
     ended: Ended | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -134,6 +138,9 @@ class Obeying:
                 self._tell_of_plan(mate)
                 return {}
             case _:
+                made = await perform(self.here(mate.agent), name, said)
+                if made is not None:
+                    return made
                 raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
 
     def end(self, how: str, cause: str) -> None:

@@ -72,17 +72,18 @@ class Reloading:
     def __post_init__(self) -> None:
         self._types = self.maker.kit.agent_types()
 
-    async def reload(self, agents: Sequence[Agent]) -> Reload:
-        """Take over what is different, for these agents of the session: at once, or before their next model call.
+    async def take_over(self, agents: Sequence[Agent]) -> tuple[Reload, Sequence[str]]:
+        """Take over what is different, for these agents of this process: at once, or before their next model call.
 
-        Raises CannotStart (`bad-settings`) and UsageError for what cannot be read; nothing is changed then.
+        Returns what it came to, and what the reading warns of anew. Raises CannotStart (`bad-settings`) and UsageError
+        for what cannot be read; nothing is changed then.
         """
         read, maker = self._read(), self.maker
         types = maker.kit.agent_types()
         changed = [*self._changes(read), *of_agent_types(self._types, types)]
         later = next_start(self.ground.settings, read.settings)
         told = of_instructions(maker.instructions, read.instructions)
-        await self._take_over(read, agents)
+        await self._exchange(read, agents)
         self._types = types
         members: list[str] = []
         for agent in agents:
@@ -92,11 +93,13 @@ class Reloading:
             if told or [tool_schema(tool) for tool in tools] != agent.toolbox.schemas:
                 agent.between_calls(lambda agent=agent, tools=tools: _begin(agent, tools))
                 members.append(agent.name)
-        for line in read.warnings:
-            maker.emit(Notice(member=LEAD, text=line, level="warning"))
-        made = Reload(tuple(changed), tuple(members), tuple(later))
-        maker.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))
-        return made
+        return Reload(tuple(changed), tuple(members), tuple(later)), read.warnings
+
+    def tell(self, made: Reload, warnings: Sequence[str]) -> None:
+        """Say in events what it came to."""
+        for line in warnings:
+            self.maker.emit(Notice(member=LEAD, text=line, level="warning"))
+        self.maker.emit(Reloaded(member=LEAD, changed=made.changed, members=made.members))
 
     def _read(self) -> _Read:
         ground = self.ground
@@ -127,7 +130,7 @@ class Reloading:
             *([f"compact_at: {at[0]} is {at[1]} now"] if at[0] != at[1] else []),
         ]
 
-    async def _take_over(self, read: _Read, agents: Sequence[Agent]) -> None:
+    async def _exchange(self, read: _Read, agents: Sequence[Agent]) -> None:
         maker, ground = self.maker, self.ground
         former, settings, trust = ground.settings, read.settings, read.trust
         maker.instructions = known = read.instructions

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from teamwright.app.compacting.asking import begin_compacting
-from teamwright.app.looking.context import context_view
+from teamwright.app.acts.asked import begin_compacting, context_view, models_in_use, reload_session, set_model
 from teamwright.app.looking.cost import CostLine, session_cost
 from teamwright.app.modes import meanings
-from teamwright.app.renewing.model import models_in_use, set_model
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
 from teamwright.app.talking import interrupt_member, live_members, stop_member, stop_task, tasks_of, to_background
@@ -65,7 +63,7 @@ async def _members(session: Session, _rest: str) -> list[str]:
         if member.context:
             about += f", context {member.context:,} tokens"
         lines.append(f"  {shown(member.name):<14} {member.state + waits:<12} {about}")
-        lines += [f"    └ {one_line(task)}" for task in tasks_of(session, member.name)]
+        lines += [f"    └ {one_line(task)}" for task in await tasks_of(session, member.name)]
     return lines
 
 
@@ -123,12 +121,12 @@ async def _interrupt(session: Session, rest: str) -> list[str]:
 
 
 async def _background(session: Session, rest: str) -> list[str]:
-    return background_lines(session, rest.strip().removeprefix("@"))
+    return await background_lines(session, rest.strip().removeprefix("@"))
 
 
-def background_lines(session: Session, name: str = "") -> list[str]:
+async def background_lines(session: Session, name: str = "") -> list[str]:
     """Move what is waited for to the background, and say what went."""
-    moved = to_background(session, name)
+    moved = await to_background(session, name)
     if not moved:
         return ["  nothing runs in the foreground that could go on in the background"]
     return [f"  in the background: {one_line(what)}" for what in moved]
@@ -149,12 +147,15 @@ async def _model(session: Session, rest: str) -> list[str]:
     model, name = found
     if model:
         return [f"  {clean(str(await set_model(session, model, name)))}"]
-    rows = models_in_use(session)
-    return [f"  {shown(name):<18} {clean(model)}, window {window:,} tokens" for name, model, window in rows]
+    rows = await models_in_use(session)
+    return [
+        f"  {shown(name):<18} {clean(model)}" + (f", window {window:,} tokens" if window else "")
+        for name, model, window in rows
+    ]
 
 
 async def _reload(session: Session, _rest: str) -> list[str]:
-    made = await session.reload()
+    made = await reload_session(session)
     if not made.changed and not made.members and not made.later:
         return ["  nothing is different"]
     lines = [f"  {one_line(line)}" for line in made.changed]
@@ -174,7 +175,7 @@ async def _mode(session: Session, rest: str) -> list[str]:
 
 
 async def _context(session: Session, rest: str) -> list[str]:
-    view = context_view(session, rest.strip().removeprefix("@"))
+    view = await context_view(session, rest.strip().removeprefix("@"))
     rows = [*((part.name, part.tokens) for part in view.parts), ("free", view.free)]
     lines = [f"  {shown(view.member)}: {clean(view.model)}, {view.used:,} of {view.window:,} tokens"]
     lines += [f"  {name:<22} {tokens:>11,}  {100 * tokens / view.window:5.1f} %" for name, tokens in rows]
@@ -191,10 +192,8 @@ def _how_measured(measured: bool) -> str:
 async def _compact(session: Session, rest: str) -> list[str]:
     first, _, words = rest.partition(" ")
     named = first.startswith("@") and len(first) > 1
-    agent, _ = begin_compacting(session, first[1:] if named else "", words if named else rest)
-    if agent.compaction.turn.locked():
-        return [f"  {shown(agent.name)} does it before its next model call"]
-    return []
+    begun = begin_compacting(session, first[1:] if named else "", words if named else rest)
+    return [f"  {shown(begun.member)} does it before its next model call"] if begun.waits else []
 
 
 def mode_lines(session: Session) -> list[str]:

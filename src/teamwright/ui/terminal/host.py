@@ -62,6 +62,7 @@ class Host:
     _by_hand: bool = False
     _at_line: bool = False
     _kept: Kept = NOTHING
+    _moving: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     def __post_init__(self) -> None:
         self.calls = Calls(self.session, self.show, self._show_error)
@@ -112,7 +113,12 @@ class Host:
 
     def background(self) -> None:
         """What Ctrl-B on an empty line does: nobody waits any more for what could go on in the background."""
-        self.show(background_lines(self.session))
+        task = asyncio.create_task(self._background(), name="to the background")
+        self._moving.add(task)
+        task.add_done_callback(self._moving.discard)
+
+    async def _background(self) -> None:
+        self.show(await background_lines(self.session))
 
     def offered(self, before: str) -> list[Candidate]:
         """What Tab offers."""

@@ -1,0 +1,168 @@
+"""What is done with a member by name is done where it lives: the same outcome and the same errors as at home."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teamwright import CannotStart, Team, TeamRefused, UnknownMember
+from teamwright.app.talking import stop_task, tasks_of, to_background
+from teamwright.protocol.events import ModelChanged, TeamEvent, TurnEnded
+from teamwright.testing import LoopbackModel, ScriptedModel
+from teamwright.testing.replies import Answer
+
+pytestmark = pytest.mark.timeout(120)
+
+WAIT_S = 40
+OPUS = "claude-opus-4-5"
+
+
+class Told:
+    """Events of a team, and waiting for one of them."""
+
+    def __init__(self, team: Team) -> None:
+        self.events: list[TeamEvent] = []
+        self._came = asyncio.Event()
+        team.session.log.subscribe(self._note)
+
+    def _note(self, _number: int, event: TeamEvent) -> None:
+        self.events.append(event)
+        self._came.set()
+
+    async def until(self, says) -> TeamEvent:
+        """The first event that is so."""
+        async with asyncio.timeout(WAIT_S):
+            while (found := next((one for one in self.events if says(one)), None)) is None:
+                self._came.clear()
+                await self._came.wait()
+        return found
+
+
+def over(name: str):
+    """Its turn is over."""
+    return lambda event: isinstance(event, TurnEnded) and event.member == name
+
+
+@asynccontextmanager
+async def crew(tmp_path: Path, play, **more: Any) -> AsyncGenerator[tuple[Team, Told, LoopbackModel]]:
+    """A team whose members have processes of their own, and no terminal."""
+    (tmp_path / "work").mkdir(exist_ok=True)
+    async with LoopbackModel(play) as server:
+        env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-none"}
+        env["PATH"] = os.environ["PATH"]
+        options = {"cwd": tmp_path / "work", "home": tmp_path / "home", "env": env, "backend": "detached", **more}
+        async with Team("crew", **options) as team:
+            yield team, Told(team), server
+
+
+def words(body: dict[str, Any]) -> str:
+    return json.dumps(body["messages"], ensure_ascii=False)
+
+
+@pytest.mark.promise("H6")
+async def test_what_fills_a_window_is_told_of_a_member_in_a_process_of_its_own(tmp_path):
+    async with crew(tmp_path, lambda _body: "word " * 2_000) as (team, told, _):
+        await team.spawn("ann", "Say much.")
+        await told.until(over("ann"))
+        view = await team.context("ann")
+        assert view.member == "ann" and view.measured
+        assert {part.name: part.tokens for part in view.parts}["messages"] > 1_500
+        with pytest.raises(UnknownMember, match='"anna" is not in the team') as caught:
+            await team.context("anna")
+        assert "did you mean ann?" in caught.value.render()
+
+
+@pytest.mark.promise("H6")
+async def test_a_member_in_a_process_of_its_own_has_another_model_from_its_next_call_on(tmp_path):
+    async with crew(tmp_path, lambda _body: "Done.") as (team, told, server):
+        await team.spawn("ann", "Begin.")
+        await told.until(over("ann"))
+        made = await team.set_model(OPUS, "ann")
+        assert made.member == "ann" and made.model == f"anthropic/{OPUS}"
+        await told.until(lambda event: isinstance(event, ModelChanged) and event.member == "ann")
+        assert next(one.model for one in team.members if one.name == "ann") == f"anthropic/{OPUS}"
+        await team.send("ann", "Go on with the other one.")
+        await told.until(lambda _: server.bodies[-1]["model"] == OPUS)
+        roster = json.loads((tmp_path / "home/teams/crew/config.json").read_text())
+        assert [one["model"] for one in roster["members"]][1] == f"anthropic/{OPUS}"
+        assert not [one for one in told.events if one.KIND == "notice" and "roster" in one.text], (
+            "nobody took the roster for overwritten"
+        )
+        assert str(await team.set_model(OPUS, "ann")) == f"ann has anthropic/{OPUS} already"
+
+
+@pytest.mark.promise("H6")
+async def test_what_cannot_be_had_is_an_error_as_at_home_and_changes_nothing(tmp_path):
+    async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
+        await team.spawn("ann", "Begin.")
+        await told.until(over("ann"))
+        before = team.members[0].model
+        with pytest.raises(TeamRefused, match="a model object cannot be handed"):
+            await team.set_model(ScriptedModel(["No."]), "ann")
+        with pytest.raises(CannotStart):
+            await team.set_model("nobody/knows-this", "ann")
+        assert team.members[0].model == before
+
+
+@pytest.mark.promise("H5")
+async def test_a_member_in_a_process_of_its_own_is_compacted(tmp_path):
+    def play(body: dict[str, Any]) -> str:
+        return "SUMMARY of all." if "word word" in words(body) else "word " * 3_000
+
+    async with crew(tmp_path, play) as (team, told, _):
+        await team.spawn("ann", "Say much.")
+        await told.until(over("ann"))
+        told.events.clear()
+        await team.send("ann", "And more.")
+        await told.until(over("ann"))
+        made = await team.compact("ann", "the names")
+        assert made.done, made.why
+        assert made.after < made.before
+        await told.until(lambda event: event.KIND == "compacted" and event.state == "done" and event.member == "ann")
+
+
+@pytest.mark.promise("H9")
+async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
+    async with crew(tmp_path, lambda _body: "Done.") as (team, told, server):
+        await team.spawn("ann", "Begin.")
+        await told.until(over("ann"))
+        assert "BLUE" not in json.dumps(server.bodies[-1]["system"])
+        (tmp_path / "work/AGENTS.md").write_text("Paint it BLUE.")
+        made = await team.reload()
+        assert made.members == ("team-lead", "ann")
+        told.events.clear()
+        await team.send("ann", "Once more.")
+        await told.until(over("ann"))
+        assert "BLUE" in json.dumps(server.bodies[-1]["system"])
+        assert len([one for one in told.events if one.KIND == "reloaded"]) <= 1, "one event tells of all"
+
+
+@pytest.mark.promise("F2")
+async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_from_the_lead(tmp_path):
+    os.mkfifo(tmp_path / "gate")
+
+    def play(body: dict[str, Any]) -> Answer | str:
+        if "Wait for it" in words(body) and "tool_result" not in words(body):
+            return Answer(tools=[("Bash", {"command": f"cat {tmp_path / 'gate'}", "description": "waits"})])
+        return "Done."
+
+    async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):
+        await team.spawn("ann", "Wait for it.")
+        await told.until(lambda event: event.KIND == "underway" or event.KIND == "round_ended")
+        session = team.session
+        moved: list[str] = []
+        async with asyncio.timeout(WAIT_S):
+            while not moved:
+                moved = await to_background(session, "ann")
+        [line] = moved
+        await told.until(over("ann"))
+        [running] = await tasks_of(session, "ann")
+        id = running.split()[0]
+        assert "gate" in line
+        assert str(await stop_task(session, id)).endswith("was stopped")
+        assert await tasks_of(session, "ann") == []

@@ -54,11 +54,6 @@ _SWITCHES = frozenset(item.name for item in fields(MemberFlags) if item.type == 
 _LISTS = frozenset({"allowed_tools", "disallowed_tools"})
 
 
-def is_member(argv: Sequence[str]) -> bool:
-    """Whether these arguments make the program a member's process: an agent id before anything else that is said."""
-    return any(one == "--agent-id" or one.startswith("--agent-id=") for one in argv[:1])
-
-
 def to_argv(flags: MemberFlags) -> list[str]:
     """The arguments that say this, behind the program's own."""
     out: list[str] = []

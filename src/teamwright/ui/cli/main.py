@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from teamwright.protocol.argv import is_member
 from teamwright.ui.cli.root import root
 
 if TYPE_CHECKING:
     from teamwright.protocol.errors import TeamwrightError
 
 INTERRUPTED = 130
+
+MEMBER = "--agent-id"
+"""What a member's own process is told first (see protocol.argv, which need not load for anybody else)."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -35,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if deaf:
             raise _no_stdout()
-        if is_member(args):
+        if args and args[0].partition("=")[0] == MEMBER:
             from teamwright.ui.member.run import run_member
 
             return run_member(args)

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 from teamwright.protocol.events import (
+    LIVE,
     AgentChanged,
     Compacted,
     FileMark,
@@ -28,6 +29,7 @@ from teamwright.protocol.events import (
     RoundEnded,
     RunEnded,
     SessionOpened,
+    Spoken,
     TaskChanged,
     TaskInfo,
     TeamChanged,
@@ -71,6 +73,9 @@ _LOGGED: dict[str, type[TeamEvent]] = {
 }
 
 
+_LIVE: dict[str, type[TeamEvent]] = {cls.KIND: cls for cls in LIVE}
+
+
 def to_json(event: TeamEvent) -> dict[str, Any]:
     """The event as an object: `type`, `at`, `member`, then its own fields."""
     out: dict[str, Any] = {"type": event.KIND, "at": round(event.at, 3)}
@@ -107,6 +112,29 @@ def _own(kind: type[TeamEvent]) -> tuple[tuple[str, ...], Callable[[TeamEvent], 
     """What a kind of event writes behind `type` and `at`: the names, `member` first, and how to get their values."""
     names = tuple(item.name for item in fields(kind) if item.name not in _NOT_LOGGED)
     return names, cast("Callable[[TeamEvent], tuple[Any, ...]]", attrgetter(*names))
+
+
+def live_to_json(event: TeamEvent) -> dict[str, Any]:
+    """A live event as an object, for another process of the session."""
+    out = to_json(event)
+    if isinstance(event, Spoken) and event.usage is not None:
+        out["usage"] = usage_to_json(event.usage)
+    return out
+
+
+def live_from_json(data: Mapping[str, Any]) -> TeamEvent | None:
+    """What `live_to_json` made, or None for what is none."""
+    cls = _LIVE.get(str(data.get("type")))
+    if cls is None:
+        return None
+    names = {item.name for item in fields(cls)}
+    values = {key: value for key, value in data.items() if key in names}
+    if isinstance(values.get("usage"), dict):
+        values["usage"] = usage_from_json(values["usage"])
+    try:
+        return cls(**values)
+    except TypeError:
+        return None
 
 
 def from_json(data: Mapping[str, Any]) -> TeamEvent | None:

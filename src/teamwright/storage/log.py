@@ -59,6 +59,8 @@ class EventLog:
         self._lines: list[bytes] = []
         self._subscribers: tuple[Subscriber, ...] = ()
         self._live: tuple[Subscriber, ...] = ()
+        self.on_attended: Callable[[bool], None] = _nobody_asks
+        """Told when somebody wants live events from now on, and when nobody does any more."""
         self._feeds: list[_Feed] = []
         self._warned = False
 
@@ -105,13 +107,18 @@ class EventLog:
         """
         self._subscribers = (*self._subscribers, callback)
         if live:
-            self._live = (*self._live, callback)
+            self._attend((*self._live, callback))
 
         def unsubscribe() -> None:
             self._subscribers = tuple(one for one in self._subscribers if one is not callback)
-            self._live = tuple(one for one in self._live if one is not callback)
+            self._attend(tuple(one for one in self._live if one is not callback))
 
         return unsubscribe
+
+    def _attend(self, live: tuple[Subscriber, ...]) -> None:
+        before, self._live = self.attended(), live
+        if before is not self.attended():
+            self.on_attended(not before)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, TeamEvent], None]:
         """All logged events behind number `after`, then every event as it comes, until the log is closed.
@@ -216,6 +223,10 @@ class _Feed:
                 return
             self._some.clear()
             await self._some.wait()
+
+
+def _nobody_asks(_attended: bool) -> None:
+    """Nobody wants to know."""
 
 
 def _show(subscriber: Subscriber, n: int, event: TeamEvent) -> None:

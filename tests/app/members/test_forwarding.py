@@ -12,7 +12,16 @@ import pytest
 
 from teamwright import CannotStart, Team, TeamRefused, UnknownMember
 from teamwright.app.talking import stop_task, tasks_of, to_background
-from teamwright.protocol.events import ModelChanged, TeamEvent, TurnEnded
+from teamwright.protocol.events import (
+    LIVE,
+    ModelChanged,
+    Spoken,
+    TeamEvent,
+    TextDelta,
+    ToolCalled,
+    ToolStarted,
+    TurnEnded,
+)
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
 
@@ -28,9 +37,9 @@ class Told:
     def __init__(self, team: Team) -> None:
         self.events: list[TeamEvent] = []
         self._came = asyncio.Event()
-        team.session.log.subscribe(self._note)
+        self.leave = team.session.log.subscribe(self.note)
 
-    def _note(self, _number: int, event: TeamEvent) -> None:
+    def note(self, _number: int, event: TeamEvent) -> None:
         self.events.append(event)
         self._came.set()
 
@@ -166,3 +175,32 @@ async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_fro
         assert "gate" in line
         assert str(await stop_task(session, id)).endswith("was stopped")
         assert await tasks_of(session, "ann") == []
+
+
+@pytest.mark.promise("F67")
+async def test_what_a_member_elsewhere_says_is_shown_while_it_says_it_to_whoever_watches_meanwhile(tmp_path):
+    def play(body: dict[str, Any]) -> Answer | str:
+        if "Look" in words(body) and "tool_result" not in words(body):
+            return Answer("I look.", tools=[("Glob", {"pattern": "*"})])
+        return "Seen."
+
+    async with crew(tmp_path, play) as (team, told, _):
+        log = team.session.log
+        told.leave()
+        unwatch = log.subscribe(told.note, live=False)
+        await team.spawn("ann", "Begin.")
+        await told.until(over("ann"))
+        assert not [one for one in told.events if isinstance(one, LIVE)], "nobody wanted them"
+        unwatch()
+        told.events.clear()
+        log.subscribe(told.note)
+        await team.send("ann", "Look around.")
+        await told.until(over("ann"))
+        live = [one for one in told.events if isinstance(one, LIVE) and one.member == "ann"]
+        assert "".join(one.text for one in live if isinstance(one, TextDelta)) == "I look.Seen."
+        [began] = [one for one in live if isinstance(one, ToolStarted)]
+        [ran] = [one for one in told.events if isinstance(one, ToolCalled) and one.member == "ann"]
+        assert (began.tool, began.call) == ("Glob", ran.call)
+        said = [one for one in live if isinstance(one, Spoken) and one.message["role"] == "assistant"]
+        assert [one.content[0]["text"] for one in said] == ["I look.", "Seen."]
+        assert said[0].usage is not None and said[0].agent_id

@@ -16,7 +16,7 @@ from typing import Any
 from teamwright.app.members.spawn_file import SpawnFile
 from teamwright.protocol.error_json import error_to_json
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.event_json import to_json
+from teamwright.protocol.event_json import live_to_json, to_json
 from teamwright.protocol.events import TeamEvent
 from teamwright.storage.log import EventLog
 from teamwright.storage.log_reader import read_events
@@ -162,6 +162,11 @@ class Line:
         """An event was logged here: the lead is told."""
         if self._wire is not None:
             self._wire.note("event", n=number, event=to_json(event))
+
+    def live(self, event: TeamEvent) -> None:
+        """Something is said here, or begins: the lead is shown it, unless it is slow to listen."""
+        if self._wire is not None and not self._wire.pressed:
+            self._wire.note("live", event=live_to_json(event))
 
     def _tell_since(self, wire: Wire, heard: int) -> None:
         """What was logged and not heard yet."""

@@ -31,7 +31,8 @@ def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, gran
     policy = maker.policy
     helping = Helping(maker, maker.asker, log.attended, grant, policy.rules)
     exchange = Exchange(team, ground.directory / WIRE, helping)
-    exchange.translate = helping.translate
+    exchange.translate, exchange.attended = helping.translate, log.attended
+    log.on_attended = exchange.watched
     at_terminal = ground.options.interactive
     places = Places(ground.env, ground.settings.places, logs=ground.directory / MEMBERS, at_terminal=at_terminal)
     ours = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)

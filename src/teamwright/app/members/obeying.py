@@ -19,7 +19,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import from_json
-from teamwright.protocol.events import TaskChanged, TeamEvent
+from teamwright.protocol.events import LIVE, TaskChanged, TeamEvent
 from teamwright.storage.sockets.wire import Said
 from teamwright.tasks.outside import Outside
 from teamwright.teams.lifecycle import GONE, State
@@ -57,6 +57,7 @@ class Obeying:
     _granted: tuple[Rule, ...] = ()
     _untold: list[tuple[str, tuple[Rule, ...]]] = field(default_factory=list[tuple[str, tuple[Rule, ...]]])
     """What somebody said always to here, until the lead's policy has it."""
+    _unwatch: Callable[[], None] | None = None
     _reporting: asyncio.Task[None] | None = None
     _early: list[tuple[str, Said]] = field(default_factory=list[tuple[str, Said]])
     """What was said to the member before it was at work here."""
@@ -84,6 +85,7 @@ class Obeying:
         """The lead answers, for the first time or again: its policy holds, and it hears how things are."""
         if "policy" in said:
             self._follow(said["policy"])
+        self._watched(said.get("watched") is True)
         self._said = -1
         self.team.changed.set()
 
@@ -93,6 +95,8 @@ class Obeying:
         match name:
             case "policy":
                 self._follow(said["policy"])
+            case "watched":
+                self._watched(said.get("on") is True)
             case "elsewhere":
                 self._elsewhere(from_json(said["event"]))
             case "end":
@@ -142,6 +146,19 @@ class Obeying:
                 if made is not None:
                     return made
                 raise TeamRefused("team-refused", f"{name!r} is nothing that a member does", note="nothing was changed")
+
+    def _watched(self, on: bool) -> None:
+        """Whether the lead wants to be shown what is said here while it is said."""
+        log = self.line.log
+        if on and self._unwatch is None and log is not None:
+            self._unwatch = log.subscribe(self._live)
+        elif not on and self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _live(self, _number: int, event: TeamEvent) -> None:
+        if isinstance(event, LIVE):
+            self.line.live(event)
 
     def end(self, how: str, cause: str) -> None:
         """The member ends now: cut off at whatever it does."""

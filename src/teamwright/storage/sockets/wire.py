@@ -31,6 +31,9 @@ LINE_MOST = 64 * 1024 * 1024
 WAITING_MOST = 16 * 1024 * 1024
 """Bytes that wait for a process that does not read: then the wire ends, and who comes back is told from the log."""
 
+PRESSED = 256 * 1024
+"""Bytes that wait for a process that reads slowly: then nothing is told that may be left out."""
+
 Said = Mapping[str, Any]
 
 
@@ -73,6 +76,11 @@ class Wire:
     def note(self, name: str, /, **said: Any) -> None:
         """Tell the other end; never waits. On a wire that has ended nothing happens."""
         self._send({"note": name, **said})
+
+    @property
+    def pressed(self) -> bool:
+        """Whether so much waits for the other end that what may be left out had better be."""
+        return self._writer.transport.get_write_buffer_size() > PRESSED
 
     async def call(self, name: str, /, **said: Any) -> Said:
         """Have the other end do something. Raises what it raises, and ConnectionError when the wire ends first."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from teamwright.protocol.error_json import error_from_json
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.event_json import from_json, to_json
+from teamwright.protocol.event_json import from_json, live_from_json, to_json
 from teamwright.protocol.events import (
     AgentChanged,
     MemberChanged,
@@ -53,6 +53,8 @@ class Exchange:
         self.team = team
         self.path = path
         self.help = help
+        self.attended: Callable[[], bool] = lambda: False
+        """Whether anybody here would be shown what members say while they say it."""
         self.translate: Callable[[str, TeamEvent], TeamEvent] = lambda _member, event: event
         self._expected: dict[str, Process] = {}
         self._board: Switchboard | None = None
@@ -94,6 +96,15 @@ class Exchange:
         """Tell every member's process."""
         for wire in self._wires.values():
             wire.note(what, **said)
+
+    def watched(self, on: bool) -> None:
+        """Somebody here wants to be shown what members say while they say it; or nobody does any more."""
+        self.tell_all("watched", on=on)
+
+    def live(self, body: Said) -> None:
+        """What a member says, or begins to do, while it does."""
+        if self.attended() and (event := live_from_json(body)) is not None:
+            self.team.emit(event)
 
     async def _on_call(self, wire: Wire) -> None:
         line = _Line(self, wire)
@@ -193,18 +204,18 @@ class _Line:
         match name:
             case "event":
                 exchange.heard(process, int(said["n"]), said["event"])
+            case "live":
+                exchange.live(said["event"])
             case "rests":
                 process.rests(said)
-            case "bye":
-                process.bye = Bye(str(said["how"]), str(said["cause"]), str(said.get("agreed_to") or ""))
+            case "bye" | "failed":
+                _ends(process, said)
             case "plan":
                 process.handed_in(said)
                 if said["request"] and exchange.team.on_plan is not None:
                     request = exchange.team.requests.get(str(said["request"]))
                     if request is not None:
                         exchange.team.on_plan(request)
-            case "failed":
-                process.trouble = error_from_json(said["error"])
             case "late" if said.get("owner") == LEAD:
                 exchange.team.late(LEAD, str(said["text"]))
             case _:
@@ -214,7 +225,16 @@ class _Line:
         """See Ear."""
         if name == "hello":
             self.process = self._exchange.hello(self._wire, said)
-            return {"heard": self.process.heard, **self._exchange.help.welcome(self.process.name)}
+            known = {"heard": self.process.heard, "watched": self._exchange.attended()}
+            return {**known, **self._exchange.help.welcome(self.process.name)}
         if self.process is None:
             raise TeamRefused("team-refused", "whoever calls says first who it is", note="nothing was done")
         return await self._exchange.help.called(self.process.name, name, said)
+
+
+def _ends(process: Process, said: Said) -> None:
+    """Its last words: how it ended, or why it could not begin."""
+    if "error" in said:
+        process.trouble = error_from_json(said["error"])
+    else:
+        process.bye = Bye(str(said["how"]), str(said["cause"]), str(said.get("agreed_to") or ""))

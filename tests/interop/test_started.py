@@ -9,9 +9,11 @@ import sys
 
 import pytest
 
-from teamwright import Budget, MemberChanged, MessageSent, Notice, Team
+from teamwright import Budget, MemberChanged, MessageSent, ModeChanged, Notice, Team
+from teamwright.app.looking.status import status_views
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.storage.paths import home_of
 from teamwright.teams.ending import delete_team
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
@@ -116,6 +118,7 @@ async def test_what_a_started_stranger_asks_and_plans_is_answered_and_shown_whil
         await heard.one(MemberChanged, member="zed", state="awaiting")
         await plan.allow()
         assert (await started.seen("zed", "mode"))["mode"] == "default"
+        await heard.one(ModeChanged, member="zed", mode="default")
         permission = await asked.next()
         await heard.one(MemberChanged, member="zed", state="blocked")
         assert not team.session.team.quiet()
@@ -214,7 +217,7 @@ async def test_a_variable_that_is_not_set_or_a_program_that_is_not_there_is_said
             assert on_roster(team, "zed") is None
 
 
-@pytest.mark.promise("E8", "P7", "A8")
+@pytest.mark.promise("E8", "P7")
 async def test_a_repository_names_a_command_of_the_user_once_trusted_and_defines_none(newer, tmp_path):
     settings = newer.settings({})
     ours = tmp_path / ".teamwright"
@@ -228,7 +231,7 @@ async def test_a_repository_names_a_command_of_the_user_once_trusted_and_defines
         assert (await newer.seen("zed", "envelope"))["entry"]["text"] == "Read only.\n\nBegin."
 
 
-@pytest.mark.promise("E8", "P7", "A8")
+@pytest.mark.promise("E8", "P7")
 async def test_a_role_that_nobody_trusted_runs_no_other_program(newer, tmp_path):
     settings = newer.settings({}, backend="in-process")
     (tmp_path / ".teamwright").mkdir()
@@ -417,6 +420,28 @@ async def test_one_that_agreed_to_stop_while_nobody_led_is_seen_off_by_the_resum
         assert not team.session.team.requests.open_requests()
 
 
+# ── what cannot be done ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("E8", "D4", "D7")
+async def test_what_only_its_own_program_can_do_is_refused_and_a_stop_closes_its_place(newer, tmp_path):
+    async with a_crew(tmp_path, newer.settings({})) as (team, heard):
+        member = await team.spawn("zed", "Begin.", command="other")
+        await rested(team, "zed")
+        for refused in (member.set_mode("dontAsk"), team.set_model("x", "zed"), team.compact("zed")):
+            with pytest.raises(TeamRefused, match="runs in another program"):
+                await refused
+        with pytest.raises(TeamRefused, match="not counted"):
+            await team.allow("zed", Budget(turns=3))
+        assert (member.mode, member.model, member.interrupt()) == ("default", "default", False)
+        (view,) = status_views(home_of(), tmp_path)
+        assert [(one.name, one.state) for one in view.members if one.name == "zed"] == [("zed", "idle")]
+        pid = pid_of(team, "zed")
+        await member.stop()
+        await heard.until(lambda: told_lead(heard))
+        assert not runs(pid) and on_roster(team, "zed") is None and "zed" not in team.session.team.outside.strangers
+
+
 # ── habits of the other side ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -436,3 +461,47 @@ async def test_an_old_copy_of_the_roster_costs_a_started_stranger_neither_its_en
         assert on_roster(team, "zed")["tmuxPaneId"] == str(pid_of(team, "zed"))
         await rested(team, "zed")
         await rested(team, "yan")
+
+
+@pytest.mark.promise("E8", "F04", "P1")
+async def test_mail_that_meets_the_inbox_while_its_program_has_emptied_it_waits_and_is_read(older, tmp_path):
+    gate = {"do": "gate", "file": "zed.json", "at": "cut", "until": str(tmp_path / "go")}
+    async with a_crew(tmp_path, older.settings({"zed": {"turns": [{"when": "Begin.", "do": [gate]}]}})) as (
+        team,
+        heard,
+    ):
+        await team.spawn("zed", "Begin.", command="other")
+        await rested(team, "zed")
+        await say(team, "one")
+        await older.seen("zed", "gate", at="cut")
+        assert team.session.team.home.inbox("crew", "zed").read_bytes() == b""
+        second = asyncio.ensure_future(say(team, "two"))
+        assert not (await asyncio.wait({second}, timeout=0.05))[0]
+        (tmp_path / "go").touch()
+        await second
+        await older.seen("zed", "told", "two")
+        await rested(team, "zed")
+        told = "\n".join(line["text"] for line in older.log("zed") if line["kind"] == "told")
+        assert (told.count("\none\n"), told.count("\ntwo\n")) == (1, 1)
+        assert not heard.of(Notice, level="warning")
+
+
+@pytest.mark.promise("E8", "F26", "P3")
+async def test_an_entry_that_says_active_for_ever_though_it_told_that_it_is_idle_keeps_no_run_waiting(newer, tmp_path):
+    """Somebody's old copy of the roster says so; the program itself has ended its turn."""
+    go = tmp_path / "go"
+    turns = [{"when": "Begin.", "do": [{"do": "gate", "file": "config.json", "at": "read", "until": str(go)}]}]
+    async with a_crew(tmp_path, newer.settings({"zed": {"turns": turns}})) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other")
+        await newer.seen("zed", "gate", at="read")
+        await heard.one(MemberChanged, member="zed", state="working")
+        path = team.session.team.home.config("crew")
+        entry = path.read_text()
+        go.touch()
+        await newer.seen("zed", "idle")
+        draft = path.with_name("by-hand")
+        draft.write_text(entry)
+        os.rename(draft, path)
+        await rested(team, "zed")
+        assert on_roster(team, "zed")["isActive"] is True
+        assert team.session.team.members["zed"].state == "idle"

@@ -39,6 +39,10 @@ class Followed(Protocol):
         """Its request was answered."""
         ...
 
+    def given(self, mode: str, /) -> None:
+        """It was told to go on in this permission mode."""
+        ...
+
     def handed_in(self, plan: Awaited, /) -> None:
         """It handed in a plan; one that is not open: its plan was answered."""
         ...

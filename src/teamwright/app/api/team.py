@@ -226,11 +226,14 @@ class Team:
     async def allow(self, name: str, budget: Budget) -> Budget:
         """Give a member other caps, also for a resume; one that rests at a cap goes on where it stopped.
 
-        Caps that `budget` does not name stay as they are. Returns what holds now. Raises UnknownMember.
+        Caps that `budget` does not name stay as they are. Returns what holds now. Raises UnknownMember, TeamRefused for
+        one that another program runs.
         """
-        mate = Member(name, self.session.team, self.session.modes).require()
+        mate, team = Member(name, self.session.team, self.session.modes).require(), self.session.team
+        if mate.name.lower() in team.outside.strangers:
+            what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"
+            raise TeamRefused("team-refused", what, note="nothing was changed")
         holds = self.session.maker.purse.allow(mate.name, budget)
-        team = self.session.team
         await keep_budget(team.home, team.directory, name, holds)
         return holds
 

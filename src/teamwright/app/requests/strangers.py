@@ -150,6 +150,10 @@ class StrangerAsks:
         with suppress(TeamwrightError, TypeError, ValueError):
             self.team.requests.answer(self._row(member, request), body)
         await self._send(member, request, body)
+        followed = self._followed.get(member.lower())
+        for one in answer.updates if answer.allowed and followed is not None else ():
+            if one.kind == "setMode" and followed is not None:
+                followed.given(one.mode)
 
     async def _send(self, member: str, request: PermissionRequest, answer: Mapping[str, Any]) -> None:
         """Tell it, once for each request; a member that is gone is told nothing."""

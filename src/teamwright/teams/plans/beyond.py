@@ -95,6 +95,9 @@ async def settle_beyond(team: Team, name: str, request: Mapping[str, Any], answe
     async with team.planning:
         if not await team.inbox(name).has(told_under(id)):
             await send_protocol(team, LEAD, name, told, id=told_under(id))
+    followed = team.outside.followed.get(name.lower())
+    if followed is not None and told.permission_mode is not None:
+        followed.given(told.permission_mode)
 
 
 def _note(team: Team, name: str, plan: Awaited) -> None:

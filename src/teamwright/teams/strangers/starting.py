@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from teamwright.mail.inbox import peek
+from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import ms_of
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
@@ -26,6 +27,7 @@ from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.notes import leave_note
 from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.plans.beyond import mode_beyond
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.strangers.ports import Commanding
 from teamwright.teams.strangers.signs import InboxSigns
@@ -77,6 +79,7 @@ class Strangers:
 
     async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
+        team = self.team
         spot = Spot.from_json(life.place) if life.place is not None else None
         place = await self.commands.place_of(spot) if spot is not None else None
         if spot is None or place is None or not await place.alive(spot):
@@ -84,7 +87,8 @@ class Strangers:
             agreed = " after it agreed to stop" if self._agreed(member.name, member.joined_at) else ""
             raise CannotStart("backend", f"its program has ended{agreed}, and its conversation with it")
         stranger = self._stranger(member, life, place)
-        stranger.spot, stranger.said_mode = spot, life.mode or ""
+        given = mode_beyond(team.lead_policy, Mode(life.mode) if life.mode else None)
+        stranger.spot, stranger.said_mode = spot, str(Mode.PLAN if member.plan_mode_required else given)
         self._take_in(stranger, member, undo)
         self._let_live(stranger)
         stranger.begin(member.is_active)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.mail import IdleNotification
 from teamwright.storage.family import start_of
 from teamwright.storage.lives import Life as ProcessLife
@@ -29,7 +30,7 @@ CALM_S = 2.0
 DOUBT_S = 6.0
 """So long one counts as at work that took mail, or whose notice and roster entry say different things."""
 
-STALE_S = 60.0
+STALE_S = 10.0
 """So long one counts as at work whose entry says so though it took no mail: a person wrote to it where it runs, or
 another program put an old copy of the roster back."""
 
@@ -196,6 +197,11 @@ class Stranger(Mate):
         self._waiting = max(0, self._waiting - 1)
         if not self._waiting and self.state is State.BLOCKED:
             self.move(Event.ANSWERED)
+
+    def given(self, mode: str, /) -> None:
+        """See Followed."""
+        self.said_mode = mode
+        self.emit(ModeChanged(member=self.name, mode=mode))
 
     def handed_in(self, plan: Awaited, /) -> None:
         """See Followed."""

@@ -118,7 +118,7 @@ async def test_what_cannot_be_had_is_an_error_as_at_home_and_changes_nothing(tmp
         assert team.members[0].model == before
 
 
-@pytest.mark.promise("H5")
+@pytest.mark.promise("H6")
 async def test_a_member_in_a_process_of_its_own_is_compacted(tmp_path):
     def play(body: dict[str, Any]) -> str:
         return "SUMMARY of all." if "word word" in words(body) else "word " * 3_000
@@ -135,7 +135,7 @@ async def test_a_member_in_a_process_of_its_own_is_compacted(tmp_path):
         await told.until(lambda event: event.KIND == "compacted" and event.state == "done" and event.member == "ann")
 
 
-@pytest.mark.promise("H9")
+@pytest.mark.promise("H4")
 async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, server):
         await team.spawn("ann", "Begin.")
@@ -151,7 +151,7 @@ async def test_a_reload_reaches_members_in_processes_of_their_own(tmp_path):
         assert len([one for one in told.events if one.KIND == "reloaded"]) <= 1, "one event tells of all"
 
 
-@pytest.mark.promise("F2")
+@pytest.mark.promise("row F4")
 async def test_what_a_member_elsewhere_waits_for_is_listed_moved_and_stopped_from_the_lead(tmp_path):
     os.mkfifo(tmp_path / "gate")
 

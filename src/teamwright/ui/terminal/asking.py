@@ -51,6 +51,11 @@ class Questions:
     clock: Callable[[], float] = time.monotonic
     _taken_away: float = float("-inf")
 
+    @property
+    def count(self) -> int:
+        """How many wait beside the one on the screen."""
+        return len(self.waiting) - (self.asked is not None) + len(self.aside)
+
     def opened(self, request: RequestOpened) -> None:
         """One more waits."""
         self.waiting.append(request)

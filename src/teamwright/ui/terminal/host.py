@@ -29,18 +29,17 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.terminal.activity import Activity
-from teamwright.ui.terminal.asking import Questions
 from teamwright.ui.terminal.called import Calls
 from teamwright.ui.terminal.commands import RUN, background_lines, unknown_lines
 from teamwright.ui.terminal.completion import Candidate, candidates
-from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Withdrawn
+from teamwright.ui.terminal.editor import Editor
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
-from teamwright.ui.terminal.questions import head_line
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean
+from teamwright.ui.terminal.typing import Typing
 
 
 @dataclass(slots=True)
@@ -49,9 +48,8 @@ class Host:
 
     session: Session
     narrator: Narrator
-    editor: Editor = field(init=False)
+    typing: Typing = field(init=False)
     calls: Calls = field(init=False)
-    questions: Questions = field(default_factory=Questions)
     activity: Activity = field(default_factory=Activity)
     last: Result | None = None
     cut: list[str] = field(default_factory=list[str])
@@ -60,12 +58,20 @@ class Host:
     _turn: asyncio.Task[bool] | None = None
     _leaving: bool = False
     _by_hand: bool = False
-    _at_line: bool = False
-    _kept: Kept = NOTHING
     _moving: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
 
     def __post_init__(self) -> None:
         self.calls = Calls(self.session, self.show, self._show_error)
+        self.typing = Typing(self.narrator, self.show)
+
+    @property
+    def editor(self) -> Editor:
+        """Where the person types."""
+        return self.typing.editor
+
+    @editor.setter
+    def editor(self, editor: Editor) -> None:
+        self.typing.editor = editor
 
     async def run(self, prompt: str | None) -> Ending:
         """Until the person leaves, or the session is over by itself (`last` says how). `cut` names who was at work."""
@@ -127,7 +133,7 @@ class Host:
 
     def status(self) -> str:
         """What goes on, on one line."""
-        waiting = len(self.questions.waiting) - (self.questions.asked is not None) + len(self.questions.aside)
+        waiting = self.typing.questions.count
         return self.activity.line(self.lead_works, members_at_work(self.session), waiting, self._width())
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
@@ -149,14 +155,9 @@ class Host:
         self.activity.note(event)
         match event:
             case RequestOpened():
-                self.questions.opened(event)
-                if self._at_line:
-                    self.editor.withdraw()
-                elif self.questions.asked is not None:
-                    self.show([f"  meanwhile: {head_line(event, self.narrator)}"])
+                self.typing.opened(event)
             case RequestClosed():
-                if self.questions.closed(event):
-                    self.editor.withdraw()
+                self.typing.closed(event)
             case _:
                 pass
         self.narrator.width = self._width()
@@ -225,37 +226,13 @@ class Host:
     async def _read_lines(self) -> Ending:
         while True:
             try:
-                await self._next_line()
+                if (line := await self.typing.line()) is not None:
+                    self.interrupts.typed()
+                    await self._said(line)
             except EOFError:
                 ending = await self._ending()
                 if ending not in {Ending.STAY, Ending.WAIT}:
                     return ending
-
-    async def _next_line(self) -> None:
-        """A question that waits, else a line. Raises EOFError when the person wants to leave."""
-        if self.questions.waiting:
-            await self._ask()
-        elif (line := await self._line()) is not None:
-            self.interrupts.typed()
-            await self._said(line)
-
-    async def _line(self) -> str | None:
-        """A line; None when a question came in between, and what was typed is kept."""
-        kept, self._kept = self._kept, NOTHING
-        self._at_line = True
-        try:
-            return await self.editor.read(kept)
-        except Withdrawn as withdrawn:
-            self._kept = withdrawn.kept
-            return None
-        finally:
-            self._at_line = False
-
-    async def _ask(self) -> None:
-        stray = await self.questions.ask_first(self.editor, self.narrator, self.show)
-        if stray and self._kept.text:
-            # They were still typing their line when the question came: the rest of it belongs there.
-            self._kept = self._kept.joined(stray)
 
     async def _said(self, text: str) -> None:
         """Do what a line says. Raises EOFError for /quit."""
@@ -271,7 +248,8 @@ class Host:
                 case Command(name="/quit"):
                     raise EOFError
                 case Command(name="/requests"):
-                    self.show([] if self.questions.again() else self.questions.lines(self.narrator))
+                    questions = self.typing.questions
+                    self.show([] if questions.again() else questions.lines(self.narrator))
                 case Command():
                     self.show(await RUN[line.name](self.session, line.rest))
                 case Called():

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from teamwright import Budget, MemberChanged, MessageSent, ModeChanged, Notice, Team
+from teamwright import Budget, MemberChanged, MessageSent, ModeChanged, Notice, RequestClosed, Team, run
 from teamwright.app.looking.status import status_views
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
@@ -21,7 +21,8 @@ from tests.interop.conftest import on_roster
 from tests.interop.rig import Started, a_crew, pid_of, rested, runs, told_lead
 from tests.interop.test_member import say
 from tests.stranger.disk import FORMATS, NEWER, OLDER
-from tests.teams.places.rig import needs_tmux
+from tests.teams.places.rig import TMUX, needs_tmux
+from tests.teams.planners import said
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -94,13 +95,13 @@ async def test_a_headless_lead_waits_while_a_stranger_works_and_ends_when_it_res
     turns = [{"when": "Begin.", "do": [{"do": "await", "file": str(go)}]}]
     async with a_crew(tmp_path, started.settings({"zed": {"turns": turns}})) as (team, heard):
         await team.spawn("zed", "Begin.", command="other")
-        run = asyncio.ensure_future(team.run("Wait for zed."))
+        going = asyncio.ensure_future(team.run("Wait for zed."))
         await heard.one(MemberChanged, member=LEAD, state="idle")
         await heard.one(MemberChanged, member="zed", state="working")
-        assert not (await asyncio.wait({run}, timeout=0.5))[0]
+        assert not (await asyncio.wait({going}, timeout=0.5))[0]
         go.touch()
         async with asyncio.timeout(60):
-            assert (await run).stop == "done"
+            assert (await going).stop == "done"
         assert heard.of(MemberChanged, member="zed")[-1].state == "idle"
 
 
@@ -276,6 +277,33 @@ async def test_a_stranger_that_is_killed_without_a_word_is_noticed_and_its_tasks
             assert (await team.run("What now?")).stop == "done"
 
 
+@pytest.mark.promise("E8", "F44", "D5")
+async def test_nobody_is_asked_any_more_for_a_stranger_that_is_gone(newer, tmp_path):
+    asked, call = Asked(), {"do": "tool", "tool": "Bash", "input": {"command": "make"}}
+    settings = newer.settings({"zed": {"turns": [{"when": "Begin.", "do": [call]}]}})
+    async with a_crew(tmp_path, settings, on_request=asked) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other")
+        event = await asked.next()
+        os.kill(pid_of(team, "zed"), signal.SIGKILL)
+        await heard.one(RequestClosed, request=event.request)
+        await heard.until(lambda: told_lead(heard))
+        assert not await event.allow() and not team.session.team.requests.open_requests()
+
+
+@pytest.mark.promise("E8", "D4", "P3")
+async def test_a_session_that_ends_while_one_starts_leaves_nothing_of_it(newer, tmp_path):
+    never = {"zed": {"start": {"await": str(tmp_path / "never")}}}
+    async with a_crew(tmp_path, newer.settings(never)) as (team, _):
+        spawning = asyncio.ensure_future(team.spawn("zed", "Begin.", command="other"))
+        await newer.seen("zed", "start")
+        pid = pid_of(team, "zed")
+        crew = team.session.team
+        await team.session.wind_down()
+        with pytest.raises(TeamRefused, match="was ended while it started"):
+            await spawning
+        assert not runs(pid) and crew.roster is not None and on_roster(team, "zed") is None
+
+
 @pytest.mark.promise("E8", "D3")
 async def test_a_stranger_that_objects_goes_on_and_one_that_does_not_answer_is_ended_by_us(newer, tmp_path):
     refuse = {"when": "shutdown_request", "do": [{"do": "refuse", "reason": "busy now"}]}
@@ -339,13 +367,13 @@ async def led_until_killed(tmp_path, *, mode=""):
     command = [sys.executable, "-c", KILLED, str(tmp_path), mode]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
 
-    async def said(*words):
+    async def printed(*words):
         async with asyncio.timeout(40):
             for _ in words:
                 assert (await process.stdout.readline()).decode().strip() in words
 
     try:
-        yield said
+        yield printed
     finally:
         process.send_signal(signal.SIGKILL)
         await process.wait()
@@ -368,8 +396,8 @@ async def test_after_a_kill_of_our_lead_it_goes_on_and_what_it_asked_meanwhile_i
     """The first permission is open when the lead is killed; the second one is asked while nobody leads."""
     calls = [{"do": "tool", "tool": "Bash", "input": {"command": one}} for one in ("make", "make test")]
     started.settings({"zed": {"turns": [{"when": "Begin.", "do": calls}]}})
-    async with led_until_killed(tmp_path) as said:
-        await said("ready", "asked")
+    async with led_until_killed(tmp_path) as printed:
+        await printed("ready", "asked")
         pid = process_of(shared_root)
     asked = Asked()
     async with resumed(tmp_path, on_request=asked, plan_approval="human") as team:
@@ -387,8 +415,8 @@ async def test_after_a_kill_of_our_lead_it_goes_on_and_what_it_asked_meanwhile_i
 @pytest.mark.promise("E8", "D8", "G5")
 async def test_after_a_kill_of_our_lead_a_plan_that_waits_is_answered_once(started, tmp_path):
     started.settings({"zed": {"turns": [{"when": "Begin.", "do": [{"do": "plan", "plan": "# One"}]}]}})
-    async with led_until_killed(tmp_path, mode="plan") as said:
-        await said("ready", "asked")
+    async with led_until_killed(tmp_path, mode="plan") as printed:
+        await printed("ready", "asked")
     asked = Asked()
     async with resumed(tmp_path, on_request=asked, plan_approval="human") as team:
         plan = await asked.next()
@@ -405,8 +433,8 @@ async def test_one_that_agreed_to_stop_while_nobody_led_is_seen_off_by_the_resum
     turns = [{"when": "shutdown_request", "do": [{"do": "await", "file": str(go)}, {"do": "agree"}]}]
     started.settings({"zed": {"turns": turns}})
     (tmp_path / "stops").touch()
-    async with led_until_killed(tmp_path) as said:
-        await said("ready")
+    async with led_until_killed(tmp_path) as printed:
+        await printed("ready")
         await started.seen("zed", "told", "shutdown_request")
         pid = process_of(shared_root)
     go.touch()
@@ -505,3 +533,43 @@ async def test_an_entry_that_says_active_for_ever_though_it_told_that_it_is_idle
         await rested(team, "zed")
         assert on_roster(team, "zed")["isActive"] is True
         assert team.session.team.members["zed"].state == "idle"
+
+
+# ── a whole run ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.promise("E8", "D6", "F1")
+async def test_a_headless_run_starts_one_by_its_role_hears_of_its_work_and_leaves_nothing_of_it(started, tmp_path):
+    do = [{"do": "claim"}, {"do": "complete"}, {"do": "send", "to": LEAD, "text": "the review is done"}]
+    settings = started.settings({"zed": {"turns": [{"when": "Begin.", "do": do}]}})
+    (tmp_path / ".teamwright").mkdir()
+    (tmp_path / ".teamwright" / "team.toml").write_text('[roles.reviewer]\ncommand = "other"\n')
+
+    def lead(request):
+        made = [item for item in request.items if b'"tool_use"' in item]
+        if not made:
+            return "TaskCreate", {"subject": "review", "description": "all of it"}
+        if len(made) == 1:
+            return "Agent", {"description": "d", "prompt": "Begin.", "name": "zed", "subagent_type": "reviewer"}
+        return "zed said it" if "the review is done" in said(request) else "I wait."
+
+    options = {"cwd": tmp_path, "settings_file": settings, "trust": True, "permission_mode": "bypassPermissions"}
+    result = await asyncio.to_thread(run, "Have it reviewed.", model=ScriptedModel(lead), **options)
+    assert (result.stop, result.text) == ("done", "zed said it")
+    assert [(one.name, one.state) for one in result.members if one.name == "zed"] == [("zed", "completed")]
+    assert [task.status for task in result.tasks] == ["completed"]
+    pids = [line for line in started.log("zed") if line["kind"] == "start"]
+    assert len(pids) == 1 and not list((tmp_path / ".claude" / "teams").glob("session-*"))
+
+
+@pytest.mark.promise("E8", "P7")
+async def test_the_usual_command_runs_teammates_of_which_nothing_else_is_said(newer, tmp_path):
+    settings = newer.settings({})
+    body = json.loads(settings.read_text())
+    settings.write_text(json.dumps(body | {"members": body["members"] | {"command": "other", "backend": "in-process"}}))
+    if not TMUX:
+        pytest.skip("where members live in the lead's process, programs live in tmux")
+    async with a_crew(tmp_path, settings) as (team, _):
+        await team.spawn("zed", "Begin.")
+        await team.spawn("ann", "Begin.", command="teamwright")
+        assert on_roster(team, "zed")["backendType"] == "tmux" and on_roster(team, "ann")["backendType"] == "in-process"

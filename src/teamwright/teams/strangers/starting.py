@@ -81,8 +81,10 @@ class Strangers:
         """See teams.team.Elsewhere."""
         team = self.team
         spot = Spot.from_json(life.place) if life.place is not None else None
-        place = await self.commands.place_of(spot) if spot is not None else None
-        if spot is None or place is None or not await place.alive(spot):
+        if spot is None:
+            raise CannotStart("backend", "its start had come no further than its name")
+        place = await self.commands.place_of(spot)
+        if place is None or not await place.alive(spot):
             await self.clear(life)
             agreed = " after it agreed to stop" if self._agreed(member.name, member.joined_at) else ""
             raise CannotStart("backend", f"its program has ended{agreed}, and its conversation with it")
@@ -178,8 +180,12 @@ class Strangers:
             stranger.look()
             if loop.time() >= deadline:
                 raise await self._not_started(stranger, f"did not read its first prompt within {within_s:g} s")
+            self._require_wanted(stranger)
             if stranger.spot is None or not await stranger.place.alive(stranger.spot):
                 raise await self._not_started(stranger, "ended before it read its first prompt")
+        self._require_wanted(stranger)
+
+    def _require_wanted(self, stranger: Stranger) -> None:
         if stranger.state in GONE or self.team.closing:
             raise TeamRefused("team-refused", f"{stranger.name} was ended while it started", note="nobody was started")
 

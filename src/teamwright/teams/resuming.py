@@ -88,6 +88,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
             gone.append(member.name)
         team.coming_back.discard(member.name.lower())
+        team.changed.set()
     gone += await _see_out_the_lost(team, [m.name.lower() for m in here])
     await return_late_mail(team)
     return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)

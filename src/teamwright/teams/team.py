@@ -34,6 +34,7 @@ from teamwright.teams.catalogue import Teams
 from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.member.settings import TeamSettings
 from teamwright.teams.outside import Outside
@@ -344,9 +345,12 @@ class Team:
         return stop
 
     def ring_idle(self) -> None:
-        """Wake everybody who is idle: a task may have become free."""
+        """Wake everybody who is idle: a task may have become free.
+
+        How a member of another process stands is heard late: it is rung in any state, and says when it has looked.
+        """
         for member in self.live:
-            if member.state is State.IDLE:
+            if member.state is State.IDLE or isinstance(member, Away):
                 member.door.ring()
         self.changed.set()
 

@@ -262,8 +262,8 @@ async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> 
     await change_team_file(home, directory, kept)
 
 
-async def keep_place(home: Home, directory: str, name: str, place: Mapping[str, Any]) -> None:
-    """The member's own process was started there."""
+async def keep_place(home: Home, directory: str, name: str, place: Mapping[str, Any] | None) -> None:
+    """The member's own process was started there; None: it lives in the lead's from now on."""
 
     def kept(file: TeamFile) -> TeamFile:
         life = file.lives.get(name.lower())

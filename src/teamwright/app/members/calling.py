@@ -39,6 +39,8 @@ class Line:
         self.log: EventLog | None = None
         self.gone = asyncio.Event()
         """Set when the lead was gone for longer than the grace."""
+        self.stands: Callable[[], Said] = dict
+        """How the member stands, for a lead that did not see how it came to that; empty before it is at work."""
         self.hello: Said = {}
         self._wire: Wire | None = None
         self._up = asyncio.Event()
@@ -117,7 +119,8 @@ class Line:
         self._listening = asyncio.create_task(wire.listen(self), name="line to the lead")
         token, name = self.spawn.token, self.spawn.member
         try:
-            said = await wire.call("hello", token=token, name=name, version=VERSION, pid=os.getpid())
+            hello = {"token": token, "name": name, "version": VERSION, "pid": os.getpid(), "stands": self.stands()}
+            said = await wire.call("hello", **hello)
         except ConnectionError:
             raise
         except Exception as problem:
@@ -159,8 +162,10 @@ class Line:
         await asyncio.sleep(0)  # the end of the former wire is noticed first
 
     def told(self, number: int, event: TeamEvent) -> None:
-        """An event was logged here: the lead is told."""
+        """An event was logged here: the lead is told once its line is in the file, where numbers go on after a kill."""
         if self._wire is not None:
+            if self.log is not None:
+                self.log.flush()
             self._wire.note("event", n=number, event=to_json(event))
 
     def live(self, event: TeamEvent) -> None:
@@ -168,13 +173,18 @@ class Line:
         if self._wire is not None and not self._wire.pressed:
             self._wire.note("live", event=live_to_json(event))
 
-    def _tell_since(self, wire: Wire, heard: int) -> None:
+    def tell_earlier(self) -> None:
+        """What processes before this one logged, and no lead has heard: it says nothing of how the member stands."""
+        if self._wire is not None:
+            self._tell_since(self._wire, int(self.hello.get("heard", 0)), past=True)
+
+    def _tell_since(self, wire: Wire, heard: int, **said: Any) -> None:
         """What was logged and not heard yet."""
         if self.log is None:
             return
         self.log.flush()
         for number, event in read_events(self.log.path, heard):
-            wire.note("event", n=number, event=to_json(event))
+            wire.note("event", n=number, event=to_json(event), **said)
 
     # ── what is heard (an Ear) ────────────────────────────────────────────────────────────────────────────────
 

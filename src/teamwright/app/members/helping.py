@@ -18,6 +18,7 @@ from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import Refusal
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Asker
+from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import RoundEnded, TeamEvent, ToolCalled
@@ -35,7 +36,8 @@ class Helping:
     settings_rules: tuple[Rule, ...]
     """The rules of the session's policy that its members' processes read for themselves."""
     _holds: dict[tuple[str, int], Hold] = field(default_factory=dict[tuple[str, int], Hold])
-    _next: int = 0
+    _next: int = field(default_factory=now_ms)
+    """The number of the newest hold: above those of a process that led before."""
 
     @property
     def _purse(self) -> Purse:

@@ -16,7 +16,8 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.argv import MemberFlags, to_argv
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import Member
-from teamwright.storage.log_reader import read_events
+from teamwright.storage.jsonl import read_backward
+from teamwright.storage.log_reader import event_of, last_number
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.processes.ports import room_of
 from teamwright.teams.spec import SpawnSpec
@@ -50,16 +51,23 @@ class Lodging:
     def token_of(self, life: Life) -> str:
         """See Housing."""
         try:
-            return SpawnFile.read(room_of(Path(life.transcript)) / FILE).token
+            told = SpawnFile.read(room_of(Path(life.transcript)) / FILE)
         except TeamwrightError:
             return ""
+        return told.token if told.wire == str(self.wire) else ""  # else it calls the session that led it before
 
     def heard_of(self, name: str, life: Life) -> int:
         """See Housing."""
+        room = room_of(Path(life.transcript))
+        if room.parent.parent != self.ground.directory:
+            return last_number(room / "events.jsonl")  # what another session led is no event of this one
         origin = f"{name}#{life.incarnation}:"
-        events = read_events(self.ground.directory / "events.jsonl")
-        told = (event.origin for _, event in events if event.origin.startswith(origin))
-        return max((int(one.removeprefix(origin)) for one in told), default=0)
+        mark = b'"origin":"%s' % origin.encode()
+        for line in read_backward(self.ground.directory / "events.jsonl"):
+            event = event_of(line) if mark in line else None
+            if event is not None and event.origin.startswith(origin):
+                return int(event.origin.removeprefix(origin))
+        return 0
 
     def launch(self, member: Member, life: Life, token: str, *, resumed: bool) -> Launch:
         """See Housing."""

@@ -90,8 +90,10 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
     obeying = Obeying(team, maker, line, lambda agent: Here(team, maker, models, agent, reading))
     maker.always = obeying.keep_always
     line.on_call, line.on_hello = obeying.called, obeying.welcomed
+    line.stands = obeying.stands
     obeying.welcomed(line.hello)
     line.heed(obeying.noted)
+    line.tell_earlier()
     log.subscribe(line.told, live=False)
     log.subscribe(obeying.own, live=False)
     wire(maker.purse, team, log)

@@ -89,6 +89,22 @@ class Obeying:
         self._said = -1
         self.team.changed.set()
 
+    def stands(self) -> Said:
+        """How the member stands now (see Line.stands)."""
+        mate = self.mate
+        if mate is None or mate.state in GONE:
+            return {}
+        return {
+            "state": str(mate.state),
+            "detail": mate.waiting_on,
+            "turn": mate.turns,
+            "model": mate.model,
+            "effort": mate.effort,
+            "limited": mate.owes,
+            "capped": mate.stopped_by,
+            "plan": [mate.plan.request, mate.plan.whom],
+        }
+
     def noted(self, name: str, said: Said) -> None:
         """See Line.on_note."""
         mate = self.mate

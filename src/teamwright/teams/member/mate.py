@@ -143,6 +143,10 @@ class Mate(ABC):
         self.state = advance(self.state, event)
         self.waiting_on = detail if self.state in {State.BLOCKED, State.AWAITING} else ""
         self.last_active_ms = now_ms()
+        self._tell(detail)
+
+    def _tell(self, detail: str) -> None:
+        """Say how it stands."""
         self.emit(
             MemberChanged(
                 member=self.name,

@@ -77,6 +77,7 @@ class Exchange:
     def expect(self, process: Process) -> None:
         """This process will call with its token, and be this member."""
         self._expected[process.token] = process
+        self.team.changed.set()
 
     def forget(self, process: Process) -> None:
         """It is over: whoever calls with its token is nobody."""
@@ -115,19 +116,26 @@ class Exchange:
                 self._wires.pop(process, None)
                 process.detached()
 
-    def hello(self, wire: Wire, said: Said) -> Process:
-        """Whoever calls with a token that is expected is that member. Raises TeamRefused for anybody else."""
-        process = self._expected.get(str(said.get("token")))
+    async def hello(self, wire: Wire, said: Said) -> Process:
+        """Whoever calls with a token that is expected is that member. Raises TeamRefused for anybody else.
+
+        While members come back one after another, the next one in the row waits until it is its turn.
+        """
+        token, changed = str(said.get("token")), self.team.changed
+        while token not in self._expected and str(said.get("name")).lower() in self.team.coming_back:
+            changed.clear()
+            await changed.wait()
+        process = self._expected.get(token)
         if process is None or said.get("version") != VERSION:
             raise TeamRefused("team-refused", "nobody here waits for this process", note="it ends")
-        process.attach(wire, int(said.get("pid", 0)), process.heard)
+        process.attach(wire, int(said.get("pid", 0)), said.get("stands") or {})
         self._wires[process] = wire
         return process
 
     # ── what they tell ────────────────────────────────────────────────────────────────────────────────────────
 
-    def heard(self, process: Process, number: int, body: Said) -> None:
-        """A line of the process's log: an event of the session, once."""
+    def heard(self, process: Process, number: int, body: Said, *, past: bool = False) -> None:
+        """A line of the process's log: an event of the session, once. `past`: of a process before this one."""
         if number and number <= process.heard:
             return
         process.heard = max(number, process.heard)
@@ -135,7 +143,7 @@ class Exchange:
         if event is None or isinstance(event, _OWN):
             return
         mine = event.member == process.name
-        if isinstance(event, MemberChanged) and mine and not process.became(event):
+        if isinstance(event, MemberChanged) and mine and (past or not process.became(event)):
             return
         if number:
             event = replace(event, origin=f"{process.name}#{process.incarnation}:{number}")
@@ -203,7 +211,7 @@ class _Line:
             return
         match name:
             case "event":
-                exchange.heard(process, int(said["n"]), said["event"])
+                exchange.heard(process, int(said["n"]), said["event"], past=bool(said.get("past")))
             case "live":
                 exchange.live(said["event"])
             case "rests":
@@ -224,7 +232,7 @@ class _Line:
     async def called(self, name: str, said: Said, /) -> Said:
         """See Ear."""
         if name == "hello":
-            self.process = self._exchange.hello(self._wire, said)
+            self.process = await self._exchange.hello(self._wire, said)
             known = {"heard": self.process.heard, "watched": self._exchange.attended()}
             return {**known, **self._exchange.help.welcome(self.process.name)}
         if self.process is None:

@@ -66,7 +66,8 @@ class Process(Away):
     """The number of the newest line of its log that was told here."""
     _limited: bool = False
     _capped: str = ""
-    _asked: int = 0
+    _asked: int = field(default_factory=now_ms)
+    """The number of the newest ring: above those of a lead before this one."""
     _rested: int = 0
 
     # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,16 +169,30 @@ class Process(Away):
 
     # ── its life ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def attach(self, wire: Wire, pid: int, heard: int) -> None:
-        """Its process has called: from now on it is reached by this wire."""
-        self.wire, self.pid, self.heard = wire, pid, heard
+    def attach(self, wire: Wire, pid: int, stands: Mapping[str, Any]) -> None:
+        """Its process has called: from now on it is reached by this wire. `stands`: how it has been for a while."""
+        self.wire, self.pid = wire, pid
         self.over.clear()
+        if stands:
+            self._stands(stands)
         self.attached.set()
         self.ring()
 
+    def _stands(self, said: Mapping[str, Any]) -> None:
+        """It was at work before this process led it."""
+        self.state, self.turns = State(said["state"]), int(said["turn"])
+        self.model, self.effort = str(said["model"]), str(said["effort"])
+        request, whom = said["plan"]
+        self.plan = Awaited(str(request), str(whom)) if request else NOTHING_AWAITED
+        self._limited, self._capped = bool(said["limited"]), str(said["capped"])
+        detail = str(said["detail"])
+        self.waiting_on = detail if self.state in {State.BLOCKED, State.AWAITING} else ""
+        self.ready.set()
+        self._tell(LIMITED if self._limited else detail)
+
     def detached(self) -> None:
         """The wire has ended, and so has the process: it calls again only where its lead was gone."""
-        self.wire = None
+        self.wire, self.resting = None, False
         self.over.set()
         self.ready.set()
         self.changed.set()
@@ -213,7 +228,9 @@ class Process(Away):
 
     def rests(self, said: Said) -> None:
         """It has looked at everything up to this ring, and there is nothing to do."""
-        self._rested = max(self._rested, int(said.get("number", 0)))
+        if (number := int(said["number"])) > self._asked:
+            return  # a ring of a lead before this one
+        self._rested = max(self._rested, number)
         self.resting = True
         self.changed.set()
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.protocol.errors import CannotStart, TeamRefused
+from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.storage.lease import lease_held
@@ -22,9 +22,11 @@ from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.places.processes import family_of
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.ports import Housing, room_of
 from teamwright.teams.processes.process import Process
+from teamwright.teams.spawning import start
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import IN_PROCESS, Team
 from teamwright.teams.team_file import Life, keep_place
@@ -32,11 +34,14 @@ from teamwright.teams.team_file import Life, keep_place
 READY_S = 30.0
 """How long a process may take to be ready."""
 
-AGAIN_S = 5.0
+AGAIN_S = 10.0
 """How long a process that outlived its lead may take to call the next one."""
 
 _LOOK_S = 0.5
 """How often it is asked whether what was started still runs, until it has called."""
+
+_END_S = 2.0
+"""How long a process may take to end after SIGTERM."""
 
 LEASE = "lease"
 """The file in a member's room that its process holds for life."""
@@ -69,8 +74,7 @@ class Elsewhere:
 
     async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
-        spot = Spot.from_json(life.place) if life.place is not None else None
-        place = await self.housing.place_of(spot) if spot is not None else None
+        spot, place = await self._where(life)
         if spot is not None and place is not None:
             process = self._process(member, life, place, self.housing.token_of(life))
             process.spot = spot
@@ -78,23 +82,58 @@ class Elsewhere:
                 self._take_in(process, member, undo)
                 return process
         await self.clear(life)
-        kind = await self.choose(SpawnSpec(prompt="", name=member.name, backend=member.backend_type or ""))
+        kind = await self._place_now(member)
         if kind == IN_PROCESS:
-            raise CannotStart("backend", f"{member.name} has a process of its own, and there is no place for one now")
+            return await self._at_home(member, life, undo)
         member = replace(member, backend_type=kind, pane_id="")
         process = self._process(member, life, self._places[kind], secrets.token_hex(16))
+        process.heard = self.housing.heard_of(process.name, life)
         await self._start(process, member, life, undo, resumed=True)
         return process
 
     async def clear(self, life: Life) -> None:
         """See teams.team.Elsewhere."""
-        spot = Spot.from_json(life.place) if life.place is not None else None
-        place = await self.housing.place_of(spot) if spot is not None else None
+        spot, place = await self._where(life)
         if spot is not None and place is not None:
             await place.close(spot)
-        await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
+        room = room_of(Path(life.transcript))
+        if spot is not None and lease_held(room / LEASE) and (family := family_of(spot)) is not None:
+            await family.end(_END_S)  # its place is gone, or does not see it, and it lives
+        await asyncio.to_thread(end_leftovers, room)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _where(self, life: Life) -> tuple[Spot | None, Place | None]:
+        """Where its process was started, and the place, if there is one of that kind here."""
+        spot = Spot.from_json(life.place) if life.place is not None else None
+        return spot, await self.housing.place_of(spot) if spot is not None else None
+
+    async def _place_now(self, member: Member) -> str:
+        """The backend for a member that goes on: its own, else what is to be had here; nobody is lost for want of one.
+
+        What is different is told.
+        """
+        was = member.backend_type or ""
+        try:
+            return await self.choose(SpawnSpec(prompt="", name=member.name, backend=was))
+        except TeamwrightError as problem:
+            why = problem.what
+        try:
+            kind = await self.choose(SpawnSpec(prompt="", name=member.name))
+        except TeamwrightError:
+            kind = IN_PROCESS
+        where = "in the lead's process" if kind == IN_PROCESS else f"in {kind}"
+        text = f"{member.name} lived in {was} and goes on {where}: {why}"
+        self.team.emit(Notice(member=member.name, text=text, level="warning"))
+        return kind
+
+    async def _at_home(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
+        """A member that had a process of its own goes on in this one."""
+        team, home = self.team, Spot(IN_PROCESS, IN_PROCESS)
+        await keep_place(team.home, team.directory, member.name, None)
+        await team.roster.change(lambda config: _at(config, member.name, home))
+        member = replace(member, backend_type=IN_PROCESS, pane_id=IN_PROCESS)
+        return await start(team, member, replace(life, place=None), undo, resumed=True)
 
     def _process(self, member: Member, life: Life, place: Place, token: str) -> Process:
         team = self.team

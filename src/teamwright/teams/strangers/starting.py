@@ -222,24 +222,24 @@ class Beside:
     """Members in processes of ours, and those that other programs run: each started by its own kind."""
 
     def __init__(self, ours: Elsewhere, strangers: Strangers) -> None:
-        self._ours = ours
+        self.ours = ours
         self._strangers = strangers
 
     async def choose(self, spec: SpawnSpec) -> str:
         """See teams.team.Elsewhere."""
-        return await (self._strangers if spec.command else self._ours).choose(spec)
+        return await (self._strangers if spec.command else self.ours).choose(spec)
 
     async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
-        return await (self._strangers if life.command else self._ours).start(member, life, undo)
+        return await (self._strangers if life.command else self.ours).start(member, life, undo)
 
     async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
-        return await (self._strangers if life.command else self._ours).go_on(member, life, undo)
+        return await (self._strangers if life.command else self.ours).go_on(member, life, undo)
 
     async def clear(self, life: Life) -> None:
         """See teams.team.Elsewhere."""
-        await (self._strangers if life.command else self._ours).clear(life)
+        await (self._strangers if life.command else self.ours).clear(life)
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:

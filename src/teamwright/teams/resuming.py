@@ -19,12 +19,13 @@ from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
+from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
 from teamwright.teams.stopping import Asked, arm, send_request
-from teamwright.teams.team import IN_PROCESS, Team
+from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 

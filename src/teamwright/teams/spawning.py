@@ -28,6 +28,7 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.awaited import NOTHING_AWAITED
 from teamwright.teams.plans.rows import plan_awaited
@@ -35,7 +36,7 @@ from teamwright.teams.post import send_protocol
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
-from teamwright.teams.team import IN_PROCESS, Team
+from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, begin_life, change_team_file
 from teamwright.teams.teammate import Teammate
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +22,6 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
-from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
 from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
@@ -35,6 +33,7 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.member.away import Away
+from teamwright.teams.member.elsewhere import Elsewhere
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.member.settings import TeamSettings
 from teamwright.teams.outside import Outside
@@ -60,33 +59,6 @@ class Builder(Protocol):
 
     def resolved(self, spec: SpawnSpec) -> SpawnSpec:
         """The spec with everything that its role says. Raises UsageError for a kind of agent that nobody knows."""
-        ...
-
-
-IN_PROCESS = "in-process"
-"""The backend of a member that lives in its lead's process."""
-
-
-class Elsewhere(Protocol):
-    """Members in processes of their own; filled by `processes`."""
-
-    async def choose(self, spec: SpawnSpec) -> str:
-        """The backend for a new member, IN_PROCESS or another. Raises CannotStart for one that is not to be had."""
-        ...
-
-    async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
-        """Start the process of a new member; returns when it is ready, and `undo` takes it back when that fails later.
-
-        Raises CannotStart with its last words, and what it could not begin for.
-        """
-        ...
-
-    async def go_on(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
-        """Go on with a member whose lead was gone: its process if that lives, else a new one. Raises as `start`."""
-        ...
-
-    async def clear(self, life: Life) -> None:
-        """End what still runs of a member that is over. Raises CannotStart when its place does not answer."""
         ...
 
 

@@ -20,6 +20,7 @@ from teamwright.storage.leftovers import end_leftovers
 from teamwright.teams.courtesy import held_by
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
+from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.places.processes import family_of
@@ -28,7 +29,7 @@ from teamwright.teams.processes.ports import Housing, room_of
 from teamwright.teams.processes.process import Process
 from teamwright.teams.spawning import start
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team import IN_PROCESS, Team
+from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, keep_place
 
 READY_S = 30.0

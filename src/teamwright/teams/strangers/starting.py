@@ -24,6 +24,7 @@ from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
+from teamwright.teams.member.elsewhere import Elsewhere
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.notes import leave_note
 from teamwright.teams.places.place import Place, Spot
@@ -32,7 +33,7 @@ from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.strangers.ports import Commanding
 from teamwright.teams.strangers.signs import InboxSigns
 from teamwright.teams.strangers.stranger import Stranger
-from teamwright.teams.team import Elsewhere, Team
+from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, keep_place
 
 _LOOK_S = 0.5

@@ -183,7 +183,7 @@ def parse_team_file(raw: bytes) -> TeamFile:
             lead=LeadLease(str(lead["session"]), int(lead["pid"]), str(lead.get("lease", ""))),
             incarnations={str(name): int(life) for name, life in data.get("incarnations", {}).items()},
             log=str(data.get("log", "")),
-            lives={str(name): _life(life) for name, life in data.get("lives", {}).items()},
+            lives={str(name): parse_life(life) for name, life in data.get("lives", {}).items()},
             partings={str(name): _parting(one) for name, one in data.get("partings", {}).items()},
             extra={key: value for key, value in data.items() if key not in _KEYS},
         )
@@ -293,7 +293,8 @@ async def keep_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
     await change_team_file(home, directory, kept)
 
 
-def _life(data: Mapping[str, Any]) -> Life:
+def parse_life(data: Mapping[str, Any]) -> Life:
+    """One life, from its object in the file. Raises ValueError, KeyError, TypeError for what is none."""
     model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
     return Life(
         int(data["incarnation"]),

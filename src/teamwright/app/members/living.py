@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -49,7 +49,7 @@ async def at_work(spawn: SpawnFile) -> AsyncGenerator[Joined]:
     try:
         async with joined(spawn, line) as member:
             keeping = asyncio.create_task(_keep(member), name="line to the lead")
-            _heed_signals(member)
+            heed_signals(member.obeying.end)
             try:
                 yield member
             finally:
@@ -88,8 +88,9 @@ async def _see_out(member: Joined) -> None:
     await member.line.close(ended.how, ended.cause, ended.agreed_to)
 
 
-def _heed_signals(member: Joined) -> None:
+def heed_signals(end: Callable[[str, str], None]) -> None:
+    """From now on signals end the member: `end` is told how, and why."""
     loop = asyncio.get_running_loop()
     for number, why in ENDED_BY.items():
         with suppress(ValueError, RuntimeError):  # not the main thread: a program's own
-            loop.add_signal_handler(number, member.obeying.end, "suspended", why)
+            loop.add_signal_handler(number, end, "suspended", why)

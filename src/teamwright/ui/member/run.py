@@ -1,6 +1,7 @@
 """Running a member's own process from its command line: the member at work, and what it does shown line by line.
 
-Knows `app` and the words of events; does not know who started it.
+With a spawn file it is a member that our own lead started; without one its lead is another program. Knows `app` and the
+words of events.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
+from teamwright.app.members.guest.living import as_guest
+from teamwright.app.members.guest.stay import Guest
 from teamwright.app.members.joining import Joined
 from teamwright.app.members.living import at_work, spawn_file, until_over
 from teamwright.app.members.obeying import Ended
+from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.ui.headless.progress import line_of
@@ -28,19 +32,34 @@ def run_member(argv: Sequence[str]) -> int:
 
 
 async def _run(flags: MemberFlags) -> int:
+    return await (_of_ours(flags) if os.environ.get(VARIABLE) else _of_others(flags))
+
+
+async def _of_ours(flags: MemberFlags) -> int:
     spawn = spawn_file(flags, os.environ)
     _say(f"{spawn.member} of {spawn.team}")
     async with at_work(spawn) as member:
-        ended = await _shown(member)
-    _say(f"{spawn.member} has ended: {ended.cause or ended.how}")
+        ended = await _shown(member, until_over(member))
+    return _over(spawn.member, ended)
+
+
+async def _of_others(flags: MemberFlags) -> int:
+    _say(f"{flags.agent_name} of {flags.team_name}, which another program leads")
+    async with as_guest(flags, os.environ) as guest:
+        ended = await _shown(guest, guest.until_over())
+    return _over(flags.agent_name, ended)
+
+
+def _over(name: str, ended: Ended) -> int:
+    _say(f"{name} has ended: {ended.cause or ended.how}")
     return EXIT[ended.how]
 
 
-async def _shown(member: Joined) -> Ended:
+async def _shown(member: Joined | Guest, over: Awaitable[Ended]) -> Ended:
     """Show what happens until the member is over."""
     unsubscribe = member.log.subscribe(lambda _number, event: _show(event), live=False)
     try:
-        return await until_over(member)
+        return await over
     finally:
         unsubscribe()
 

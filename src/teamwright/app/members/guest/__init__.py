@@ -1,0 +1,1 @@
+"""Our process as a member of a team that another program leads: started with its flags, and without a spawn file."""

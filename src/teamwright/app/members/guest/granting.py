@@ -1,0 +1,74 @@
+"""What a lead that another program is may grant along with a yes: for this life of the member, and within bounds.
+
+Nothing is saved for good, and bypassPermissions is not given in life. Its own settings' deny rules hold whatever it
+says. Knows policies; asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from teamwright.app.policies import Policies
+from teamwright.permissions.bounds import check_mode
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.verdict import Answer, Mode, Update
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.events import Emit, ModeChanged, Notice
+
+_SOURCE = "granted by the lead's mail"
+
+
+@dataclass(slots=True)
+class LeadGrants:
+    """Grants to the member of this name. `kept` is told of the mode, for its next process."""
+
+    name: str
+    policies: Policies
+    emit: Emit
+    kept: Callable[[Mode], None]
+    may_bypass: bool = False
+
+    async def __call__(self, owner: str, policy: Policy, answer: Answer) -> None:
+        """See agent.gate.Grant. What cannot be granted is told and left out. Never raises."""
+        for update in answer.updates:
+            try:
+                if update.kind == "setMode":
+                    self.enter(check_mode(update, policy.lasting_mode))
+                else:
+                    self._hold(replace(update, destination="session"))
+            except TeamwrightError as problem:
+                self._tell(f"not granted: {problem.what}")
+
+    def in_mode(self, text: str) -> None:
+        """The lead named its own mode with a yes to a plan: the member goes on in it, as far as it may."""
+        wished = next((mode for mode in Mode if mode == text), None)
+        if wished is Mode.BYPASS and not self.may_bypass:
+            self._tell(f"{Mode.BYPASS} is not given in life: the mode is {Mode.ACCEPT_EDITS}, and all else is asked")
+            wished = Mode.ACCEPT_EDITS
+        if wished is Mode.BYPASS:
+            self.enter(wished)
+            return
+        try:
+            self.enter(check_mode(Update("setMode", mode=text if wished is None else str(wished)), Mode.DEFAULT))
+        except TeamwrightError as problem:
+            self._tell(f"the mode stays as it was: {problem.what}")
+
+    def enter(self, mode: Mode) -> None:
+        """The member, and whoever it starts, is bounded by this mode from its next call on. Raises UsageError."""
+        session = self.policies.session
+        if mode is Mode.PLAN:
+            raise UsageError("usage", "a member enters plan mode by itself, or is started in it")
+        if session.mode is mode:
+            return
+        session.mode = mode
+        self.kept(mode)
+        self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
+
+    def _hold(self, update: Update) -> None:
+        for one in list(self.policies):
+            if one.mode is not Mode.BUBBLE:
+                one.apply(update, _SOURCE, by_user=False)
+
+    def _tell(self, text: str) -> None:
+        self.emit(Notice(member=self.name, text=text, level="warning"))

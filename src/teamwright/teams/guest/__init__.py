@@ -1,0 +1,1 @@
+"""A member of ours in a team that another program leads: its place, its mail, what it takes from that lead."""

@@ -68,22 +68,16 @@ class Modes:
         Raises UsageError for a mode that does not exist, UnknownMember naming the nearest, and TeamRefused for what is
         not given in life; then nothing is changed.
         """
-        text = next((mode for mode in Mode if mode.lower() == text.replace("-", "").lower()), text)
         if not member or addressee(member) == LEAD:
-            return self.set_lead(lead_mode(text, source), by)
-        mode = parse_mode(text, source)
-        if not self.team.exists:
-            nobody = f'there is no "{member}": the lead is alone'
-            raise UnknownMember("unknown-member", nobody, note="nothing was changed")
-        self._require(mode)
-        return await set_mode(self.team, member, mode, by)
+            return self.set_lead(lead_mode(_spelt(text), source), by)
+        return await set_of_member(self.maker, self.team, text, member, by, source)
 
     def set_lead(self, mode: Mode, by: str = USER) -> ModeSet:
         """Another mode for the lead. Raises TeamRefused, StorageError when it cannot be kept; nothing is changed then.
 
         Members without a mode of their own follow at once, and no member exceeds it; `delegate` is the lead's alone.
         """
-        self._require(mode)
+        require_given(self.maker, mode)
         before = self.mode
         if mode is before:
             return ModeSet(LEAD_ALIAS, mode, before)
@@ -100,18 +94,36 @@ class Modes:
             self.team.emit(ModeChanged(member=LEAD, mode=str(mode), by=by))
         return ModeSet(LEAD_ALIAS, mode, before)
 
-    def _require(self, mode: Mode) -> None:
-        if mode is Mode.BYPASS and not self.maker.may_bypass:
-            raise TeamRefused(
-                "team-refused",
-                f"{Mode.BYPASS} is not given while a session runs",
-                do=[f"teamwright -c --permission-mode {Mode.BYPASS}", f"{Mode.ACCEPT_EDITS} lets files be changed"],
-                note="nothing was changed",
-            )
-        if mode is Mode.DELEGATE and not self.maker.kit.teams:
-            raise TeamRefused(
-                "team-refused", "teams are switched off: there is nobody to delegate to", note="nothing was changed"
-            )
+
+async def set_of_member(
+    maker: Maker, team: Team, text: str, member: str, by: str = USER, source: str = "mode"
+) -> ModeSet:
+    """Another mode for a member; the rest as `Modes.set`."""
+    mode = parse_mode(_spelt(text), source)
+    if not team.exists:
+        nobody = f'there is no "{member}": the lead is alone'
+        raise UnknownMember("unknown-member", nobody, note="nothing was changed")
+    require_given(maker, mode)
+    return await set_mode(team, member, mode, by)
+
+
+def _spelt(text: str) -> str:
+    return next((mode for mode in Mode if mode.lower() == text.replace("-", "").lower()), text)
+
+
+def require_given(maker: Maker, mode: Mode) -> None:
+    """Raises TeamRefused for a mode that is not given in life, or means nothing here."""
+    if mode is Mode.BYPASS and not maker.may_bypass:
+        raise TeamRefused(
+            "team-refused",
+            f"{Mode.BYPASS} is not given while a session runs",
+            do=[f"teamwright -c --permission-mode {Mode.BYPASS}", f"{Mode.ACCEPT_EDITS} lets files be changed"],
+            note="nothing was changed",
+        )
+    if mode is Mode.DELEGATE and not maker.kit.teams:
+        raise TeamRefused(
+            "team-refused", "teams are switched off: there is nobody to delegate to", note="nothing was changed"
+        )
 
 
 def keep(directory: Path, kept: Kept) -> None:

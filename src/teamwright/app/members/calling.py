@@ -36,6 +36,8 @@ class Line:
         self.on_note: Callable[[str, Said], None] = self._keep_note
         self.on_call: Callable[[str, Said], Awaitable[Said]] | None = None
         self.on_hello: Callable[[Said], None] = lambda _said: None
+        self.on_up: Callable[[bool], None] = lambda _up: None
+        """Told when the lead is gone, and when it is back."""
         self.log: EventLog | None = None
         self.gone = asyncio.Event()
         """Set when the lead was gone for longer than the grace."""
@@ -47,6 +49,11 @@ class Line:
         self._listening: asyncio.Task[None] | None = None
         self._leaving = False
         self._kept: list[tuple[str, Said]] = []
+
+    @property
+    def up(self) -> bool:
+        """Whether the lead's process is there."""
+        return self._up.is_set()
 
     @property
     def closed(self) -> bool:
@@ -70,6 +77,8 @@ class Line:
             if self._listening is not None:
                 await asyncio.wait({self._listening})
             self._up.clear()
+            if not self._leaving:
+                self.on_up(False)
             if self._leaving or not await self._again(watcher):
                 break
         if not self._leaving:
@@ -130,6 +139,7 @@ class Line:
         self._tell_since(wire, int(said.get("heard", 0)))
         self.on_hello(said)
         self._up.set()
+        self.on_up(True)
 
     # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,6 +13,7 @@ from teamwright.agent.gate import Grant
 from teamwright.app.assembling import calls_file
 from teamwright.app.builder import Maker
 from teamwright.app.members.told import answer_of, answer_to_json, policy_to_json, question_of
+from teamwright.app.modes import set_of_member
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import Refusal
@@ -23,6 +24,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import RoundEnded, TeamEvent, ToolCalled
 from teamwright.storage.sockets.wire import Said
+from teamwright.teams.ending import kill
 
 
 @dataclass(slots=True)
@@ -81,8 +83,21 @@ class Helping:
             case "grant":
                 await self.grant(str(said["owner"]), self.maker.policy, answer_of(said["answer"]))
                 return {}
+            case "mode" | "stop":
+                return await self._for_person(name, what, said)
             case _:
                 raise TeamRefused("team-refused", f"{what!r} is nothing that a lead does", note="nothing was done")
+
+    async def _for_person(self, name: str, what: str, said: Said) -> Said:
+        """What a person at the member's own terminal has done, under the rules of the lead's."""
+        team = self.maker.team
+        if team is None:
+            raise TeamRefused("team-refused", "there is no team any more", note="nothing was done")
+        if what == "mode":
+            return {"words": str(await set_of_member(self.maker, team, str(said["mode"]), name, source="/mode"))}
+        if (mate := team.find(name)) is not None:
+            await kill(team, mate, "stopped by the user")
+        return {}
 
     async def _reserve(self, name: str, said: Said) -> Said:
         """Room for a call of this member, or of a sub-agent of it, in the run and in the task that it works on."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeAlias
 
 from teamwright.app.acts.table import Here
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
@@ -48,6 +49,9 @@ from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, read_team_file
 from teamwright.teams.teammate import Teammate
 
+Began: TypeAlias = Callable[[EventLog], object]
+"""Is given a member's log before its first event."""
+
 
 @dataclass(slots=True)
 class Joined:
@@ -65,14 +69,14 @@ class Joined:
 
 
 @asynccontextmanager
-async def joined(spawn: SpawnFile, line: Line) -> AsyncGenerator[Joined]:
-    """The member, at work, for the block. Raises TeamwrightError; then nothing is left behind."""
+async def joined(spawn: SpawnFile, line: Line, begun: Began | None = None) -> AsyncGenerator[Joined]:
+    """The member, at work, for the block; `begun` is given its log. Raises TeamwrightError; nothing is left then."""
     async with AsyncExitStack() as stack:
-        member = await _join(spawn, line, stack)
+        member = await _join(spawn, line, begun, stack)
         yield member
 
 
-async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
+async def _join(spawn: SpawnFile, line: Line, begun: Began | None, stack: AsyncExitStack) -> Joined:
     options, session = options_of(spawn), SessionId(spawn.session)
     home_ground = ground_of_member(options, session, Path())
     life = _life(home_ground, spawn)
@@ -82,6 +86,8 @@ async def _join(spawn: SpawnFile, line: Line, stack: AsyncExitStack) -> Joined:
     stack.callback(lease.release)
     log = line.log = EventLog(room / "events.jsonl")
     stack.callback(log.close)
+    if begun is not None:
+        begun(log)
     log.emit(SessionOpened(member=spawn.member, pid=os.getpid(), session=ground.id))
     watcher = await stack.enter_async_context(Watcher())
     maker, models, warnings = await _maker(ground, log, line, stack)

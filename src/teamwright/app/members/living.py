@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from teamwright.app.members.calling import LEAD_GONE, Line
-from teamwright.app.members.joining import Joined, joined
+from teamwright.app.members.joining import Began, Joined, joined
 from teamwright.app.members.obeying import Ended
 from teamwright.app.members.spawn_file import VARIABLE, SpawnFile
 from teamwright.protocol.argv import MemberFlags
@@ -41,13 +41,16 @@ def spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
 
 
 @asynccontextmanager
-async def at_work(spawn: SpawnFile) -> AsyncGenerator[Joined]:
-    """The member, until the block or its life ends; its lead hears how. Raises TeamwrightError when it cannot begin."""
+async def at_work(spawn: SpawnFile, begun: Began | None = None) -> AsyncGenerator[Joined]:
+    """The member, until the block or its life ends; its lead hears how. Raises TeamwrightError when it cannot begin.
+
+    `begun` is given its log before the first event.
+    """
     os.environ.pop(VARIABLE, None)
     line = Line(spawn)
     await line.open()
     try:
-        async with joined(spawn, line) as member:
+        async with joined(spawn, line, begun) as member:
             keeping = asyncio.create_task(_keep(member), name="line to the lead")
             heed_signals(member.obeying.end)
             try:

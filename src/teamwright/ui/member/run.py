@@ -1,7 +1,7 @@
-"""Running a member's own process from its command line: the member at work, and what it does shown line by line.
+"""Running a member's own process from its command line: the member at work, and its pane.
 
-With a spawn file it is a member that our own lead started; without one its lead is another program. Knows `app` and the
-words of events.
+With a terminal a person sits there: what it does is shown, what they type reaches it. Without one there are plain
+lines. Knows `app` and the words of events; does not know who started it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
 
-from teamwright.app.members.guest.living import as_guest
-from teamwright.app.members.guest.stay import Guest
 from teamwright.app.members.joining import Joined
 from teamwright.app.members.living import at_work, spawn_file, until_over
 from teamwright.app.members.obeying import Ended
-from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.ui.headless.progress import line_of
@@ -32,36 +30,71 @@ def run_member(argv: Sequence[str]) -> int:
 
 
 async def _run(flags: MemberFlags) -> int:
-    return await (_of_ours(flags) if os.environ.get(VARIABLE) else _of_others(flags))
-
-
-async def _of_ours(flags: MemberFlags) -> int:
     spawn = spawn_file(flags, os.environ)
-    _say(f"{spawn.member} of {spawn.team}")
-    async with at_work(spawn) as member:
-        ended = await _shown(member, until_over(member))
-    return _over(spawn.member, ended)
-
-
-async def _of_others(flags: MemberFlags) -> int:
-    _say(f"{flags.agent_name} of {flags.team_name}, which another program leads")
-    async with as_guest(flags, os.environ) as guest:
-        ended = await _shown(guest, guest.until_over())
-    return _over(flags.agent_name, ended)
-
-
-def _over(name: str, ended: Ended) -> int:
-    _say(f"{name} has ended: {ended.cause or ended.how}")
+    attended = sys.stdin.isatty() and sys.stdout.isatty()
+    feed = Feed()
+    if not attended:
+        _say(f"{spawn.member} of {spawn.team}")
+    async with at_work(spawn, lambda log: log.subscribe(feed.put, live=attended)) as member:
+        ended = await (_attended if attended else _shown)(member, feed)
+    _say(f"{spawn.member} has ended: {ended.cause or ended.how}")
     return EXIT[ended.how]
 
 
-async def _shown(member: Joined | Guest, over: Awaitable[Ended]) -> Ended:
-    """Show what happens until the member is over."""
-    unsubscribe = member.log.subscribe(lambda _number, event: _show(event), live=False)
+class Feed:
+    """Events from the first one on: kept until somebody shows them."""
+
+    def __init__(self) -> None:
+        self._kept: list[TeamEvent] = []
+        self._show: Callable[[TeamEvent], None] | None = None
+
+    def put(self, _number: int, event: TeamEvent) -> None:
+        """See storage.log.Subscriber."""
+        if self._show is None:
+            self._kept.append(event)
+        else:
+            self._show(event)
+
+    def to(self, show: Callable[[TeamEvent], None]) -> None:
+        """Show what was kept, then each as it comes."""
+        self._show = show
+        while self._kept:
+            show(self._kept.pop(0))
+
+
+async def _shown(member: Joined, feed: Feed) -> Ended:
+    """Show what happens in plain lines until the member is over."""
+    feed.to(_show)
+    return await until_over(member)
+
+
+async def _attended(member: Joined, feed: Feed) -> Ended:
+    """Have a person at it until the member is over. What its pane needs loads only here."""
+    from teamwright.app.members.seat import Seat
+    from teamwright.ui.garbage import loaded
+    from teamwright.ui.member.face import Face
+    from teamwright.ui.terminal.keyboard import editor_for
+    from teamwright.ui.terminal.lines import Narrator
+    from teamwright.ui.terminal.paint import paint_for
+
+    loaded()
+    seat = Seat(member, lambda request: face.asked(request), lambda event: face.answered(event))
+    face = Face(seat, Narrator(paint_for(os.environ, is_tty=True)), member.spawn.team, member.spawn.grace_s)
+    face.typing.editor = editor = editor_for(face.wiring(member.maker.home.history))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
+    face.greet()
+    feed.to(face.happened)
+    member.line.on_up = face.lead_moved
+    unfollow = seat.follow()
+    reading = asyncio.create_task(face.read_lines(), name="reading lines")
     try:
-        return await over
+        return await until_over(member)
     finally:
-        unsubscribe()
+        unfollow()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        with contextlib.suppress(OSError):
+            await editor.close()
 
 
 def _show(event: TeamEvent) -> None:

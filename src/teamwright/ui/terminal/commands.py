@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from teamwright.app.acts.asked import begin_compacting, context_view, models_in_use, reload_session, set_model
-from teamwright.app.looking.cost import CostLine, session_cost
-from teamwright.app.modes import meanings
+from teamwright.app.looking.cost import session_cost
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
 from teamwright.app.talking import interrupt_member, live_members, stop_member, stop_task, tasks_of, to_background
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
+from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines
 
 KEYS = (
     "@NAME words        to that member; without @NAME to the lead, also while it works",
@@ -68,34 +68,12 @@ async def _members(session: Session, _rest: str) -> list[str]:
 
 
 async def _tasks(session: Session, _rest: str) -> list[str]:
-    marks = {"completed": "✓", "in_progress": "▸"}
-    tasks = await session.task_lines()
-    if not tasks:
-        return ["  no tasks"]
-    return [
-        f"  {marks.get(task.status, '·')} #{task.id:<3} {one_line(task.subject)}"
-        + (f"  ({shown(task.owner)})" if task.owner else "")
-        + ("  unverified" if task.unverified else "")
-        for task in tasks
-    ]
+    return task_lines(await session.task_lines())
 
 
 async def _cost(session: Session, _rest: str) -> list[str]:
-    cost = await session_cost(session)
-    lines: list[str] = []
-    for line in cost.members:
-        lines += [_used(line.name, line), *(_used(f"└ {one.name}", one) for one in line.below)]
-    for line in cost.tasks:
-        lines.append(_used(f"#{line.name}" if line.name else "no task", line, line.subject))
-    if len(cost.models) > 1:
-        lines += [_used(line.name, line) for line in cost.models]
     caps = ", ".join(f"{cap:g} {name}" for name, cap in session.maker.purse.budget.as_json().items())
-    return [*lines, _used("all", cost.total, f"caps: {caps}" if caps else "")]
-
-
-def _used(name: str, line: CostLine, beside: str = "") -> str:
-    words = f"  {clean(name):<14} {line.usage}"
-    return f"{words}  {one_line(beside)}" if beside else words
+    return cost_lines(await session_cost(session), caps)
 
 
 async def _stop(session: Session, rest: str) -> list[str]:
@@ -175,18 +153,7 @@ async def _mode(session: Session, rest: str) -> list[str]:
 
 
 async def _context(session: Session, rest: str) -> list[str]:
-    view = await context_view(session, rest.strip().removeprefix("@"))
-    rows = [*((part.name, part.tokens) for part in view.parts), ("free", view.free)]
-    lines = [f"  {shown(view.member)}: {clean(view.model)}, {view.used:,} of {view.window:,} tokens"]
-    lines += [f"  {name:<22} {tokens:>11,}  {100 * tokens / view.window:5.1f} %" for name, tokens in rows]
-    lines.append(f"  {_how_measured(view.measured)}; the parts by their bytes")
-    if view.compacts_at is None:
-        return [*lines, "  it is compacted when the service says that it is full, or by /compact"]
-    return [*lines, f"  it is compacted at {view.compacts_at:,} tokens: {view.left:,} more"]
-
-
-def _how_measured(measured: bool) -> str:
-    return "the sum as the service counted it, what is newer by bytes / 4" if measured else "all is bytes / 4"
+    return context_lines(await context_view(session, rest.strip().removeprefix("@")))
 
 
 async def _compact(session: Session, rest: str) -> list[str]:
@@ -199,7 +166,7 @@ async def _compact(session: Session, rest: str) -> list[str]:
 def mode_lines(session: Session) -> list[str]:
     """The lead's mode and its members', then all modes with their meaning."""
     modes = [f"  {shown(one.name):<18} {one.mode}" for one in live_members(session)]
-    return [*modes, "", *(f"  {name:<18} {about}" for name, about in meanings())]
+    return [*modes, "", *meaning_lines()]
 
 
 RUN: dict[str, Shown] = {

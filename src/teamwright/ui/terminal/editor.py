@@ -57,6 +57,8 @@ class Wiring:
     colors: bool = False
     background: Callable[[], None] = _nothing
     """What Ctrl-B does on an empty line."""
+    escaped: Callable[[], None] | None = None
+    """What Esc does on an empty line; None: nothing of its own."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

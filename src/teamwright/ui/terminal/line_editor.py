@@ -65,6 +65,8 @@ class LineEditor:
         )
         for session in (self._lines, self._answers):
             session.app.ttimeoutlen = _ESCAPE_S
+            if wiring.escaped is not None:
+                session.app.timeoutlen = _ESCAPE_S
         self._reading: PromptSession[str] | None = None
         self._withdrawn = False
         self._shown_status = ""
@@ -171,6 +173,14 @@ class LineEditor:
                 self._wiring.background()
 
         self._bound = (send, new_line, interrupt, background)
+        if (escaped := self._wiring.escaped) is not None:
+
+            @keys.add("escape")
+            def escape(event: KeyPressEvent) -> None:
+                if not event.current_buffer.text:
+                    escaped()
+
+            self._bound = (*self._bound, escape)
         return keys
 
 

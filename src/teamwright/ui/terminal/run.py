@@ -21,12 +21,12 @@ from teamwright.app.options import Options
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.ui.garbage import loaded
-from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
+from teamwright.ui.terminal.editor import Editor, Wiring
 from teamwright.ui.terminal.host import Host
+from teamwright.ui.terminal.keyboard import editor_for
 from teamwright.ui.terminal.leaving import Ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.paint import paint_for
-from teamwright.ui.terminal.plain_editor import PlainEditor
 from teamwright.ui.terminal.text import clean
 from teamwright.ui.terminal.trusting import settle_trust
 
@@ -79,11 +79,7 @@ def _editor(session: Session, host: Host) -> Editor:
         colors=host.narrator.paint.on,
         background=host.background,
     )
-    if is_plain(os.environ) or not sys.stdin.isatty():
-        return PlainEditor(wiring, sys.stdin.fileno())
-    from teamwright.ui.terminal.line_editor import LineEditor
-
-    return LineEditor(wiring)
+    return editor_for(wiring)
 
 
 def _greeting(session: Session) -> list[str]:

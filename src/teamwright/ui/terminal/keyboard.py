@@ -1,0 +1,21 @@
+"""Which editor a terminal gets: one that edits lines, where the cursor can be moved, else the kernel's own line.
+
+The library behind the first loads only then. Knows editors; knows no session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
+from teamwright.ui.terminal.plain_editor import PlainEditor
+
+
+def editor_for(wiring: Wiring) -> Editor:
+    """The editor for the terminal that this process has."""
+    if is_plain(os.environ) or not sys.stdin.isatty():
+        return PlainEditor(wiring, sys.stdin.fileno())
+    from teamwright.ui.terminal.line_editor import LineEditor
+
+    return LineEditor(wiring)

@@ -92,6 +92,8 @@ class House:
         self.team, self.parts, self.backend = team, parts, backend
         self.work, self.home = root / "work", root / "home"
         self.events: list[TeamEvent] = []
+        self.requests: list[RequestOpened] = []
+        self.team_mode = ""
         self.opened: asyncio.Queue[RequestOpened] = asyncio.Queue()
 
     @property
@@ -103,20 +105,27 @@ class House:
 
     async def until(self, condition: Callable[[], Any], why: str = "") -> Any:
         """Wait until it holds: looked at whenever something changed for the team."""
-        changed = self.team.session.team.changed
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WAIT_S):
-                while not (got := condition()):
-                    changed.clear()
-                    if got := condition():
-                        return got
-                    await changed.wait()
-                return got
+                return await self._until(condition)
         raise AssertionError(f"it never came: {why or inspect.getsource(condition).strip()}")
+
+    async def _until(self, condition: Callable[[], Any]) -> Any:
+        changed = self.team.session.team.changed
+        while True:
+            changed.clear()
+            if got := condition():
+                return got
+            await changed.wait()
 
     async def quiet(self) -> None:
         """Until nobody works and nobody is about to."""
         await self.until(self.team.session.team.quiet, "quiet")
+
+    async def quiet_of(self, name: str) -> None:
+        """Until this member rests, and what it was rung for is done."""
+        team = self.team.session.team
+        await self.until(lambda: (mate := team.find(name)) and mate.resting and not mate.door.rung, f"{name} rests")
 
     async def asked(self, name: str, times: int) -> dict[str, Any]:
         """The N-th request of this agent, once it has come."""
@@ -179,12 +188,17 @@ async def house(
             reading = asyncio.create_task(_read(made, feed))
             try:
                 yield made
+                made.team_mode = team.mode
             finally:
                 reading.cancel()
+    for log in made.home.glob("projects/*/*/members/*.log"):
+        assert "Traceback" not in log.read_text(), log.read_text()[-4000:]
 
 
 def _note(made: House, event: TeamEvent) -> None:
     made.events.append(event)
+    if isinstance(event, RequestOpened):
+        made.requests.append(event)
 
 
 async def _read(made: House, feed: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from teamwright.agent.gate import Grant
+from teamwright.agent.gate import Denial, Grant
 from teamwright.app.assembling import calls_file
 from teamwright.app.builder import Maker
 from teamwright.app.members.told import answer_of, answer_to_json, policy_to_json, question_of
@@ -68,6 +68,8 @@ class Helping:
                 usage = None if said["usage"] is None else usage_from_json(said["usage"])
                 if (hold := self._holds.pop((name, int(said["hold"])), None)) is not None:
                     hold.settle(usage)
+            case "denied":
+                self.maker.denials.extend(Denial(**one) for one in said["denials"])
             case "always":
                 self.maker.policies.keep_always(str(said["rule"]))
             case _:

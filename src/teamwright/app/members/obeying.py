@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.app.acts.table import Here, perform
@@ -19,7 +19,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import from_json
-from teamwright.protocol.events import LIVE, TaskChanged, TeamEvent
+from teamwright.protocol.events import LIVE, TaskChanged, TeamEvent, ToolCalled
 from teamwright.storage.sockets.wire import Said
 from teamwright.tasks.outside import Outside
 from teamwright.teams.lifecycle import GONE, State
@@ -210,8 +210,12 @@ class Obeying:
         return None if state in GONE else state
 
     def own(self, number: int, event: TeamEvent) -> None:
-        """What happened here counts in how everybody stands."""
+        """What happened here counts in how everybody stands; what was refused, in the report of the run."""
         self.team.standing.note(number, event)
+        denials = self.maker.denials
+        if isinstance(event, ToolCalled) and denials:
+            self.line.note("denied", denials=[asdict(one) for one in denials])
+            denials.clear()
 
     def _elsewhere(self, event: TeamEvent | None) -> None:
         if event is None:

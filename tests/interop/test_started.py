@@ -538,7 +538,7 @@ async def test_an_entry_that_says_active_for_ever_though_it_told_that_it_is_idle
 # ── a whole run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.promise("E8", "D6", "F1")
+@pytest.mark.promise("E8", "D6", "row F1")
 async def test_a_headless_run_starts_one_by_its_role_hears_of_its_work_and_leaves_nothing_of_it(started, tmp_path):
     do = [{"do": "claim"}, {"do": "complete"}, {"do": "send", "to": LEAD, "text": "the review is done"}]
     settings = started.settings({"zed": {"turns": [{"when": "Begin.", "do": do}]}})

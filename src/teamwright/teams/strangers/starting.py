@@ -119,7 +119,6 @@ class Strangers:
         team = self.team
 
         async def over(name: str, cause: str) -> None:
-            team.outside.part(name)
             await left(team, name, cause, None)  # what it agreed to it said itself
 
         def tell(text: str, summary: str) -> None:
@@ -157,20 +156,24 @@ class Strangers:
         team = self.team
         stranger.signs.look()  # its first prompt lies there
         unwatch = self._watch(stranger.signs.path, stranger.look)
-        undo.push_async_callback(self._take_back, stranger, unwatch)
+
+        def unfollow() -> None:
+            unwatch()
+            if team.outside.followed.get(stranger.name.lower()) is stranger:
+                team.outside.part(stranger.name)
+
+        stranger.unfollow = unfollow
+        undo.push_async_callback(self._take_back, stranger)
         team.members[member.name] = stranger
         team.outside.entries[member.name] = member
         team.outside.meet(member.name, stranger)
-        stranger.unwatch = unwatch
 
     def _let_live(self, stranger: Stranger) -> None:
         stranger.task = asyncio.create_task(stranger.live(), name=f"program of {stranger.name}")
         stranger.task.add_done_callback(lambda _: self._life_over(stranger))
 
     def _life_over(self, stranger: Stranger) -> None:
-        stranger.unwatch()
-        if self.team.outside.followed.get(stranger.name.lower()) is stranger:
-            self.team.outside.part(stranger.name)
+        stranger.unfollow()
         self.team.changed.set()
 
     async def _until_begun(self, stranger: Stranger, within_s: float) -> None:
@@ -203,11 +206,10 @@ class Strangers:
             note="nobody was started",
         )
 
-    async def _take_back(self, stranger: Stranger, unwatch: Callable[[], None]) -> None:
+    async def _take_back(self, stranger: Stranger) -> None:
         """A member whose start failed never was."""
         team = self.team
         stranger.leaving = "it could not be started"
-        unwatch()
         if stranger.state not in GONE:
             stranger.move(Event.BROKE, stranger.leaving)
         if trouble := await stranger.wind_up(team.settings.cancel_grace_s):
@@ -215,8 +217,6 @@ class Strangers:
         if team.members.get(stranger.name) is stranger:
             del team.members[stranger.name]
         team.outside.entries.pop(stranger.name, None)
-        if team.outside.followed.get(stranger.name.lower()) is stranger:
-            team.outside.part(stranger.name)
 
 
 class Beside:

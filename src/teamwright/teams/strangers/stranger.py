@@ -61,8 +61,8 @@ class Stranger(Mate):
     tell: Callable[[str, str], None]
     said_mode: str = ""
     spot: Spot | None = None
-    unwatch: Callable[[], None] = lambda: None
-    """Ends that its inbox is watched."""
+    unfollow: Callable[[], None] = lambda: None
+    """Ends that its files are followed; harmless a second time."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """It has read its first prompt, or said that it is active."""
     _active: bool | None = None
@@ -129,6 +129,8 @@ class Stranger(Mate):
                 await self.place.close(self.spot)
         except TeamwrightError as problem:
             return f"{self.name} may still run: {problem.what}"
+        finally:
+            self.unfollow()
         return ""
 
     # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────

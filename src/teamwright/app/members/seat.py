@@ -64,8 +64,8 @@ class Seat:
 
     @property
     def held(self) -> int:
-        """Messages of its conversation."""
-        return len(self.agent.conversation.items)
+        """Messages of its conversation before this process; 0 when its life begins here."""
+        return len(self.agent.conversation.items) if self.member.spawn.resumed else 0
 
     @property
     def over(self) -> bool:

@@ -68,7 +68,9 @@ def show(wish: Wish) -> int:
         stack.enter_context(_terminated_like_interrupted())
         place, sample = _place(wish, stack)
         quiet = wish.output_format == "json"
-        screen = Screen(sys.stderr if quiet else sys.stdout, panel=not quiet and can_redraw(sys.stdout))
+        # The panes show who works; and beside them there is no room for a panel.
+        panel = not quiet and not wish.panes and can_redraw(sys.stdout)
+        screen = Screen(sys.stderr if quiet else sys.stdout, panel=panel)
         work = _show_killed if wish.kill else _show_asked if wish.ask else _show
         return asyncio.run(_watched(work(wish, place, screen, sample=sample), screen))
 

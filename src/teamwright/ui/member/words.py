@@ -12,6 +12,14 @@ from textwrap import wrap
 
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import (
+    IdleNotification,
+    ModeChanged,
+    PlanApprovalResponse,
+    ShutdownRequest,
+    TaskAssignment,
+    parse_protocol,
+)
 from teamwright.ui.terminal.lines import Narrator, shown
 from teamwright.ui.terminal.text import cells, clean, cut
 
@@ -65,7 +73,26 @@ def _mail(content: Sequence[Block]) -> Iterator[tuple[str, str]]:
     for block in content:
         if block.get("type") == "text":
             for found in _ENVELOPE.finditer(str(block.get("text", ""))):
-                yield html.unescape(found[1]) or LEAD, html.unescape(found[2])
+                yield html.unescape(found[1]) or LEAD, _plain(html.unescape(found[2]))
+
+
+def _plain(body: str) -> str:
+    """What a message of the protocol asks or says, for people; all else as it is."""
+    match parse_protocol(body):
+        case ShutdownRequest(reason=reason):
+            return f"you may stop{f': {reason}' if reason else ''}"
+        case TaskAssignment(task_id=task, subject=subject):
+            return f"#{task} is yours: {subject}"
+        case IdleNotification() as notice:
+            return notice.result or notice.failure_reason or "idle"
+        case PlanApprovalResponse(approved=approved, feedback=feedback):
+            return "your plan is approved" if approved else f"your plan is not approved: {feedback or 'no reason'}"
+        case ModeChanged(mode=mode):
+            return f"the mode is {mode}"
+        case None:
+            return body
+        case other:
+            return other.TYPE
 
 
 def _wrapped(text: str, room: int, first: int) -> list[str]:

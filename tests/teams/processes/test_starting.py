@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.events import MemberChanged
 from teamwright.teams.processes import starting
-from tests.parity.house import PROCESS, WAIT_S, house
+from tests.parity.house import PROCESS, WAIT_S, House, house
 from tests.teams.processes.lodge import Tampered, runs, told, without
 
 pytestmark = pytest.mark.promise("E6", "F27")
@@ -22,7 +23,7 @@ REFUSED = {
     "a wrong token": (told(token="guessed"), "does not know this process"),
     "another version": (told(version=99), "is of another version"),
     "nobody at the wire": (told(wire="/nowhere/wire"), "does not answer"),
-    "no spawn file": (without("TEAMWRIGHT_SPAWN_FILE"), "with a spawn file"),
+    "no spawn file": (without("TEAMWRIGHT_SPAWN_FILE"), "ended before it called"),
     "no key": (without("ANTHROPIC_API_KEY"), "ANTHROPIC_API_KEY"),
     "a home of its own": (told(home="/nowhere/home"), "no longer a member"),
     "another member's file": (told(member="bob"), "the spawn file is for bob"),
@@ -37,8 +38,17 @@ def nothing_left(home: Path) -> None:
     ours = json.loads((config.parent / "team.json").read_text())
     assert not ours.get("lives")
     for inbox in config.parent.glob("inboxes/*.json"):
-        assert all(entry["read"] for entry in json.loads(inbox.read_text()) if inbox.stem != "team-lead")
+        assert [entry for entry in json.loads(inbox.read_text()) if not entry["read"]] == [], inbox
     assert not list(config.parent.glob("requests/*"))
+
+
+async def quiet_about(here: House) -> None:
+    """Nobody hears of the end of one who never began."""
+    lives = [task for task in asyncio.all_tasks() if task.get_name() == "process of ann"]
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(*lives)
+    assert not here.mail("team-lead")
+    assert {one.state for one in here.of(MemberChanged) if one.member == "ann"} <= {"failed"}
 
 
 def said(problem: TeamwrightError) -> str:
@@ -58,6 +68,7 @@ async def test_a_process_that_cannot_begin_is_an_error_with_its_own_words_and_no
         assert not here.parts.of("ann")
         assert not marked.pids()
         nothing_left(here.home)
+        await quiet_about(here)
 
 
 async def test_a_process_that_never_calls_is_ended_at_the_deadline(tmp_path, marked, monkeypatch):

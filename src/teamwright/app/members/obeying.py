@@ -17,7 +17,7 @@ from teamwright.app.members.calling import Line
 from teamwright.app.members.told import follow, rules_of
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, TaskChanged, TeamEvent, ToolCalled
 from teamwright.storage.sockets.wire import Said
@@ -69,6 +69,8 @@ class Obeying:
         mate.desk.held = self._held.__contains__
         self._reporting = asyncio.create_task(self._report(), name="rests")
         mate.desk.ring()
+        if self.ended is not None:
+            self._cut(mate, self.ended)
         early, self._early = self._early, []
         for name, said in early:
             self.noted(name, said)
@@ -181,13 +183,23 @@ class Obeying:
         if self.ended is not None:
             return
         self.ended = Ended(how, cause)
-        mate = self.mate
-        if mate is not None and mate.state not in GONE:
-            mate.leaving = cause or how
-            mate.state = State.SUSPENDED if how == "suspended" else State.KILLED
-            if mate.task is not None:
-                mate.task.cancel()
+        if self.mate is not None:
+            self._cut(self.mate, self.ended)
         self.over.set()
+
+    def require_wanted(self) -> None:
+        """Raises CannotStart when the member was ended before it was at work."""
+        if self.ended is not None:
+            why = self.ended.cause or self.ended.how
+            raise CannotStart("backend", f"it was ended while it started: {why}", note="nothing was begun")
+
+    def _cut(self, mate: Teammate, ended: Ended) -> None:
+        if mate.state in GONE:
+            return
+        mate.leaving = ended.cause or ended.how
+        mate.state = State.SUSPENDED if ended.how == "suspended" else State.KILLED
+        if mate.task is not None:
+            mate.task.cancel()
 
     async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
         """The member ended by itself (see Team.departed)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ SUSPENDED = "suspended"
 """How a process says that it leaves and keeps its place."""
 
 FAILED = "failed"
+
+WITH_LEAD_S = 3.0
+"""Within what time a lead ends that is ended along with a member's process."""
+
+_END = {SUSPENDED: Event.KILLED, FAILED: Event.BROKE}
+"""What the end of a process means whose lead goes on, by how it says that it ends; all else is leaving."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,8 @@ class Process(Away):
     said_mode: str = ""
     trouble: TeamwrightError | None = None
     """Why it could not begin, as it said itself."""
+    begun: bool = False
+    """Whether its start is over: what follows from its end is seen to here only then."""
     heard: int = 0
     """The number of the newest line of its log that was told here."""
     _limited: bool = False
@@ -200,20 +209,28 @@ class Process(Away):
     async def live(self) -> None:
         """Until its process ends; then whatever follows from that is seen to."""
         await self.over.wait()
+        if not self.begun:
+            return  # whoever starts it sees to that
+        bye = self.bye or Bye(FAILED, await self._crashed())
+        if bye.how == SUSPENDED:
+            await self._session_ends()
         if self.leaving or self.state in GONE:
             return  # whoever ends it sees it out
-        bye = self.bye or Bye(FAILED, await self._crashed())
         self.leaving = bye.cause
-        self.move({SUSPENDED: Event.SUSPENDED, FAILED: Event.BROKE}.get(bye.how, Event.LEFT), bye.cause)
+        self.move(_END.get(bye.how, Event.LEFT), bye.cause)
         if trouble := await self.wind_up(0):  # before anybody hears of it: a lead that then ends leaves nothing behind
             self.emit(Notice(member=self.name, text=trouble, level="warning"))
-        if bye.how == SUSPENDED:
-            self.parted = True
-        elif bye.how == FAILED:
-            await self.left(self.name, f"failed: {bye.cause}", None)
-        else:
-            await self.left(self.name, bye.cause, bye.agreed_to or None)
+        cause = f"failed: {bye.cause}" if bye.how == FAILED else bye.cause
+        await self.left(self.name, cause, bye.agreed_to or None)
         self.changed.set()
+
+    async def _session_ends(self) -> None:
+        """Wait a little: what ended it (a closed window, a shutdown) may be ending its lead as well, which keeps it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WITH_LEAD_S):
+                while not self.leaving and self.state not in GONE:
+                    self.changed.clear()
+                    await self.changed.wait()
 
     async def _crashed(self) -> str:
         words = await self.place.last_words(self.spot) if self.spot is not None else ""

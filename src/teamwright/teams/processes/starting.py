@@ -81,6 +81,7 @@ class Elsewhere:
             process.spot = spot
             if await self._called_again(process, life):
                 self._take_in(process, member, undo)
+                process.begun = True
                 return process
         await self.clear(life)
         kind = await self._place_now(member)
@@ -178,6 +179,7 @@ class Elsewhere:
         if spot.note:
             team.emit(Notice(member=member.name, text=f"{member.name}: {spot.note}"))
         await self._until_ready(process)
+        process.begun = True
         if process.state in GONE and not process.turns and not resumed:
             raise TeamRefused("team-refused", f"{member.name} was ended while it started", note="nobody was started")
 

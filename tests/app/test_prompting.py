@@ -7,12 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teamwright.app.prompting import LONGEST_FILE, LONGEST_IMAGE, image_type, read_prompt
+from teamwright.app.prompting import LONGEST_FILE, read_prompt
 from teamwright.protocol.errors import StorageError, UsageError
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+from tests.pictures import PNG
 
 
 def texts(blocks: list) -> list[str]:
@@ -89,26 +86,12 @@ def test_an_image_becomes_an_image_whatever_its_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("start", "kind"),
-    [
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
-        (b"RIFF\0\0\0\0WAVE", None),
-        (b"%PDF-1.7", None),
-        (b"", None),
-    ],
-)
-def test_images_are_known_by_their_first_bytes(start: bytes, kind: str | None):
-    assert image_type(start) == kind
-
-
-@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"a\0b", "neither text nor an image"),
         (b"x" * (LONGEST_FILE + 1), "larger than 256 kB"),
-        (PNG + b"\0" * LONGEST_IMAGE, "larger than 5,000 kB"),
+        (PNG + b"\0" * 4_000_000, "3,750,000 is the most"),
+        (PNG[:40], "it is broken"),
     ],
 )
 def test_a_file_that_cannot_be_attached_is_refused_with_its_name_and_another_way(

@@ -32,6 +32,8 @@ TOOLS = [
     {"name": "grow", "inputSchema": {"type": "object"}},
     {"name": "odd", "inputSchema": {"type": "object"}},
 ]
+if "forges" in HABITS:
+    TOOLS += [{"name": name, "inputSchema": {"type": "object"}} for name in ("beyond", "forged")]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 cancelled: list[object] = []
 
@@ -53,6 +55,19 @@ def progress(given: dict, token: object) -> None:
     for step in range(3):
         said = {"progressToken": token, "progress": step, "total": 3, "message": "still at it"}
         send({"method": "notifications/progress", "params": said})
+
+
+def beyond(given: dict, token: object) -> dict:
+    """Progress that no float holds, then an answer."""
+    said = f'"progressToken":{json.dumps(token)},"progress":{"9" * 400},"total":1e400,"message":"\\ud800"'
+    sys.stdout.write('{"jsonrpc":"2.0","method":"notifications/progress","params":{' + said + "}}\n")
+    return text("still here")
+
+
+def forged(given: dict, token: object) -> dict:
+    """Images that are none, or another kind than is said, and one that is whole."""
+    parts = [("image/png", "AAAAAAAA"), ("image/png", PIXEL[:40]), ("image/gif", PIXEL), ("text/html", PIXEL)]
+    return {"content": [{"type": "image", "data": data, "mimeType": kind} for kind, data in parts]}
 
 
 def die(given: dict, token: object) -> None:
@@ -97,6 +112,8 @@ CALLS = {
     "env": lambda given, token: text(os.environ.get(given["name"], "(unset)")),
     "wait": lambda given, token: None,
     "progress": progress,
+    "beyond": beyond,
+    "forged": forged,
     "cancelled": lambda given, token: text(json.dumps(cancelled)),
     "die": die,
     "flood": flood,

@@ -112,6 +112,14 @@ async def test_a_call_that_takes_too_long_ends_with_where_it_was(place):
     await server.close()
 
 
+@pytest.mark.promise("H7", "P7")
+async def test_progress_that_no_number_of_ours_holds_is_left_out_and_the_answer_is_heard(place):
+    server = place.server("forges")
+    async with asyncio.timeout(30):
+        assert words(await server.call("beyond", {})) == "still here"
+    await server.close()
+
+
 async def test_an_error_of_a_server_is_its_answer(place):
     server = place.server()
     with pytest.raises(Refused, match="answered with error -32602: there is no such tool"):

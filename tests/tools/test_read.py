@@ -6,10 +6,7 @@ import json
 import pytest
 
 from teamwright.tools.files.read import Read, ReadInput
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
-)
+from tests.pictures import KINDS, PNG
 
 
 async def read(ctx, path, **more):
@@ -54,12 +51,7 @@ async def test_an_empty_file_a_directory_and_a_binary_file_are_said_to_be_that(c
 
 @pytest.mark.parametrize(
     ("content", "kind"),
-    [
-        (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0" + b"\0" * 20, "image/jpeg"),
-        (b"GIF89a" + b"\0" * 20, "image/gif"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
-    ],
+    [(content, kind) for kind, content in KINDS.items()],
 )
 async def test_images_come_as_image_blocks_whatever_they_are_called(ctx, work, content, kind):
     (work / "picture.txt").write_bytes(content)
@@ -71,7 +63,9 @@ async def test_images_come_as_image_blocks_whatever_they_are_called(ctx, work, c
 async def test_an_image_is_refused_where_the_model_has_no_eyes_and_when_it_is_too_large(ctx, work):
     (work / "p.png").write_bytes(PNG)
     (work / "big.png").write_bytes(PNG + b"\0" * 5 * 1024 * 1024)
-    assert "5 MB" in (await read(ctx, "big.png")).content
+    (work / "half.png").write_bytes(PNG[:40])
+    assert "3,750,000 is the most" in (await read(ctx, "big.png")).content
+    assert "half.png is broken" in (await read(ctx, "half.png")).content
     ctx.workplace.images = False
     refused = await read(ctx, "p.png")
     assert refused.is_error and "cannot see images" in refused.content

@@ -12,21 +12,13 @@ from pathlib import Path
 
 from teamwright.protocol.blocks import Block, image_block, text_block
 from teamwright.protocol.errors import StorageError, UsageError
+from teamwright.protocol.images import MOST_IMAGE, image_type, unfit_image
 
 LONGEST_FILE = 256_000
 """Bytes of a text file that is attached; a longer one is for the agents to read."""
 
-LONGEST_IMAGE = 5_000_000
-"""Bytes of an image that is attached."""
-
 _AT = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"\'`<>|]+))')
 _TAIL = ".,;:!?)]}…"
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Block]:
@@ -51,10 +43,11 @@ def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Blo
 def attach(path: Path, cwd: Path) -> Block:
     """A file as a block: an image, or text between marks that name it. Raises UsageError, StorageError."""
     shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
-    raw = _read(path, max(LONGEST_FILE, LONGEST_IMAGE))
+    raw = _read(path, max(LONGEST_FILE, MOST_IMAGE))
     kind = image_type(raw)
     if kind is not None:
-        _refuse_longer(raw, LONGEST_IMAGE, shown)
+        if why := unfit_image(raw):
+            raise _unfit(shown, f"it {why}")
         return image_block(kind, base64.b64encode(raw).decode("ascii"))
     if b"\0" in raw[:8192]:
         raise _unfit(shown, "it is neither text nor an image")
@@ -64,19 +57,12 @@ def attach(path: Path, cwd: Path) -> Block:
     return text_block(f'<attached-file path="{label}">\n{body.rstrip()}\n</attached-file>')
 
 
-def image_type(raw: bytes) -> str | None:
-    """The media type of an image that models take, by its first bytes; None for anything else."""
-    if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _MAGIC if raw.startswith(magic)), None)
-
-
 def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
     """The typed text and the files that it attaches; the text of the file when it is only `@FILE`."""
     if text.startswith("@") and "\n" not in text:
         whole = _path(text[1:].strip('"'), cwd)
         if _is_file(whole):
-            raw = _read(whole, LONGEST_IMAGE)
+            raw = _read(whole, MOST_IMAGE)
             if image_type(raw) is not None:
                 return text, [whole]
             return _prompt_of(raw, text), []

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from teamwright.mcp.names import LONGEST, tool_name
+from teamwright.mcp.schemas import Schema, cleaned
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
@@ -27,22 +27,9 @@ MOST_TOOLS = 500
 """Tools of one server that are looked at."""
 
 MOST_DESCRIPTION = 2_000
-MOST_SCHEMA = 64_000
-"""Bytes of one schema."""
-
 MOST_FILE = 8_000_000
 MOST_KEPT = 200
 """Files of listings; beyond them the oldest go."""
-
-_DEEPEST = 24
-_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
-"""Keywords whose keys are names that somebody chose."""
-_NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
-"""What services of models do not take around an input; the server checks its input itself."""
-_UNSAID = frozenset({"$schema", "$id", "$comment", "title", "examples"})
-
-Schema: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -100,50 +87,15 @@ def _tool(key: str, entry: object) -> ServedTool | str:
     if not isinstance(schema, dict):
         return f"{wire!r} has no schema"
     try:
-        cleaned = _clean(cast("Schema", schema))
+        made = cleaned(cast("Schema", schema))
     except (ValueError, RecursionError) as problem:
         return f"{wire!r} has a schema that cannot be used: {problem}"
-    return ServedTool(wire, name, _plain(text if isinstance(text, str) else ""), cleaned)
+    return ServedTool(wire, name, _plain(text if isinstance(text, str) else ""), made)
 
 
 def _plain(text: str) -> str:
     kept = "".join(c for c in text[: 2 * MOST_DESCRIPTION] if c.isprintable() or c in "\n\t").strip()
     return kept if len(kept) <= MOST_DESCRIPTION else kept[: MOST_DESCRIPTION - 1] + "…"
-
-
-def _clean(schema: Schema) -> Schema:
-    made = cast("Schema", _part(schema, 0))
-    for word in _NOT_AT_THE_TOP:
-        made.pop(word, None)
-    if made.get("type", "object") != "object":
-        raise ValueError("it is not of an object")
-    properties = made.get("properties", {})
-    if not isinstance(properties, dict) or not all(map(_PARAMETER.fullmatch, cast("Schema", properties))):
-        raise ValueError("a parameter's name cannot be one")
-    required = made.get("required", [])
-    wanted = cast("list[Any]", required) if isinstance(required, list) else list[Any]()
-    names = [name for name in wanted if isinstance(name, str) and name in properties]
-    rest = {word: value for word, value in made.items() if word not in {"type", "properties", "required"}}
-    whole: Schema = {"type": "object", "properties": properties, **({"required": names} if names else {}), **rest}
-    if len(json.dumps(whole, ensure_ascii=False)) > MOST_SCHEMA:
-        raise ValueError(f"it has more than {MOST_SCHEMA:,} letters")
-    return whole
-
-
-def _part(node: Any, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError("it is nested too deeply")
-    if isinstance(node, list):
-        return [_part(item, depth + 1) for item in cast("list[Any]", node)]
-    if not isinstance(node, dict):
-        return node
-    made: Schema = {}
-    for word, value in cast("Schema", node).items():
-        if word in _NAMED and isinstance(value, dict):
-            made[word] = {name: _part(part, depth + 2) for name, part in cast("Schema", value).items()}
-        elif word not in _UNSAID:
-            made[word] = _part(value, depth + 1)
-    return made
 
 
 class Listings:

@@ -20,6 +20,9 @@ Heard: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 MOST_IN_A_BATCH = 1_000
 
+_LARGEST = 1e18
+"""Progress beyond it is no number that people read, and may be more than a float holds."""
+
 
 class Transport(Protocol):
     """Carries messages. What arrives goes to `Peer.deliver`, what breaks to `Peer.broke`."""
@@ -66,7 +69,7 @@ class Clock:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
 
 
 @dataclass(slots=True)

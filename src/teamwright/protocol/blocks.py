@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
 Block: TypeAlias = dict[str, Any]
@@ -79,11 +79,14 @@ def text_of(content: str | Iterable[Block]) -> str:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON in UTF-8: how history, prefixes and log lines are kept. Lone surrogates become `?`."""
+    """Compact JSON in UTF-8: how history, prefixes and log lines are kept.
+
+    Lone surrogates become `?`, numbers that JSON does not have become null: a service refuses a request with either.
+    """
     try:
         return _serializer()(value)
     except ValueError:  # half a surrogate pair, for one; what is no JSON at all is a TypeError below
-        return _compact(value).encode("utf-8", "replace")
+        return _serializer()(json.loads(_compact(value).encode("utf-8", "replace")))
 
 
 @cache
@@ -91,7 +94,7 @@ def _serializer() -> Callable[[Any], bytes]:
     """Several times faster than the one below; loaded when something is first encoded."""
     from pydantic_core import to_json
 
-    return to_json
+    return partial(to_json, inf_nan_mode="null")
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

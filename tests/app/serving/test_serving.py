@@ -221,6 +221,17 @@ async def test_large_results_images_and_other_content_are_bounded_and_marked_as_
     assert "[image image/png, " in run.model.asked(2)
 
 
+@pytest.mark.promise("H7", "P7")
+async def test_an_image_is_shown_as_what_its_bytes_are_and_one_that_is_none_goes_into_a_file(tmp_path):
+    calls = [Call("mcp__plain__forged", {}), "Done."]
+    run = Run(tmp_path, calls, mcp_servers={"plain": entry("forges")})
+    await run()
+    [content] = [json.loads(text) for text in results(run.model.requests[-1])]
+    assert [block["type"] for block in content] == ["text", "image", "image"]
+    assert {block["source"]["media_type"] for block in content[1:]} == {"image/png"}
+    assert content[0]["text"].count("[image image/png, ") == 2
+
+
 async def test_a_definition_has_servers_of_its_own_and_does_not_start_without_what_it_needs(tmp_path):
     agents = {
         "asker": {"description": "a", "prompt": "p", "mcpServers": [{"mine": entry()}], "requiredMcpServers": ["mine"]},

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from teamwright.agent.definition import prompt
 from teamwright.agent.transcript import USER
-from teamwright.protocol.blocks import text_of
+from teamwright.protocol.blocks import Block, text_of
 from teamwright.storage.jsonl import read_lines
 
 TAG = "<fork-boilerplate>"
@@ -31,8 +31,13 @@ def fork_words(job: str) -> str:
 
 
 def told_as_fork(items: Iterable[bytes]) -> bool:
-    """Whether one of these encoded messages tells an agent that it is a fork."""
-    return any(_MARK in item and item.startswith(USER) for item in items)
+    """Whether one of these encoded messages tells an agent that it is a fork; what a tool's result says does not."""
+    return any(_MARK in item and item.startswith(USER) and _tells(item) for item in items)
+
+
+def _tells(item: bytes) -> bool:
+    content: Any = json.loads(item)["content"]
+    return isinstance(content, list) and any(text_of([block]).startswith(TAG) for block in cast("list[Block]", content))
 
 
 def words_of(transcript: Path) -> str:

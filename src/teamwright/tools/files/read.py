@@ -17,6 +17,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import image_block, text_block
+from teamwright.protocol.images import image_type, unfit_image
 from teamwright.tools.files import notebook
 from teamwright.tools.files.change import HOP_FROM, MOST, open_regular, read_all
 from teamwright.tools.files.text import decode, is_binary, shown
@@ -29,9 +30,6 @@ LINE_CUT = 2_000
 
 TEXT_CUT = 60_000
 """Characters of one answer: some 15,000 tokens."""
-
-IMAGE_MOST = 5 * 1024 * 1024
-"""Bytes of an image; model services refuse larger ones."""
 
 
 class ReadInput(ToolInput):
@@ -83,17 +81,6 @@ class Read(Tool[ReadInput]):
         return result
 
 
-def media_type(content: bytes) -> str | None:
-    """The type of an image that models can see, by its first bytes, or None."""
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if content.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if content.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None
-
-
 def _content(path: Path) -> bytes:
     fd = open_regular(path)
     try:
@@ -103,7 +90,7 @@ def _content(path: Path) -> bytes:
 
 
 def _shown(path: Path, content: bytes, call: ReadInput, place: Workplace) -> ToolResult:
-    kind = media_type(content)
+    kind = image_type(content)
     if kind is not None:
         return _image(path, content, kind, place)
     if is_binary(content):
@@ -126,10 +113,8 @@ def _image(path: Path, content: bytes, kind: str, place: Workplace) -> ToolResul
             f"{path} is an image, and this model cannot see images.",
             "Work without it, or tell the user; `file` in Bash gives its size.",
         )
-    if len(content) > IMAGE_MOST:
-        return ToolResult.error(
-            f"{path} has {len(content):,} bytes; an image may have 5 MB.", "Make a smaller copy and read that."
-        )
+    if why := unfit_image(content):
+        return ToolResult.error(f"{path} {why}.", "Make a smaller or whole copy and read that.")
     blocks = [text_block(f"{path} ({kind})"), image_block(kind, base64.b64encode(content).decode())]
     return ToolResult(blocks, brief=f"image, {len(content):,} bytes", facts={"path": str(path), "media_type": kind})
 

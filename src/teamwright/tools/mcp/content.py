@@ -16,11 +16,8 @@ from typing import Any, cast
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.mcp.trouble import plain_line
 from teamwright.protocol.blocks import Block, image_block, text_block
+from teamwright.protocol.images import image_type, unfit_image
 from teamwright.tools.fitting import fitting, in_a_file
-
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-MOST_IMAGE = 5_000_000
-"""Bytes of one image that a model is shown."""
 
 MOST_IMAGES = 10
 MOST_PARTS = 1_000
@@ -80,9 +77,9 @@ def _binary(data: object, mime: object, what: str, texts: list[str], images: lis
     if not content:
         texts.append(f"[{what} that cannot be read, which is left out]")
         return
-    seen = kind in IMAGES and ctx.workplace.images and len(content) <= MOST_IMAGE and len(images) < MOST_IMAGES
-    if seen:
-        images.append(image_block(kind, base64.b64encode(content).decode()))
+    image = image_type(content) if what == "image" or kind.startswith("image/") else None
+    if image is not None and ctx.workplace.images and len(images) < MOST_IMAGES and not unfit_image(content):
+        images.append(image_block(image, base64.b64encode(content).decode()))
         return
     guessed = mimetypes.guess_extension(kind) or ".bin"
     ending = guessed if _ENDING.fullmatch(guessed) else ".bin"

@@ -1,0 +1,99 @@
+"""Images that models take: known by their bytes, whatever somebody says they are.
+
+A service refuses a whole request for one image that it cannot read, and what was told once goes with every request
+after it: one broken image would end a conversation. Looks at the frame of the file, not at its pixels. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+
+MOST_IMAGE = 3_750_000
+"""Bytes of one image: 5 MB once they are base64, which is the least that a service of ours takes."""
+
+MOST_PIXELS = 8_000
+"""Pixels of a side (as the Messages API documents it)."""
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MAGIC = ((_PNG, "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
+_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
+"""Markers of a JPEG between those that hold its size."""
+
+
+def image_type(raw: bytes) -> str | None:
+    """The media type of an image that models take, by its first bytes; None for anything else."""
+    if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _MAGIC if raw.startswith(magic)), None)
+
+
+def unfit_image(raw: bytes) -> str:
+    """Why these bytes are no image that a model can be shown, in words behind "it"; empty when they are one."""
+    kind = image_type(raw)
+    if kind is None:
+        return "is no png, jpeg, gif or webp"
+    if len(raw) > MOST_IMAGE:
+        return f"has {len(raw):,} bytes; {MOST_IMAGE:,} is the most"
+    try:
+        width, height = _SIZES[kind](raw)
+    except (struct.error, IndexError, ValueError):
+        return f"is broken: it begins like {kind}, and cannot be read as that"
+    if not (0 < width <= MOST_PIXELS and 0 < height <= MOST_PIXELS):
+        return f"has {width:,} × {height:,} pixels; {MOST_PIXELS:,} a side is the most"
+    return ""
+
+
+def _png(raw: bytes) -> tuple[int, int]:
+    at, data = len(_PNG), False
+    while True:
+        length, kind = struct.unpack_from(">I4s", raw, at)
+        data = data or kind == b"IDAT"
+        if kind == b"IEND":
+            break
+        at += 12 + length
+    if not data or raw[12:16] != b"IHDR":
+        raise ValueError
+    width, height = struct.unpack_from(">II", raw, 16)
+    return width, height
+
+
+def _jpeg(raw: bytes) -> tuple[int, int]:
+    at = 2
+    while raw[at] == 0xFF:
+        mark = raw[at + 1]
+        if mark == 0xFF:
+            at += 1
+            continue
+        if 0xC0 <= mark <= 0xCF and mark not in _NO_FRAME:
+            height, width = struct.unpack_from(">HH", raw, at + 5)
+            if raw.find(b"\xff\xd9", at) < 0:
+                raise ValueError
+            return width, height
+        at += 2 + struct.unpack_from(">H", raw, at + 2)[0]
+    raise ValueError
+
+
+def _gif(raw: bytes) -> tuple[int, int]:
+    if b";" not in raw[13:]:
+        raise ValueError
+    width, height = struct.unpack_from("<HH", raw, 6)
+    return width, height
+
+
+def _webp(raw: bytes) -> tuple[int, int]:
+    if struct.unpack_from("<I", raw, 4)[0] + 8 > len(raw) + 1:
+        raise ValueError
+    match raw[12:16]:
+        case b"VP8 ":
+            width, height = struct.unpack_from("<HH", raw, 26)
+            return width & 0x3FFF, height & 0x3FFF
+        case b"VP8L":
+            bits = struct.unpack_from("<I", raw, 21)[0]
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8X":
+            return (int.from_bytes(raw[24:27], "little") + 1, int.from_bytes(raw[27:30], "little") + 1)
+        case _:
+            raise ValueError
+
+
+_SIZES = {"image/png": _png, "image/jpeg": _jpeg, "image/gif": _gif, "image/webp": _webp}

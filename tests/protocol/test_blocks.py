@@ -1,0 +1,31 @@
+"""Blocks as bytes: whatever a model or a tool brought, what is sent and kept is JSON."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamwright.protocol.blocks import encode
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def never(word: str) -> None:
+    raise AssertionError(f"{word} is no JSON")
+
+
+@pytest.mark.promise("F57", "P5")
+@given(ANYTHING)
+def test_what_is_encoded_is_json_whatever_it_holds(value):
+    json.loads(encode(value).decode("utf-8"), parse_constant=never)
+
+
+@pytest.mark.promise("F57")
+def test_numbers_that_json_does_not_have_are_null_and_half_a_letter_is_a_question_mark():
+    assert encode({"a": math.nan, "b": [-math.inf], "c": "\ud800"}) == b'{"a":null,"b":[null],"c":"?"}'

@@ -65,6 +65,14 @@ def test_an_entry_that_cannot_be_used_is_left_out_with_the_reason(entry, why):
     assert not made and problem.startswith("f.json: the MCP server 'db' is left out: ") and why in problem
 
 
+@pytest.mark.promise("H7", "P7")
+def test_a_name_that_would_move_a_cursor_is_left_out():
+    entries = {"a\x1b[2Jb": {"command": "x"}, "db": {"command": "x"}}
+    made, [problem] = parse_servers(entries, Reading("f.json", Path("/"), {}))
+    assert [one.name for one in made] == ["db"]
+    assert problem == "f.json: the MCP server 'a?[2Jb' is left out: its name cannot stand in a tool's name"
+
+
 def test_one_that_is_disabled_is_none_and_what_we_do_not_know_is_said():
     assert read(command="x", disabled=True) == ([], [])
     [made], [problem] = read(command="x", autoApprove=["y"])

@@ -114,7 +114,7 @@ def parse_servers(value: object, reading: Reading) -> tuple[list[ServerConfig], 
 def parse_server(name: str, entry: object, reading: Reading) -> ServerConfig | None:
     """One entry; None for one that says it is disabled."""
     key = server_key(name)
-    if not key or len(key) > 40:
+    if not key or len(key) > 40 or not name.isprintable():
         raise _Unusable("its name cannot stand in a tool's name")
     if not isinstance(entry, dict):
         raise _Unusable("it is not an object")

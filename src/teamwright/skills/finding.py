@@ -75,6 +75,11 @@ def find(place: Place) -> Found:
     return found
 
 
+def skill_file(base: Path) -> Path | None:
+    """The file with a skill's text; None where the directory holds none."""
+    return next((base / name for name in (SKILL_FILE, "skill.md") if os.path.lexists(base / name)), None)
+
+
 def body_file(recipe: Recipe, name: str = "") -> Path | str:
     """The real path of a file of the recipe; a text is the reason why there is none. Empty: its own text.
 
@@ -126,7 +131,7 @@ def _skills(place: Place, found: Found) -> Iterator[tuple[str, Path, Path]]:
         base = place.directory / entry.name
         if not place.may(entry.name) or not _is_dir(entry):
             continue
-        file = next((base / name for name in (SKILL_FILE, "skill.md") if os.path.lexists(base / name)), None)
+        file = skill_file(base)
         if file is None:
             continue
         if NAME.fullmatch(entry.name):

@@ -28,6 +28,7 @@ _KNOWN = frozenset(
         *("argument-hint", "disable-model-invocation", "user-invocable", "version", "when-to-use"),
     }
 )
+_ALLOWED = "allowed-tools"
 _UNUSED = frozenset({"hooks", "effort", "paths", "shell", "arguments", "disallowed-tools"})
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0", ""})
@@ -101,7 +102,7 @@ def recipe_of(source: Source, text: str) -> Recipe | str:
         source.place,
         source.of_repository,
         hint=" ".join(fields.text("argument-hint").split())[:200],
-        allowed_tools=fields.tools("allowed-tools"),
+        allowed_tools=fields.tools(_ALLOWED),
         model=fields.model(),
         forks=fields.one_of("context", ("fork", "inherit")) == "fork",
         agent=fields.text("agent"),
@@ -112,6 +113,11 @@ def recipe_of(source: Source, text: str) -> Recipe | str:
         metadata=fields.texts("metadata"),
         problems=tuple(fields.problems),
     )
+
+
+def allowed_tools(head: FrontMatter) -> tuple[str, ...]:
+    """The calls that a recipe with this head allows, as rules are written."""
+    return _Fields(head, Path()).tools(_ALLOWED)
 
 
 def tool_rules(text: str) -> tuple[str, ...]:

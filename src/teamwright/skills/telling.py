@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from teamwright.skills.front_matter import parse
-from teamwright.skills.recipe import tool_rules
+from teamwright.skills.recipe import allowed_tools
 from teamwright.skills.template import shell_lines
 
 
@@ -16,8 +16,7 @@ def effects(texts: Iterable[str]) -> str:
     for text in texts:
         head = parse(text)
         runs += shell_lines(head.body)
-        said = head.values.get("allowed-tools", head.values.get("allowed_tools", ""))
-        allows += tool_rules(said) if isinstance(said, str) else [str(one) for one in said]
+        allows += allowed_tools(head)
     parts = [f"runs: {' ; '.join(' '.join(line.split()) for line in runs)}"] if runs else []
     parts += [f"allows: {', '.join(dict.fromkeys(allows))}"] if allows else []
     return "; ".join(parts)

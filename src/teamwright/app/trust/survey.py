@@ -25,7 +25,7 @@ from teamwright.app.serving.project import SERVERS, command_of, project_servers,
 from teamwright.app.settings_files import KEYS, Layer, Origin, read_layer
 from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import CannotStart
-from teamwright.skills.finding import FILE_MOST, SKILL_FILE
+from teamwright.skills.finding import FILE_MOST, SKILL_FILE, skill_file
 from teamwright.skills.recipe import Kind
 from teamwright.skills.telling import effects
 from teamwright.storage.gitdir import running_entries
@@ -36,6 +36,12 @@ Effect: TypeAlias = Literal["used", "not used yet"]
 MAX_FILES = 200
 """Files of one definition directory that go into a digest; more of them, or one that cannot be read, are never the
 same twice, so that they cannot be trusted."""
+
+MAX_ENTRIES = 1_000
+"""Skills, or commands, of one directory that are looked at, in the order of their names; of these 300 are used."""
+
+MAX_BYTES = 64_000_000
+"""Bytes of one definition directory that go into a digest; of more it is as with more files."""
 
 NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonServers"})
 """The only settings of a repository that hold before somebody trusts it."""
@@ -237,20 +243,26 @@ def asset_places(compat: bool) -> list[tuple[Kind, str]]:
 def _assets(root: Path, compat: bool) -> Iterator[TrustEntry]:
     for kind, place in asset_places(compat):
         base = root / place
-        for found in sorted(base.iterdir()) if base.is_dir() else ():
-            yield _asset_entry(root, kind, place, found)
+        with suppress(OSError):
+            for name in sorted(os.listdir(base))[:MAX_ENTRIES]:
+                yield _asset_entry(root, kind, place, base / name)
 
 
 def _asset_entry(root: Path, kind: Kind, place: str, path: Path) -> TrustEntry:
-    """The entry of a skill, a command, or a directory of commands. What it would run by itself is shown whole."""
-    does = effects(_texts(kind, path)) if Path(os.path.realpath(path)).is_relative_to(root) else ""
+    """The entry of a skill, a command, or a directory of commands. What it would run by itself is shown whole.
+
+    One that lies elsewhere is never used, and not looked at either.
+    """
+    inside = Path(os.path.realpath(path)).is_relative_to(root)
+    does = effects(_texts(kind, path)) if inside else ""
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
-    return TrustEntry(kind, path.stem, f"{place}/{path.name}", asset_digest(path), "used", summary)
+    digest = asset_digest(path) if inside else _digest(["it leads out of the repository"])
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary)
 
 
 def _texts(kind: Kind, path: Path) -> Iterator[str]:
     """What people wrote in it; a file that cannot be read says nothing, and is never used either."""
-    files = [path / SKILL_FILE] if kind == "skill" else [path]
+    files = [skill_file(path) or path / SKILL_FILE] if kind == "skill" else [path]
     if kind == "command" and path.is_dir():
         files = sorted(islice(path.rglob("*.md"), MAX_FILES))
     for file in files:
@@ -270,11 +282,16 @@ def _tree_digest(path: Path) -> str:
     if len(files) > MAX_FILES:
         return _digest(["too many", os.urandom(8).hex()])
     parts: list[str] = []
+    left = MAX_BYTES
     for file in files:
         try:
-            parts += [_relative(file, path.parent), hashlib.sha256(read_plain(file)).hexdigest()]
+            content = read_plain(file)
         except OSError:
             return _digest(["unreadable", os.urandom(8).hex()])
+        parts += [_relative(file, path.parent), hashlib.sha256(content).hexdigest()]
+        left -= len(content)
+        if left < 0:
+            return _digest(["too much", os.urandom(8).hex()])
     return _digest(parts)
 
 

@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from teamwright.app.members.joining import Joined
 from teamwright.app.members.living import at_work, spawn_file, until_over
 from teamwright.app.members.obeying import Ended
+from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.ui.headless.progress import line_of
+from teamwright.ui.member.guest import run_guest
 
 EXIT = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
 """The exit code of a member's process, by how it ended."""
@@ -30,6 +32,8 @@ def run_member(argv: Sequence[str]) -> int:
 
 
 async def _run(flags: MemberFlags) -> int:
+    if not os.environ.get(VARIABLE):  # our own lead gives a spawn file: this one is another program
+        return EXIT[(await run_guest(flags)).how]
     spawn = spawn_file(flags, os.environ)
     attended = sys.stdin.isatty() and sys.stdout.isatty()
     feed = Feed()

@@ -45,6 +45,19 @@ def test_a_conversation_loads_as_it_was(conversation, prefix):
 
 
 @pytest.mark.promise("P1")
+def test_a_first_line_that_waits_for_the_next_is_in_the_file_with_it_or_not_at_all(tmp_path, prefix):
+    path = tmp_path / "t.jsonl"
+    one = Conversation.start(path, prefix, {"session": "s", "member": "ada"}, with_next=True)
+    place = one.key("x")
+    assert not path.exists()
+    one.queue("prompt:1", [text_block("do it")])
+    one.close()
+    again = Conversation.load(path, prefix)
+    assert (again.header["member"], list(again.queued), again.lines) == ("ada", ["prompt:1"], 1)
+    assert again.key("x") == place
+
+
+@pytest.mark.promise("P1")
 def test_what_was_told_without_an_answer_is_owed(conversation, prefix):
     conversation.tell(Told((text_block("do it"),)))
     conversation.close()

@@ -22,7 +22,7 @@ from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.events import FAILED, Attended, Emit, RoundEnded, Spoken, always
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class TurnEnd:
 
     stop: str
     text: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = UNUSED
     rounds: int = 0
     failure: Failure | None = None
     limit: str = ""

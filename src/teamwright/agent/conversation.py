@@ -6,7 +6,7 @@ the prefix as a value, and blocks; knows no model, no tool and no inbox. Format:
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from teamwright.agent.transcript import (
     without_thoughts,
 )
 from teamwright.models.model import Prefix, Reply
-from teamwright.protocol.blocks import Block, ToolCall, encode, text_of, tool_calls, tool_result_block
+from teamwright.protocol.blocks import Block, ToolCall, decode, encode, text_of, tool_calls, tool_result_block
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
@@ -75,18 +75,24 @@ class Conversation:
     _journal: Journal | None = None
     _unanswered: bool = False
     _closed: bool = False
+    _first: bytes = b""
+    """The first line, while it waits for the second."""
 
     @classmethod
-    def start(cls, path: Path, prefix: Prefix, about: Mapping[str, Any]) -> Conversation:
+    def start(cls, path: Path, prefix: Prefix, about: Mapping[str, Any], *, with_next: bool = False) -> Conversation:
         """A new conversation. `about` goes into the first line: session, member, agent id, team, cwd, model.
 
-        Raises StorageError when there is one already, or the disk will not take it.
+        `with_next`: that line is written together with the one behind it, and there is no file before; the path is
+        known to be free then. Raises StorageError when there is one already, or the disk will not take it.
         """
-        if path.exists() and read_header(path) is not None:
+        if not with_next and os.path.exists(path) and read_header(path) is not None:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
         header = {"type": "header", "v": SCHEMA, "at": iso(), "prefix": prefix.digest, **about}
         made = cls(path, prefix, header)
-        made._append(encode(header))
+        if with_next:
+            made._first, made.lines = encode(header), 1
+        else:
+            made._append(encode(header))
         return made
 
     @classmethod
@@ -115,7 +121,7 @@ class Conversation:
         The calls of that answer are this conversation's: for the fork one and the same text stands for each result.
         On disk the history is only named. Raises StorageError.
         """
-        if path.exists() and read_header(path) is not None:
+        if os.path.exists(path) and read_header(path) is not None:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
         origin = Origin.behind(self.path, path, self.items[-1])
         header = {"type": "header", "v": FORKS, "at": iso(), "prefix": self.prefix.digest, **about, **origin.about}
@@ -268,13 +274,13 @@ class Conversation:
 
     def last_content(self) -> list[Block]:
         """The blocks of the newest message, or none."""
-        return cast("list[Block]", json.loads(self.items[-1])["content"]) if self.items else []
+        return cast("list[Block]", decode(self.items[-1])["content"]) if self.items else []
 
     def said_since(self, number: int) -> str:
         """The newest text that the agent said among the messages from this number on; empty when it said none."""
         for item in reversed(self.items[max(0, number - self._before) :]):
             if item.startswith(b'{"role":"assistant"'):
-                text = text_of(cast("list[Block]", json.loads(item)["content"]))
+                text = text_of(cast("list[Block]", decode(item)["content"]))
                 if text:
                     return text
         return ""
@@ -292,7 +298,11 @@ class Conversation:
             raise StorageError("io-failed", f"the conversation in {self.path} is closed", note="nothing was written")
         if self._journal is None:
             self._journal = Journal.open(self.path)
-        self._journal.append(line)
+        if self._first:
+            self._journal.append(self._first, line)
+            self._first = b""
+        else:
+            self._journal.append(line)
         self.lines += 1
 
     def _repair(self) -> None:

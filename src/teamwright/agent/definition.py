@@ -105,7 +105,8 @@ class AgentDefinition:
 
     def allows(self, tool: str) -> bool:
         """Whether an agent of this kind has the tool of that name."""
-        return (self.tools is None or covers(self.tools, tool)) and not covers(self.disallowed_tools, tool)
+        refused = bool(self.disallowed_tools) and covers(self.disallowed_tools, tool)
+        return not refused and (self.tools is None or covers(self.tools, tool))
 
     @property
     def bounds(self) -> Bounds:

@@ -18,7 +18,7 @@ from teamwright.agent.conversation import INTERRUPTED, PAUSED, Told
 from teamwright.agent.tool import ToolResult
 from teamwright.models.model import Failure, Refusal
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED
 
 
 async def settle(agent: Agent) -> bool:
@@ -50,12 +50,12 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
 
 async def _rounds(agent: Agent) -> TurnEnd:
     """Listen and answer calls, until there are none."""
-    usage, rounds, tools, text = Usage(), 0, 0, ""
+    usage, rounds, tools, text = UNUSED, 0, 0, ""
     while True:
         answered = await answer(agent)
         heard = answered.heard
         usage += answered.beside
-        usage += Usage() if isinstance(heard, Refusal) else heard.lost
+        usage += UNUSED if isinstance(heard, Refusal) else heard.lost
         if isinstance(heard, Refusal):
             return TurnEnd("limit", text, usage, rounds, limit=heard.limit, tools=tools, reason=heard.why)
         if isinstance(heard, Failure):

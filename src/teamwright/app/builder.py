@@ -227,14 +227,14 @@ class Maker:
         tools = told.tools([*tools, *await self.kit.served(self.policy.hides, kind, denied)])
         toolbox = self._toolbox(agent_id, self._shown(tools), model, self._gate(born), spec.cwd)
         system = subagent_prompt(kind, self.place, self.instructions)
+        about = self._about(agent_id, agent_id, toolbox, model)
         if told.former is not None:
             conversation = self._go_on(told.former, model)
         elif told.origin is not None:
-            about = self._about(agent_id, agent_id, toolbox, model)
             conversation = begin_fork(told.origin, path, about, toolbox, self.prefixes)
         else:
             prefix = self._prefix(model, system, toolbox, effort)
-            conversation = self._begin(path, agent_id, agent_id, prefix, toolbox, model)
+            conversation = Conversation.start(path, prefix, about, with_next=True)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, left)
@@ -243,8 +243,8 @@ class Maker:
         made.parent_call, made.caller, made.policy, made.plan = run.call, caller, policy(), plan
         if spec.plans:
             plan.enter(Leaving.NEVER)
-        who = Who(self.session, self._transcript, SUBAGENT, agent_id, agent_id, kind.name, own=path)
-        who = replace(who, parent=LEAD_ALIAS if caller == LEAD else caller, generation=run.generation)
+        whose = (SUBAGENT, agent_id, agent_id, kind.name, "", LEAD_ALIAS if caller == LEAD else caller)
+        who = Who(self.session, self._transcript, *whose, run.generation, path)
         made = self._hooked(made, who, born.shown, kind)
         return self.compacting.of(made, None, lambda: system, self.prefixes, fork=spec.fork)
 
@@ -340,7 +340,7 @@ class Maker:
     def _toolbox(
         self, member: str, tools: Sequence[AnyTool], model: Model, gate: Gate, cwd: Path | None = None
     ) -> Toolbox:
-        output, history = _kept_in(self.home.session(self.cwd, self.session))
+        output, history, _ = _kept_in(self.home.session(self.cwd, self.session))
         workplace = Workplace(
             cwd or self.cwd,
             self.policy.scope.directories,
@@ -371,7 +371,7 @@ class Maker:
     @property
     def prefixes(self) -> Path:
         """Where the session's prefixes are kept."""
-        return self.home.session(self.cwd, self.session) / "prefixes"
+        return _kept_in(self.home.session(self.cwd, self.session))[2]
 
     def _agent(
         self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
@@ -387,6 +387,7 @@ class Maker:
             self.emit,
             rounds_left=rounds,
             attended=self.attended,
+            activity=toolbox.activity,
             policy=self.policy,
             effort=effort_of(conversation.prefix),
         )
@@ -394,6 +395,6 @@ class Maker:
 
 
 @lru_cache(maxsize=8)
-def _kept_in(session: Path) -> tuple[Path, Path]:
-    """Where a session keeps long outputs, and former contents of files."""
-    return session / "output", session / "history"
+def _kept_in(session: Path) -> tuple[Path, Path, Path]:
+    """Where a session keeps long outputs, former contents of files, and prefixes."""
+    return session / "output", session / "history", session / "prefixes"

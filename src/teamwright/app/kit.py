@@ -125,6 +125,8 @@ class Kit:
     """Skills and commands."""
     startup: Startup | None = None
     """What commands begin with; None: nothing."""
+    _shared: tuple[AnyTool, ...] = ()
+    """Tools that keep nothing themselves: one of each serves all agents. Where an agent is, is in its workplace."""
 
     def plain_tools(self, member: str) -> list[AnyTool]:
         """What every agent may have: files, shell, web, skills, and the program's own tools."""
@@ -136,7 +138,8 @@ class Kit:
         Those have ids alone: names are for members, and for the sub-agents of the lead and of members.
         """
         skills = self._skills(self._fork(id) if starts is not None else None)
-        tools = [t for t in [*self._plain(), *skills] if not covers((*NOT_FOR_SUBAGENTS, *denied), t.name)]
+        unfit = (*NOT_FOR_SUBAGENTS, *denied)
+        tools = [t for t in [*self._plain(), *skills] if not covers(unfit, t.name)]
         if starts is None:
             return tools
         agent = SubagentTool(id, self.agents, self.agent_types(), named=False)
@@ -155,17 +158,10 @@ class Kit:
         return [SkillTool(self.shelf, fork)] if self.shelf.for_models else []
 
     def _plain(self) -> list[AnyTool]:
-        return [
-            Bash(self.jobs, self.bash, self.proves_read_only, self.startup),
-            Read(),
-            Edit(),
-            Write(),
-            NotebookEdit(),
-            Glob(),
-            Grep(),
-            WebFetch(allow_private=self.allow_private),
-            *self.extra,
-        ]
+        if not self._shared:
+            bash = Bash(self.jobs, self.bash, self.proves_read_only, self.startup)
+            self._shared = (bash, Read(), Edit(), Write(), NotebookEdit(), Glob(), Grep())
+        return [*self._shared, WebFetch(allow_private=self.allow_private), *self.extra]
 
     async def served(
         self, hides: Callable[[str], bool], kind: AgentDefinition | None = None, denied: Sequence[str] = ()

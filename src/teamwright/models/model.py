@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from teamwright.protocol.blocks import Block, encode
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Reply:
     usage: Usage
     model: str
     request_id: str = ""
-    lost: Usage = field(default_factory=Usage)
+    lost: Usage = UNUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Failure:
     before_first_reply: bool = False
     partial: list[Block] = field(default_factory=list[Block])
     again_s: float | None = None
-    lost: Usage = field(default_factory=Usage)
+    lost: Usage = UNUSED
 
 
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Reply | Failure

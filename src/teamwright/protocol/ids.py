@@ -112,9 +112,12 @@ def dir_stem(text: str) -> str:
     return text
 
 
+_NOT_IN_STEMS = re.compile(r"[^A-Za-z0-9_-]")
+
+
 def inbox_stem(name: str) -> str:
     """The file stem of a member's inbox: everything but `A-Za-z0-9_-` becomes `-`, case kept (as observed)."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", name)
+    return _NOT_IN_STEMS.sub("-", name)
 
 
 def task_id(text: str) -> TaskId:

@@ -25,6 +25,10 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """The sum; unknown money makes the sum unknown."""
+        if other is UNUSED:
+            return self  # most of what is added up is nothing: tries that broke, what is told beside
+        if self is UNUSED:
+            return other
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -59,3 +63,7 @@ class Usage:
         cached = f" ({self.cache_read:,} cached)" if self.cache_read else ""
         money = "price unknown" if self.usd is None else f"{self.usd:.4f} USD"
         return f"{self.prompt_tokens:,} tokens in{cached}, {self.output_tokens:,} out, {money}"
+
+
+UNUSED = Usage()
+"""Nothing was used."""

@@ -95,13 +95,13 @@ class Home:
 
     def agent_transcript(self, cwd: Path, session: str, agent: str) -> Path:
         """`projects/<slug>/<session>/agents/<name or id>.jsonl`."""
-        return self.session(cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
+        return _agent_transcript_of(self.ours, cwd, session, agent)
 
     # others
     @property
     def plans(self) -> Path:
         """`plans/`."""
-        return self.shared / "plans"
+        return _plans_of(self.shared)
 
     @property
     def archive(self) -> Path:
@@ -184,6 +184,17 @@ def home_of(root: str | None = None) -> Home:
 def _session_of(ours: Path, cwd: Path, session: str) -> Path:
     """Asked for with every agent that is made."""
     return ours / "projects" / slug(cwd) / dir_stem(session)
+
+
+@lru_cache(maxsize=64)
+def _agent_transcript_of(ours: Path, cwd: Path, session: str, agent: str) -> Path:
+    """Asked for twice with every agent that is made, and with every look at it."""
+    return _session_of(ours, cwd, session) / f"agents/{inbox_stem(agent)}.jsonl"
+
+
+@lru_cache(maxsize=8)
+def _plans_of(shared: Path) -> Path:
+    return shared / "plans"
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,26 @@
-"""Agents that begin alike have one prefix, made once; whatever differs has its own."""
+"""Agents that begin alike have one prefix, made once; whatever differs has its own. What a start and an end cost."""
+
+import gc
+import os
+import sys
+from collections import Counter
 
 from teamwright import Team
 from teamwright.testing import Call, ScriptedModel
+
+LOOKED_AT = frozenset({"open", "os.scandir", "os.listdir", "os.mkdir", "os.rename", "os.remove"})
+
+
+class Touched:
+    """What this process does to files and directories while `on`: the audit's name of it, and the file's name."""
+
+    def __init__(self):
+        self.on, self.seen = False, Counter()
+        sys.addaudithook(self)
+
+    def __call__(self, event, args):
+        if self.on and event in LOOKED_AT and isinstance(args[0], str | os.PathLike):
+            self.seen[event, os.path.splitext(args[0])[1]] += 1
 
 
 def agent(kind: str) -> Call:
@@ -47,3 +66,33 @@ async def test_a_kind_that_was_changed_begins_with_its_new_words(tmp_path):
     heads = [request.prefix.head for request in model.requests if request.asker != "team-lead"]
     assert [b"first words" in head for head in heads] == [True, False]
     assert [b"second words" in head for head in heads] == [False, True]
+
+
+async def test_a_start_makes_two_files_and_neither_lists_nor_makes_a_directory(tmp_path):
+    touched = Touched()
+
+    def answer(request):
+        if request.asker != "team-lead":
+            return "I looked."
+        asked = sum(b'"type":"tool_use"' in item for item in request.items)
+        touched.on = asked == 1  # the second one: what is made once a session is there
+        return agent("general-purpose") if asked < 2 else "Done."
+
+    async with Team("crew", model=ScriptedModel(answer), cwd=tmp_path, permission_mode="bypassPermissions") as team:
+        assert (await team.run("Do it.")).ok
+    assert touched.seen == {("open", ".jsonl"): 1, ("open", ".output"): 3}
+
+
+async def test_what_a_sub_agent_was_is_free_at_its_end_without_a_search_for_garbage(tmp_path):
+    def answer(request):
+        if request.asker != "team-lead":
+            return "I looked."
+        return "Done." if any(b'"type":"tool_use"' in item for item in request.items) else agent("general-purpose")
+
+    gc.disable()
+    try:
+        async with Team("crew", model=ScriptedModel(answer), cwd=tmp_path, permission_mode="bypassPermissions") as team:
+            assert (await team.run("Do it.")).ok
+            assert (len(team.session.agents.runs), set(team.session.maker.living)) == (1, {"team-lead"})
+    finally:
+        gc.enable()

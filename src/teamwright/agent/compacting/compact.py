@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.measure import answer_tokens, context_of, tokens_of, tokens_of_all, tokens_of_prefix
@@ -27,7 +27,7 @@ from teamwright.models.model import Failure, Refusal
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED, Usage
 
 WHAT = "compaction"
 """What the model call of a compaction is called in events and books."""
@@ -60,7 +60,7 @@ class Answered:
 
     heard: Heard
     task: str = ""
-    beside: Usage = field(default_factory=Usage)
+    beside: Usage = UNUSED
 
 
 async def answer(agent: Agent) -> Answered:
@@ -68,7 +68,7 @@ async def answer(agent: Agent) -> Answered:
     agent.catch_up()
     if agent.rounds_left == 0:
         return Answered(*await listen(agent))
-    beside = Usage()
+    beside = UNUSED
     if agent.compaction.wanted is not None:
         beside += (await _serve(agent, agent.compaction.wanted)).usage
     elif due(agent):

@@ -96,6 +96,10 @@ class Compaction:
     again_at: int = 0
     measured: tuple[int, int] = (0, 0)
 
+    def let_go(self) -> None:
+        """The agent's life is over: its parts that are kept here are not."""
+        self.beside, self.fresh, self.forgotten, self.tools = NothingBeside(), None, None, None
+
     def limit(self, card: ModelCard, answer_tokens: int) -> int | None:
         """At how many tokens a conversation is compacted: the stated share, and always with room for the answer."""
         share = self.settings.at

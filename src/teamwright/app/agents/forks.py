@@ -101,6 +101,9 @@ class Before:
         return [*have, *(OutOfReach(name) for name in named if name not in known and not is_served_name(name))]
 
 
+_NOTHING = Before()
+
+
 def begin_fork(origin: Agent, path: Path, about: Mapping[str, Any], toolbox: Toolbox, prefixes: Path) -> Conversation:
     """A fork's conversation, from where its caller's is; what that has read, the fork has read too."""
     store_prefix(prefixes, origin.conversation.prefix)
@@ -115,7 +118,7 @@ async def before(
     if goes_on:
         former = await asyncio.to_thread(load_conversation, path, prefixes)
         return Before(spec.fork, former)
-    return Before(spec.fork, origin=_forked(caller, run) if spec.fork else None)
+    return Before(spec.fork, origin=_forked(caller, run)) if spec.fork else _NOTHING
 
 
 def _forked(caller: Agent | None, run: Run) -> Agent:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal, TypeAlias
 
 from teamwright.agent.definition import BUILT_IN, AgentDefinition, built_in, find_definition
@@ -80,7 +81,7 @@ class Kinds:
             for found in shelf.found():
                 usable = not shelf.of_repository or (found.definition is not None and self.allows(found))
                 yield found, usable
-        yield from ((Found(kind.name, BUILT_IN, "", kind), True) for kind in built_in().values())
+        yield from ((found, True) for found in _built_in())
 
     def known(self) -> dict[str, AgentDefinition]:
         """The kinds that hold, by name."""
@@ -95,10 +96,12 @@ class Kinds:
 
         Raises UsageError naming the nearest, or saying why the one of that name cannot be used.
         """
-        kinds = self.known()
-        if not any(name.lower() == known.lower() for known in kinds):
-            self._explain(name)
-        return find_definition(name, kinds)
+        wanted = name.lower()
+        for found, usable in self._each():  # asked with every start: nothing is made of what is passed over
+            if usable and found.definition is not None and found.name.lower() == wanted:
+                return found.definition
+        self._explain(name)
+        return find_definition(name, self.known())
 
     def _explain(self, name: str) -> None:
         for entry in self.entries():
@@ -135,6 +138,11 @@ class Kinds:
             return text
         more = f" and {len(rest) - NAMED_MOST} more" if len(rest) > NAMED_MOST else ""
         return f"{text}\nAlso: {', '.join(rest[:NAMED_MOST])}{more}"
+
+
+@cache
+def _built_in() -> tuple[Found, ...]:
+    return tuple(Found(kind.name, BUILT_IN, "", kind) for kind in built_in().values())
 
 
 def _cut(text: str) -> str:

@@ -38,6 +38,8 @@ class Shelf:
 
     def found(self) -> list[Found]:
         """The definitions in it, as they are now."""
+        if not os.access(self.base, os.F_OK):
+            return []  # most places are not there: that is all they cost at every start
         if self.base.is_file():
             return [read_file(self.base, self.source, self.prefix)]
         rows: list[Found] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from teamwright.protocol.events import FAILED, MemberChanged, RoundEnded, TeamChanged, TeamEvent
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED, Usage
 
 TaskKey: TypeAlias = tuple[str, str]
 """A task for good: the directory of the team whose list it is on (empty: the session's own), and its number."""
@@ -24,14 +24,14 @@ class Account:
     `failed` is the part of it that tries had used which broke.
     """
 
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = UNUSED
     rounds: int = 0
     calls: int = 0
     caller: str = ""
     life: int = 0
-    life_usage: Usage = field(default_factory=Usage)
+    life_usage: Usage = UNUSED
     life_calls: int = 0
-    failed: Usage = field(default_factory=Usage)
+    failed: Usage = UNUSED
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ class Ledger:
     `failed` is the part of the total that tries had used which broke.
     """
 
-    total: Usage = field(default_factory=Usage)
-    untasked: Usage = field(default_factory=Usage)
-    failed: Usage = field(default_factory=Usage)
+    total: Usage = UNUSED
+    untasked: Usage = UNUSED
+    failed: Usage = UNUSED
     agents: dict[str, Account] = field(default_factory=dict[str, Account])
     tasks: dict[TaskKey, Usage] = field(default_factory=dict[TaskKey, Usage])
     models: dict[str, Usage] = field(default_factory=dict[str, Usage])
@@ -93,13 +93,13 @@ class Ledger:
             caller.life_calls += spent.tools
             above = caller
         self.total += usage
-        self.models[spent.model] = self.models.get(spent.model, Usage()) + usage
+        self.models[spent.model] = self.models.get(spent.model, UNUSED) + usage
         if spent.task:
             key = (self.list, spent.task)
-            self.tasks[key] = self.tasks.get(key, Usage()) + usage
+            self.tasks[key] = self.tasks.get(key, UNUSED) + usage
         else:
             self.untasked += usage
 
     def _lives(self, account: Account, life: int) -> None:
         if life > account.life:
-            account.life, account.life_usage, account.life_calls = life, Usage(), 0
+            account.life, account.life_usage, account.life_calls = life, UNUSED, 0

@@ -19,7 +19,7 @@ from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import Failure, ModelCard, Prefix, Refusal, Reply, Request, price
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.ids import LEAD
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED, Usage
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -29,6 +29,9 @@ holding all of it would make members wait for each other that have room side by 
 
 CACHE_S = 270.0
 """So long after a call its prompt is expected to be in the service's cache, which keeps it for 5 minutes."""
+
+_NOT_ESTIMATED = Estimate(0, 0)
+"""Where nothing is capped."""
 
 _MAX_TOKENS = re.compile(rb'"max_tokens":([0-9]+)')
 _ANSWER = b'{"role":"assistant"'
@@ -71,7 +74,7 @@ class AgentMeter:
         self._task = self._task_now()
         self._asked = len(request.items)
         scopes = self._scopes()
-        call = self._estimate(request, card) if any(scope.budget for scope in scopes) else Estimate(0, 0)
+        call = self._estimate(request, card) if any(scope.budget for scope in scopes) else _NOT_ESTIMATED
         got = await self.purse.reserve(scopes, call)
         if isinstance(got, Refusal):
             return got
@@ -83,7 +86,7 @@ class AgentMeter:
         hold, self._hold = self._hold, None
         if hold is None:
             return ""
-        reply, lost = (answer if isinstance(answer, Reply) else None), Usage() if answer is None else answer.lost
+        reply, lost = (answer if isinstance(answer, Reply) else None), UNUSED if answer is None else answer.lost
         hold.settle(self._counted(reply) + lost if reply is not None else lost if lost.requests else None)
         if lost.requests:
             self._book(lost, reply.model if reply is not None else self._wire, failed=True)

@@ -149,8 +149,8 @@ class Purse:
 
     def released(self) -> None:
         """Something is free again, or closed for good: whoever waits looks again."""
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        self._moved.set()
+        self._moved.clear()
 
     def book(
         self, agent: str, usage: Usage, model: str, *, caller: str = "", task: str = "", failed: bool = False

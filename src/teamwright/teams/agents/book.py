@@ -8,6 +8,7 @@ made is a port; who hears a notice is another. Knows no tool and no screen.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -26,7 +27,7 @@ from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.teams.agents.journal import RunJournal, kept, spec_of
 from teamwright.teams.agents.ledger import has_words, is_run_id, last_said, remembered
-from teamwright.teams.agents.life import Pending, QueueSteering, see_through, tell_lost_below, written
+from teamwright.teams.agents.life import Pending, QueueSteering, let_go, see_through, tell_lost_below, written
 from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
 from teamwright.teams.agents.run import Run, find_run
 from teamwright.teams.agents.words import RunFile, changed, it_runs, notification
@@ -131,10 +132,10 @@ class Agents:
         """
         spec = self.builder.resolved(spec)
         self._check_room()
-        run = Run(self._new_id(), owner, Path(), Path(), kept(spec), spec.name, call.use, call.key)
-        kind = spec.definition
-        run.background = self.settings.background and (background or (kind is not None and kind.background))
-        run.file = self._scratch / f"{run.id}.output"
+        id, transcript = self._new_id()
+        run = Run(id, owner, self._scratch / f"{id}.output", transcript, kept(spec), spec.name, call.use, call.key)
+        own = spec.definition is not None and spec.definition.background
+        run.background = self.settings.background and (background or own)
         self._starting += 1
         try:
             agent = await self.builder.subagent(spec, owner, run)
@@ -209,10 +210,10 @@ class Agents:
             raise LimitExceeded("limit", "the session is over", note="nothing was started")
         self._limits.check_agents(len(self.running()) + self._starting)
 
-    def _new_id(self) -> str:
-        while (id := run_id()) in self.runs or self.builder.transcript_of(id).exists():
+    def _new_id(self) -> tuple[str, Path]:
+        while (id := run_id()) in self.runs or os.path.exists(path := self.builder.transcript_of(id)):
             pass
-        return id
+        return id, path
 
     # ── a life ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -260,7 +261,7 @@ class Agents:
         file.end(run)
         self._journal.ended(run)
         self._live.pop(run.id, None)
-        run.agent = None
+        let_go(run, agent, self._emit)
         run.ended.set()
         run.released.set()
         if (above := self.runs.get(run.owner)) is not None:

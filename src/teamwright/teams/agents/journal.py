@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.agent.definition import Bounds
+from teamwright.protocol.blocks import encode
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError, UsageError
@@ -33,7 +34,6 @@ LOST = "it ended with the process that ran it"
 """Why one was killed whose end nobody noted."""
 
 _NOT_KEPT = frozenset({"prompt", "call", "name"})
-_encoder = json.JSONEncoder(ensure_ascii=False)  # `dumps` would make one each time
 _ENDED: dict[str, RunState] = {"completed": "completed", "failed": "failed", "killed": "killed"}
 
 
@@ -107,7 +107,7 @@ class RunJournal:
         with contextlib.suppress(StorageError):
             if self._journal is None:
                 self._journal = Journal.open(self.path)
-            self._journal.append(_encoder.encode(fact).encode("utf-8", "replace"))
+            self._journal.append(encode(fact))
 
     def _read(self) -> dict[str, Run]:
         runs: dict[str, Run] = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias
 
-from teamwright.agent.agent import Agent, Steered, TurnEnd
+from teamwright.agent.agent import Agent, NoSteering, Steered, TurnEnd
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.commands import told
 from teamwright.agent.conversation import Conversation, Told
@@ -112,6 +112,16 @@ def written(run: Run, agent: Agent, file: RunFile) -> Emit:
                 file.said(agent.conversation.last_content())
 
     return now
+
+
+def let_go(run: Run, agent: Agent, emit: Emit) -> None:
+    """Its life is over: nothing leads back to the agent from its own parts, so that all of it is free at once.
+
+    Without that each would wait for a search for garbage, which took a thirtieth of what a short run costs.
+    """
+    run.agent = None
+    agent.emit, agent.steering = emit, NoSteering()
+    agent.compaction.let_go()
 
 
 def tell_lost_below(run: Run, talk: Conversation, jobs: BackgroundJobs, agents: Below) -> None:

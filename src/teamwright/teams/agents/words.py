@@ -5,7 +5,6 @@ Knows a run and a job; tells nobody.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -139,12 +138,14 @@ class RunFile:
         self._write(f"[{run.state}{why}]\n")
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
+        try:
             fd = self._opened()
             try:
                 os.write(fd, text.encode("utf-8", "replace"))
             finally:
                 os.close(fd)
+        except OSError:
+            pass  # the transcript has all of it
 
     def _opened(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

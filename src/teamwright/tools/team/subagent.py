@@ -17,7 +17,7 @@ from teamwright.agent.tool import AnyTool, Tool, ToolContext, ToolInput, ToolRes
 from teamwright.models.effort import asked_effort
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import text_block
-from teamwright.protocol.budget import Budget
+from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import member_name
 from teamwright.teams.agents.book import Agents
@@ -77,7 +77,7 @@ class SubagentInput(ToolInput):
             effort=asked_effort(self.effort),
             mode=self.mode,
             max_turns=self.max_turns,
-            budget=Budget(tokens=self.budget_tokens),
+            budget=NO_CAPS if self.budget_tokens is None else Budget(tokens=self.budget_tokens),
         )
 
     def access(self) -> Access:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TextDelta, ToolCalled
+from teamwright.protocol.events import MemberChanged, MessageSent, Notice, RequestOpened, TextDelta, ToolCalled
 from teamwright.storage import log as module
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.log import SNAPSHOT_EVERY, EventLog
@@ -209,6 +209,31 @@ def test_an_input_that_json_cannot_hold_does_not_lose_the_event(path):
     log.close()
     assert [json.loads(line)["n"] for line in path.read_bytes().splitlines()] == [1, 2, 3, 4]
     assert texts(path, after=3) == [(4, "last")]
+
+
+async def test_what_an_event_holds_of_others_is_logged_as_it_was_when_it_happened(path):
+    log = EventLog(path)
+    given = {"command": "ls"}
+    log.emit(RequestOpened(member="a", request="r1", kind="permission", tool="Bash", what="ls", input=given))
+    given["command"] = "rm"
+    await asyncio.sleep(0)
+    [(_, event)] = read_events(path)
+    assert event.input == {"command": "ls"}
+    log.close()
+
+
+async def test_an_event_is_encoded_when_it_is_written_and_not_before_those_who_act_on_it_go_on(path, monkeypatch):
+    encoded = []
+    encode = module.to_json
+    monkeypatch.setattr(module, "to_json", lambda event: (encoded.append(event.text), encode(event))[1])
+    log = EventLog(path)
+    seen = []
+    log.subscribe(lambda _number, event: seen.append(event.text))
+    log.emit(note("one"))
+    assert (seen, encoded) == (["one"], [])
+    await asyncio.sleep(0)
+    assert encoded == ["one"]
+    log.close()
 
 
 # ── snapshots ────────────────────────────────────────────────────────────────────────────────────────────────

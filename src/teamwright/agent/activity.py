@@ -171,7 +171,8 @@ class Activity:
         self._doing, self._what = doing, what
         self._told = self._stalled = False
         self._since = self._heard = now = time.monotonic()
-        self._watch(now + (self._tell_s if doing else self._stalled_s))
+        # Early for what begins with no call yet: a look says when the next one is, and a timer set anew costs more.
+        self._watch(now + min(self._tell_s, self._stalled_s))
 
     def _watch(self, due: float) -> None:
         if self.watchdog is not None and self._at_work:

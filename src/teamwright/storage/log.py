@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import SCHEMA, to_json
-from teamwright.protocol.events import LIVE, Notice, TeamEvent, ToolCalled
+from teamwright.protocol.events import LIVE, Notice, RequestOpened, TeamEvent, ToolCalled
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.log_reader import Tail, last_number
 
@@ -29,6 +29,9 @@ MOST_WAITING = 1_000
 
 SNAPSHOT_EVERY = 500
 """Logged events from one snapshot to the next: so many are read backward at most to know the present."""
+
+_HOLDS_MORE = (ToolCalled, RequestOpened)
+"""Events that hold objects of others (a tool's input), which may be changed later: they are encoded at once."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _logger = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ class EventLog:
         self._journal: Journal | None = Journal.open(path)
         self._n = last_number(path)
         self._snapshot_at = self._n + (1 if self._n else SNAPSHOT_EVERY)
-        self._lines: list[bytes] = []
+        self._lines: list[bytes | tuple[int, TeamEvent]] = []
         self._subscribers: tuple[Subscriber, ...] = ()
         self._live: tuple[Subscriber, ...] = ()
         self.on_attended: Callable[[bool], None] = _nobody_asks
@@ -77,7 +80,8 @@ class EventLog:
         if not isinstance(event, LIVE):
             self._n += 1
             first = not self._lines
-            self._lines.append(_line(self._n, event))
+            # Others are encoded when they are written: nobody who acts on an event waits for that (8 µs each).
+            self._lines.append(_line(self._n, event) if isinstance(event, _HOLDS_MORE) else (self._n, event))
             if self.state is not None:
                 self._fold(self.state, event)
             if isinstance(event, ToolCalled):
@@ -151,9 +155,10 @@ class EventLog:
 
     def flush(self) -> None:
         """Write what waits. A disk that refuses is told once, as a notice; the events of that moment are lost."""
-        lines, self._lines = self._lines, []
-        if not lines or self._journal is None:
+        waiting, self._lines = self._lines, []
+        if not waiting or self._journal is None:
             return
+        lines = [one if isinstance(one, bytes) else _line(*one) for one in waiting]
         try:
             self._journal.append(*lines)
         except StorageError as problem:

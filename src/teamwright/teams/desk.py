@@ -68,7 +68,9 @@ def _how_old(entries: Sequence[Entry]) -> list[Block]:
 
 def pick(entries: Sequence[Entry]) -> list[Entry]:
     """What one turn takes of the unread entries: the highest kind decides whether a shutdown comes alone."""
-    by_kind = {kind: [e for e in entries if kind_of(e) == kind] for kind in WAKE_ORDER}
+    by_kind: dict[str, list[Entry]] = {kind: [] for kind in WAKE_ORDER}
+    for entry in entries:
+        by_kind[kind_of(entry)].append(entry)
     if by_kind["shutdown"] and not by_kind["user"]:
         return by_kind["shutdown"]
     return [entry for kind in WAKE_ORDER if kind != "shutdown" for entry in by_kind[kind]]

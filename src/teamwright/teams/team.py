@@ -210,7 +210,7 @@ class Team:
     def find(self, name: str) -> Mate | None:
         """The live member of that name, without regard to case."""
         lower = name.lower()
-        return next((m for m in self.live if m.name.lower() == lower), None)
+        return next((m for m in self.members.values() if m.name.lower() == lower and m.state not in GONE), None)
 
     def own(self, name: str) -> Teammate | None:
         """The live member of that name, if it runs in this process."""

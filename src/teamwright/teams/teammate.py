@@ -300,7 +300,7 @@ class Teammate(Mate):
         if told is not None:
             if await settle(self.agent):
                 return TurnEnd("done")  # it agreed to stop before the kill
-            tell(self.agent, replace(told, blocks=(*told.blocks, *self.learned)))
+            tell(self.agent, replace(told, blocks=(*told.blocks, *self.learned)) if self.learned else told)
             self.learned = ()
         # The model need not wait for the flags: the transcript is the ledger.
         flagging = asyncio.ensure_future(self.desk.flag(self.desk.saw(entries) if entries else ()))

@@ -38,6 +38,8 @@ class MemberView:
     unread: int = 0
     messages: int = 0
     mode: str = ""
+    place: str = ""
+    """Where it runs, as the roster has it: `in-process`, or a backend and its id there (`tmux %3`); empty of a lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,13 @@ def _member(team: Path, member: Member, *, live: bool, archived: bool) -> Member
         unread=unread,
         messages=messages,
         mode=member.mode or "",
+        place=_place_of(member),
     )
+
+
+def _place_of(member: Member) -> str:
+    kind = member.backend_type or ""
+    return "" if member.is_lead else kind if member.pane_id in {"", kind} else f"{kind} {member.pane_id}".strip()
 
 
 def _member_state(member: Member, *, live: bool) -> str:

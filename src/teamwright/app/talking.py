@@ -24,6 +24,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.teams.ending import kill
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate
+from teamwright.teams.places.place import IN_LEADS, Hides, Where
 from teamwright.teams.post import Sent, send_text
 
 T = TypeVar("T")
@@ -32,11 +33,14 @@ ANSWERS_S = 3.0
 """How long members' own processes may take to say what runs there, in seconds."""
 
 
+HERE = Where()
+
+
 @dataclass(frozen=True, slots=True)
 class LiveMember:
     """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens.
 
-    `mode` is its permission mode.
+    `mode` is its permission mode, `where` says where it lives.
     """
 
     name: str
@@ -48,6 +52,12 @@ class LiveMember:
     context: int = 0
     usage: Usage = field(default_factory=Usage)
     mode: str = ""
+    where: Where = HERE
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it has a place of its own."""
+        return self.where.backend != IN_LEADS
 
 
 def live_members(session: Session) -> list[LiveMember]:
@@ -74,6 +84,7 @@ def live_members(session: Session) -> list[LiveMember]:
             purse.context.get(mate.name, 0),
             purse.by_member.get(mate.name, Usage()),
             mate.mode,
+            mate.where,
         )
         for mate in session.team.live
     ]
@@ -187,6 +198,29 @@ async def to_background(session: Session, name: str = "") -> list[str]:
         if (there := await _of(BACKGROUND.at(one, name=name), None)) is not None:
             return list(there)
     raise _unknown(session, name, "nothing was moved")
+
+
+async def put_out_of_sight(session: Session, name: str, *, hidden: bool) -> str:
+    """Hide the pane of a member that has one, or show it again; it goes on meanwhile. Returns what became of it.
+
+    The roster names the panes that are hidden. Raises UnknownMember, InvalidName, CannotStart, and TeamRefused for the
+    lead and for a member that has no pane, or whose place cannot do that.
+    """
+    mate = _mate(session, name)
+    verb, place = "hidden" if hidden else "shown", getattr(mate, "place", None)
+    if mate.spot is None or not isinstance(place, Hides):
+        raise TeamRefused(
+            "team-refused",
+            f"{mate.name} lives in {mate.where}: there is no pane of its own",
+            note="nothing was changed",
+        )
+    spot = mate.spot
+    if not await (place.hide(spot) if hidden else place.show(spot)):
+        raise TeamRefused(
+            "team-refused", f"{mate.name} cannot be {verb} in {mate.where}, or is gone", note="nothing was changed"
+        )
+    await session.team.roster.change(lambda config: config.with_hidden(spot.id, hidden=hidden))
+    return f"{mate.name} is {verb} ({mate.where})"
 
 
 def lead_was_interrupted(session: Session) -> None:

@@ -102,9 +102,16 @@ class TeamConfig:
     def without(self, name: str) -> TeamConfig:
         """Without the member of that name (or agent id)."""
         lower = name.lower()
-        return replace(
-            self, members=tuple(m for m in self.members if lower not in {m.name.lower(), m.agent_id.lower()})
-        )
+        left = tuple(m for m in self.members if lower not in {m.name.lower(), m.agent_id.lower()})
+        gone = {m.pane_id for m in self.members} - {m.pane_id for m in left}
+        return replace(self, members=left).with_hidden(*gone, hidden=False)
+
+    def with_hidden(self, *pane_ids: str, hidden: bool) -> TeamConfig:
+        """With these panes out of sight, or no longer."""
+        before = self.hidden_pane_ids or ()
+        kept = tuple(id for id in before if id not in pane_ids)
+        now = (*kept, *pane_ids) if hidden else kept
+        return self if now == before else replace(self, hidden_pane_ids=now)
 
     def to_json(self) -> dict[str, Any]:
         """The file's object, keys in the observed order."""

@@ -104,6 +104,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
     model = (spec.model or PROGRAMS_OWN) if spec.command else await team.builder.wire_model(spec)
     _refuse_late(team)
     backend = await team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
+    why = team.elsewhere.why if team.elsewhere is not None else ""
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
     with _starting(team, name):
         async with AsyncExitStack() as undo:
@@ -124,6 +125,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
             else:
                 mate = await start(team, member, life, undo, replace(spec, name=member.name))
             undo.pop_all()
+    mate.why_there = why
     return mate
 
 

@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from teamwright import Team
@@ -91,6 +92,36 @@ def _in_order(text: str, texts: tuple[str, ...]) -> bool:
             return False
         at = found + len(one)
     return True
+
+
+class Client:
+    """A terminal in which somebody looks at the pane."""
+
+    def __init__(self, child: pexpect.spawn) -> None:
+        self._child = child
+
+    def sees(self, text: str) -> None:
+        """Wait until the text was drawn in it."""
+        self._child.expect_exact(text)
+
+    def leaves(self) -> None:
+        """Let go of the server, which goes on."""
+        self._child.send("\x02d")
+        self._child.expect(pexpect.EOF)
+
+
+@contextmanager
+def attached(pane: Pane, columns: int, rows: int) -> Generator[Client]:
+    """Somebody attaches a terminal of this size."""
+    pane.tmux("set-option", "-t", pane.id, "window-size", "latest")
+    env = {**os.environ, "TERM": "xterm-256color"}
+    env.pop("TMUX", None)
+    argv = ["-u", "-S", pane.socket, "attach"]
+    child = pexpect.spawn(TMUX, argv, env=env, encoding="utf-8", dimensions=(rows, columns), timeout=WAIT_S)
+    try:
+        yield Client(child)
+    finally:
+        child.close(force=True)
 
 
 @asynccontextmanager

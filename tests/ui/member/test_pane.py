@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
 
+from teamwright import UnknownMember
+from teamwright.app.looking.status import status_views
 from teamwright.protocol.events import MemberChanged, TurnEnded
 from teamwright.testing.replies import Answer
-from tests.ui.member.panes import crew, needs_tmux, pane_of
+from teamwright.ui.cli.status import lines_of
+from teamwright.ui.terminal.commands import RUN
+from tests.ui.member.panes import attached, crew, needs_tmux, pane_of
 
 pytestmark = [needs_tmux, pytest.mark.timeout(180)]
 
@@ -34,3 +39,138 @@ async def test_a_pane_says_who_it_is_shows_what_is_said_and_what_is_typed_reache
         assert [one["from"] for one in inbox] == ["team-lead", "user"]
         for line in pane.text().splitlines():
             assert len(line) <= 80
+
+
+@pytest.mark.promise("E2")
+async def test_keys_end_a_turn_and_never_the_process_and_stop_ends_it_once_it_was_meant(tmp_path):
+    def play(body: dict[str, Any]) -> Answer | str:
+        if "Wait there" in words(body) and "tool_result" not in words(body):
+            return Answer("I wait.", tools=[("Bash", {"command": f"cat {tmp_path / 'gate'}", "description": "w"})])
+        return "Back again."
+
+    os.mkfifo(tmp_path / "gate")
+    async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):
+        await team.spawn("ann", "Wait there.")
+        pane = await pane_of(team, told, "ann")
+        await pane.sees("I wait.", "ann: Bash cat")
+        await pane.types("Escape")
+        ended = await told.until(lambda event: isinstance(event, TurnEnded) and event.member == "ann")
+        assert ended.stop == "interrupted"
+        await pane.sees("its turn is over: interrupted")
+        await pane.types("C-c")
+        await pane.sees("no turn of ann runs; /stop ends ann for good")
+        await pane.says("And now?")
+        await pane.sees("Back again.")
+        await pane.says("/stop")
+        await pane.sees("end ann for good? [y/n]")
+        await pane.says("n")
+        await pane.sees("ann stays")
+        await pane.says("/stop")
+        await pane.sees("ann stays", "end ann for good? [y/n]")
+        await pane.says("y")
+        gone = await told.until(lambda event: isinstance(event, MemberChanged) and event.state == "killed")
+        assert gone.detail == "stopped by the user"
+
+
+@pytest.mark.promise("E2")
+async def test_commands_show_one_member_and_change_its_mode_under_the_rules_of_the_lead(tmp_path):
+    async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
+        await team.spawn("ann", "Begin.")
+        pane = await pane_of(team, told, "ann")
+        await pane.sees("Done.")
+        for line, *seen in (
+            ("/help", "/compact KEEP", "Esc, Ctrl-C"),
+            ("/context", "system prompt", "tools", "free"),
+            ("/cost", "ann", "all"),
+            ("/tasks", "no tasks"),
+            ("/quit", "there is no /quit at a member's terminal"),
+            ("/mode plan", "ann is in mode plan from its next call on"),
+            ("/mode bypassPermissions", "bypassPermissions is not given while a session runs"),
+            ("/mode sideways", "sideways"),
+        ):
+            await pane.says(line)
+            await pane.sees(line, *seen)
+        assert team.members[0].mode == "plan"
+
+
+@pytest.mark.promise("F44", "E2")
+async def test_what_a_member_asks_is_answered_in_its_pane(tmp_path):
+    def play(body: dict[str, Any]) -> Answer | str:
+        if "tool_result" not in words(body):
+            return Answer(tools=[("Bash", {"command": "touch made", "description": "makes it"})])
+        return "It is made."
+
+    async with crew(tmp_path, play) as (team, told, _):
+        events = team.events()  # somebody is there who could answer
+        looking = asyncio.ensure_future(anext(events))
+        await team.spawn("ann", "Make it.")
+        pane = await pane_of(team, told, "ann")
+        await pane.sees("ann wants to use Bash", "touch made", "y yes")
+        await pane.says("y")
+        await pane.sees("It is made.")
+        assert (tmp_path / "work/made").exists()
+        await looking
+
+
+@pytest.mark.promise("E2", "F34")
+async def test_words_and_what_is_typed_stay_whole_through_resizing_and_another_terminal(tmp_path):
+    gate = asyncio.Event()
+
+    async def play(body: dict[str, Any]) -> str:
+        if "Go on" not in words(body):
+            return "First."
+        await gate.wait()
+        return "\n".join(f"line {number} of the long answer" for number in range(40))
+
+    async with crew(tmp_path, play) as (team, told, _):
+        await team.spawn("ann", "Begin.")
+        pane = await pane_of(team, told, "ann")
+        await pane.sees("First.")
+        await pane.says("Go on.")
+        await pane.sees("ann works")
+        await pane.types("-l", "half a line")
+        await pane.sees("> half a line")
+        pane.tmux("resize-window", "-t", pane.id, "-x", "50", "-y", "12")
+        gate.set()
+        await pane.sees("line 39 of the long answer", "> half a line")
+        with attached(pane, 100, 30) as client:
+            client.sees("line 39 of the long answer")
+            client.leaves()
+        with attached(pane, 70, 20) as client:
+            client.sees("half a line")
+            client.leaves()
+        await pane.types("-l", " and the rest")
+        await pane.types("Enter")
+        await pane.sees("you → ann: half a line and the rest")
+        text = pane.text()
+        for number in range(40):
+            assert f"line {number} of the long answer" in text
+
+
+@pytest.mark.promise("E5", "E2")
+async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_come_back(tmp_path):
+    async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
+        await team.spawn("ann", "Begin.")
+        await team.spawn("bob", "Begin.")
+        pane = await pane_of(team, told, "ann")
+        lines = await RUN["/members"](team.session, "")
+        assert any(f"tmux {pane.id}" in line for line in lines)
+        assert any("attach" in line for line in lines)
+        window = pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}")
+        [said] = await RUN["/hide"](team.session, "ann")
+        assert said.strip() == f"ann is hidden (tmux {pane.id})"
+        assert pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}") != window
+        config = tmp_path / "home/teams/crew/config.json"
+        assert json.loads(config.read_text())["hiddenPaneIds"] == [pane.id]
+        view = status_views(team.session.maker.home, tmp_path / "work", "crew")[0]
+        [ann] = [one for one in view.members if one.name == "ann"]
+        assert ann.place == f"tmux {pane.id}" and "attach" in ann.note
+        assert any("runs in" in line for line in lines_of(view))
+        await RUN["/show"](team.session, "@ann")
+        assert pane.tmux("display-message", "-p", "-t", pane.id, "#{window_id}") == window
+        assert json.loads(config.read_text())["hiddenPaneIds"] == []
+        await RUN["/hide"](team.session, "ann")
+        await team.stop("ann")
+        assert json.loads(config.read_text())["hiddenPaneIds"] == [], "a pane that is gone is not hidden"
+        with pytest.raises(UnknownMember):
+            await RUN["/hide"](team.session, "ann")

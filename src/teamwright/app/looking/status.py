@@ -18,6 +18,7 @@ from teamwright.app.inspect import FOREIGN, LIVE, MemberView, TaskView, TeamView
 from teamwright.app.requests.record import KINDS
 from teamwright.app.serving.state import ServerStatus, read_state
 from teamwright.permissions.verdict import Mode
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.storage.log_reader import Tail, read_recent
@@ -25,6 +26,7 @@ from teamwright.storage.paths import Home
 from teamwright.teams.health.standing import MemberStanding, Standing
 from teamwright.teams.health.table import Health, OpenTask, health, seen_of
 from teamwright.teams.plans.rows import KIND as PLAN
+from teamwright.teams.team_file import read_team_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class MemberStatus:
 
     `mode` is its permission mode, empty where it has none of its own: then it has the lead's.
     `effort` is how hard it thinks, empty where its model decides. `unread` is -1 when its inbox cannot be read; `usd`
-    None when a price is not known.
+    None when a price is not known. `place` is `in-process`, or a backend and its id there; `note` says how to see it.
     """
 
     name: str
@@ -51,6 +53,8 @@ class MemberStatus:
     usd: float | None = 0.0
     mode: str = ""
     effort: str = ""
+    place: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ def status_of(home: Home, team: TeamView, standing: Standing, *, closed: bool = 
     tasks = {
         task.id: OpenTask((task.owner or "").partition("@")[0], task.waits_for) for task in team.tasks if task.open
     }
-    look = _Look(team, standing, tasks, live=live, closed=closed)
+    look = _Look(team, standing, tasks, live=live, closed=closed, notes=_notes(home, team) if live else {})
     listed = {_real(member.name) for member in team.members}
     gone = [one for one in standing.members.values() if one.name not in listed and one.gone]
     members = [look.member(_real(m.name), m) for m in team.members] + [look.member(one.name) for one in gone]
@@ -198,6 +202,8 @@ class _Look:
     tasks: Mapping[str, OpenTask]
     live: bool
     closed: bool
+    notes: Mapping[str, str]
+    """How members in places of their own are seen, by name in lower case."""
 
     def member(self, name: str, entry: MemberView | None = None) -> MemberStatus:
         known = self.standing.members.get(name)
@@ -219,6 +225,8 @@ class _Look:
             usd=usage.usd,
             mode=_mode(name, known, entry),
             effort=known.effort if known is not None else "",
+            place=entry.place if entry is not None else "",
+            note=self.notes.get(name.lower(), ""),
         )
 
     def _health(self, name: str, known: MemberStanding | None, entry: MemberView | None) -> Health:
@@ -234,6 +242,17 @@ class _Look:
         if not self.live:
             return Health("suspended" if self.closed else "dead", "its session was left" if self.closed else why)
         return Health("unknown", "the log does not tell of it" if self.team.log else "there is no log")
+
+
+def _notes(home: Home, team: TeamView) -> dict[str, str]:
+    try:
+        file = read_team_file(home.team_file(team.directory))
+    except TeamwrightError:
+        return {}
+    if file is None:
+        return {}
+    placed = {name: life.place for name, life in file.lives.items() if life.place is not None}
+    return {name: str(place.get("note", "")) for name, place in placed.items()}
 
 
 def _requests(home: Home, team: TeamView, standing: Standing) -> list[RequestStatus]:

@@ -44,6 +44,11 @@ class Lodging:
             options_to_json(self.ground.options)  # what does not travel is said before anything is made
         return chosen
 
+    @property
+    def why(self) -> str:
+        """See Housing."""
+        return self.places.why
+
     async def place_of(self, spot: Spot) -> Place | None:
         """See Housing."""
         return await self.places.place_of(spot)

@@ -24,6 +24,11 @@ class Elsewhere(Protocol):
         """The backend for a new member, IN_PROCESS or another. Raises CannotStart for one that is not to be had."""
         ...
 
+    @property
+    def why(self) -> str:
+        """Why the last backend was chosen, a clause."""
+        ...
+
     async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """Start the process of a new member; returns when it is ready, and `undo` takes it back when that fails later.
 

@@ -18,6 +18,7 @@ from teamwright.protocol.events import Emit, MemberChanged
 from teamwright.protocol.mail import ShutdownRequest
 from teamwright.protocol.usage import Usage
 from teamwright.teams.lifecycle import Event, State, advance
+from teamwright.teams.places.place import Spot, Where
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 
 
@@ -78,6 +79,15 @@ class Mate(ABC):
     call: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     effort: str = ""
+    spot: Spot | None = None
+    """Where its process was started; None: it lives in its lead's."""
+    why_there: str = ""
+    """Why it lives there, where nobody said so."""
+
+    @property
+    def where(self) -> Where:
+        """Where it lives, as people are told."""
+        return Where.of(self.spot, self.why_there)
 
     # ── who it is ─────────────────────────────────────────────────────────────────────────────────────────────
 

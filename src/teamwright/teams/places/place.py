@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,47 @@ class Spot:
         if not (isinstance(kind, str) and isinstance(id, str)):
             raise TypeError("kind and id of a spot are text")
         return cls(kind, id, {str(key): str(value) for key, value in facts.items()}, str(data.get("note", "")))
+
+
+IN_LEADS = "in-process"
+"""How a member is shown to live that has no place of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a member lives, for people and models: its backend, its id there (`%12`), how to see it, and why there.
+
+    As a text it is the first two.
+    """
+
+    backend: str = IN_LEADS
+    id: str = ""
+    note: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.backend} {self.id}".strip()
+
+    @classmethod
+    def of(cls, spot: Spot | None, why: str = "") -> Where:
+        """Of a member that was started at this spot; None: in its lead's process."""
+        return cls(why=why) if spot is None else cls(spot.kind, spot.id, spot.note, why)
+
+
+@runtime_checkable
+class Hides(Protocol):
+    """A place that can put what runs there out of sight."""
+
+    async def hide(self, spot: Spot) -> bool:
+        """Put it out of sight, where it goes on. False when it is gone, or that cannot be done there.
+
+        Raises CannotStart (`backend`).
+        """
+        ...
+
+    async def show(self, spot: Spot) -> bool:
+        """Bring it back. Returns and raises as `hide`."""
+        ...
 
 
 class Place(Protocol):

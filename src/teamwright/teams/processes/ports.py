@@ -22,6 +22,11 @@ class Housing(Protocol):
         """
         ...
 
+    @property
+    def why(self) -> str:
+        """Why the last choice was made, a clause."""
+        ...
+
     async def place_of(self, spot: Spot) -> Place | None:
         """The place of that kind, to probe or to close it; None when there is none any more."""
         ...

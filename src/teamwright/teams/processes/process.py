@@ -20,7 +20,7 @@ from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.storage.sockets.wire import Said, Wire
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.away import Away
-from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.places.place import Place
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 
 SUSPENDED = "suspended"
@@ -58,7 +58,6 @@ class Process(Away):
     left: Callable[[str, str, str | None], Awaitable[None]]
     held_senders: Callable[[str], list[str]]
     lead_mode: Callable[[], str]
-    spot: Spot | None = None
     pid: int = 0
     wire: Wire | None = None
     attached: asyncio.Event = field(default_factory=asyncio.Event)

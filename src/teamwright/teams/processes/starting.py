@@ -66,6 +66,11 @@ class Elsewhere:
         self._places[kind] = place
         return kind
 
+    @property
+    def why(self) -> str:
+        """See teams.team.Elsewhere."""
+        return self.housing.why
+
     async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
         place = self._places[member.backend_type or ""]

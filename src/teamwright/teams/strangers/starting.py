@@ -230,6 +230,11 @@ class Beside:
         """See teams.team.Elsewhere."""
         return await (self._strangers if spec.command else self.ours).choose(spec)
 
+    @property
+    def why(self) -> str:
+        """See teams.team.Elsewhere."""
+        return self.ours.why
+
     async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
         """See teams.team.Elsewhere."""
         return await (self._strangers if life.command else self.ours).start(member, life, undo)

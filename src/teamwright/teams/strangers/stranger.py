@@ -20,7 +20,7 @@ from teamwright.storage.family import start_of
 from teamwright.storage.lives import Life as ProcessLife
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.member.mate import Mate
-from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.places.place import Place
 from teamwright.teams.plans.awaited import Awaited
 from teamwright.teams.strangers.signs import InboxSigns
 
@@ -60,7 +60,6 @@ class Stranger(Mate):
     hear: Callable[[], Awaitable[object]]
     tell: Callable[[str, str], None]
     said_mode: str = ""
-    spot: Spot | None = None
     unfollow: Callable[[], None] = lambda: None
     """Ends that its files are followed; harmless a second time."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)

@@ -15,6 +15,8 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.forming import ensure_team
+from teamwright.teams.places.choosing import TMUX
+from teamwright.teams.places.place import IN_LEADS, Where
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.caller import Caller
@@ -114,10 +116,11 @@ class AgentTool(Tool[AgentInput]):
         }
         text = (
             f"{mate.name} is running.\nagent_id: {mate.name}@{team.name}\nname: {mate.name}\nteam_name: {team.name}\n"
-            f"model: {mate.model}\nIt has your prompt. You are told when it reports."
+            f"model: {mate.model}\n{_place_line(mate.where)}It has your prompt. You are told when it reports."
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
 
+            **_place_facts(mate.where),
 
 def _refuse_of_subagents(call: AgentInput) -> None:
     """Raises UsageError for what only a sub-agent can do."""
@@ -126,6 +129,20 @@ def _refuse_of_subagents(call: AgentInput) -> None:
             "usage",
             "resume is for a sub-agent, and name makes a teammate",
             do=["Leave name out. A teammate that has ended comes back with a new Agent of its name."],
+def _place_facts(where: Where) -> dict[str, str]:
+    """Where it lives, and why there; in tmux by the id of its pane too."""
+    facts = {"backend": where.backend, "place": str(where), "place_note": where.note, "place_why": where.why}
+    return facts | ({"tmux_pane_id": where.id} if where.backend == TMUX else {})
+
+
+def _place_line(where: Where) -> str:
+    """The same for the model, where it is not here."""
+    if where.backend == IN_LEADS:
+        return ""
+    said = "; ".join(part for part in (where.note, f"chosen because {where.why}" if where.why else "") if part)
+    return f"place: {where}" + (f" ({said})" if said else "") + "\n"
+
+
             note="nothing was started",
         )
     if call.run_in_background is False:

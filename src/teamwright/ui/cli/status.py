@@ -63,6 +63,9 @@ def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) 
     lines += ["", *table(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
     used = [_use(member) for member in view.members]
     lines += ["", *table(("member", "turns", "tokens", "cost", "mode", "model"), used, width=width)]
+    places = [(member.name, member.place, member.note) for member in view.members if _is_elsewhere(member)]
+    if places:
+        lines += ["", *table(("member", "runs in", "see it, or why"), places, width=width)]
     if view.tasks:
         lines += ["", *table(("task", "status", "owner", "subject"), task_rows(view.tasks), width=width)]
     if view.servers:
@@ -92,6 +95,10 @@ def _row(member: MemberStatus, now: float) -> tuple[str, ...]:
     tasks = " ".join(f"#{id}" for id in member.open_tasks[:4]) + (" …" if len(member.open_tasks) > 4 else "")
     unread = "damaged" if member.unread < 0 else str(member.unread or "")
     return member.name, member.state, _age(member.active, now), tasks, unread, member.on
+
+
+def _is_elsewhere(member: MemberStatus) -> bool:
+    return member.place not in {"", "in-process"}
 
 
 def _server(server: ServerStatus) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ KEYS = (
     "Esc, Ctrl-C        ends its turn; it stays, and waits for your words",
     "Ctrl-B             on an empty line: /bg",
     "Alt-Enter          a new line",
-    "closing the terminal: it keeps its place, and its lead is told",
+    "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
 )
 
 Shown: TypeAlias = Callable[[Seat, str], Awaitable[list[str]]]

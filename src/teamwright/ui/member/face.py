@@ -79,7 +79,7 @@ class Face:
         if act is Act.CLEAR:
             return act
         if act is not Act.END_TURN or not self.seat.interrupt():
-            self.show([f"  no turn of {self.seat.name} runs; /stop ends it, closing the terminal keeps its place"])
+            self.show([f"  no turn of {self.seat.name} runs; /stop ends {self.seat.name} for good"])
         return Act.END_TURN
 
     def escaped(self) -> None:
@@ -198,8 +198,8 @@ class Face:
             self.seat.leave()
             return
         name = clean(self.seat.name)
-        again = f"Ctrl-D again within {WINDOW_S:.0f} s closes this terminal"
-        self.show([f"{again}: {name} keeps its place. /stop ends it."])
+        again = f"Ctrl-D again within {WINDOW_S:.0f} s closes this terminal, and ends {name} with it"
+        self.show([f"{again}; its open tasks go back to the list"])
 
     def _width(self) -> int:
         return shutil.get_terminal_size().columns

@@ -39,7 +39,7 @@ def header(name: str, team: str, model: str, mode: str, held: int, width: int) -
     lines = [
         f"{who} · team {clean(team)} · {clean(model)} · {clean(mode)}",
         f"  what you type goes to {who} as mail from you · /help",
-        "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal keeps its place",
+        "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal ends it too",
     ]
     if held:
         lines.append(f"  it goes on; its conversation holds {held} messages")

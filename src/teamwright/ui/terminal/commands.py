@@ -12,7 +12,15 @@ from teamwright.app.acts.asked import begin_compacting, context_view, models_in_
 from teamwright.app.looking.cost import session_cost
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
-from teamwright.app.talking import interrupt_member, live_members, stop_member, stop_task, tasks_of, to_background
+from teamwright.app.talking import (
+    interrupt_member,
+    live_members,
+    put_out_of_sight,
+    stop_member,
+    stop_task,
+    tasks_of,
+    to_background,
+)
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
@@ -62,9 +70,33 @@ async def _members(session: Session, _rest: str) -> list[str]:
         about = f"{member.mode}, {clean(member.model)}, {member.turns} turn{'' if member.turns == 1 else 's'}"
         if member.context:
             about += f", context {member.context:,} tokens"
+        if member.elsewhere:
+            about += f", {clean(str(member.where))}"
         lines.append(f"  {shown(member.name):<14} {member.state + waits:<12} {about}")
+        if member.where.note:
+            lines.append(f"    {one_line(member.where.note)}")
         lines += [f"    └ {one_line(task)}" for task in await tasks_of(session, member.name)]
-    return lines
+    return [*lines, *_why_there(session)]
+
+
+def _why_there(session: Session) -> list[str]:
+    """Why members live where they do, each reason once, for those that were not put there by name."""
+    rows = [member.where for member in live_members(session)[1:] if member.where.why]
+    return [f"  {backend}: {one_line(why)}" for backend, why in dict.fromkeys((one.backend, one.why) for one in rows)]
+
+
+async def _hide(session: Session, rest: str) -> list[str]:
+    return await _out_of_sight(session, rest, hidden=True)
+
+
+async def _show(session: Session, rest: str) -> list[str]:
+    return await _out_of_sight(session, rest, hidden=False)
+
+
+async def _out_of_sight(session: Session, rest: str, *, hidden: bool) -> list[str]:
+    if not rest:
+        return [f"  /{'hide' if hidden else 'show'} NAME: whom? /members shows the names"]
+    return [f"  {clean(await put_out_of_sight(session, rest.strip().removeprefix('@'), hidden=hidden))}"]
 
 
 async def _tasks(session: Session, _rest: str) -> list[str]:
@@ -176,6 +208,8 @@ RUN: dict[str, Shown] = {
     "/cost": _cost,
     "/stop": _stop,
     "/interrupt": _interrupt,
+    "/hide": _hide,
+    "/show": _show,
     "/bg": _background,
     "/mode": _mode,
     "/model": _model,

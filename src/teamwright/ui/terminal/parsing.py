@@ -18,6 +18,8 @@ COMMANDS: dict[str, str] = {
     "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",
     "/stop NAME": "end a member at once; its open tasks go back to the list. Or a sub-agent or a command, by its id",
+    "/hide NAME": "put a member's pane out of sight; it goes on",
+    "/show NAME": "bring it back",
     "/bg NAME": "what is waited for goes on in the background: sub-agents and commands, of all or of one",
     "/mode MODE @NAME": "the permission modes; another one for the lead, or for a member",
     "/model NAME @NAME": "who runs on which model; another one for the lead, or for a member",

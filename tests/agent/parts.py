@@ -69,7 +69,7 @@ class Free:
         self.used += answer.usage if isinstance(answer, Reply) else Usage()
         return ""
 
-    def admit(self, calls: int) -> int:
+    async def admit(self, calls: int) -> int:
         return calls
 
 

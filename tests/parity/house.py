@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import json
 import os
+import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +18,12 @@ from typing import Any
 
 from teamwright import Member, RequestClosed, RequestOpened, Team
 from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.usage import Usage
 from teamwright.teams.places.recipe import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.ui.agents.play import first_words
-from tests.ui.program import KEY, told_results
+from tests.ui.program import COMMAND, KEY, told_results
 
 IN_PROCESS, PROCESS = "in-process", "process"
 BACKENDS = (IN_PROCESS, PROCESS)
@@ -94,6 +96,8 @@ class House:
         self.events: list[TeamEvent] = []
         self.requests: list[RequestOpened] = []
         self.team_mode = ""
+        self.usage = Usage()
+        self.env: dict[str, str] = {}
         self.opened: asyncio.Queue[RequestOpened] = asyncio.Queue()
 
     @property
@@ -158,6 +162,12 @@ class House:
     def of(self, kind: type[Any]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
+    def command(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run our program beside the team, to its end."""
+        return subprocess.run(
+            [*COMMAND, *args], capture_output=True, text=True, timeout=60, cwd=self.work, env=self.env
+        )
+
     def mail(self, name: str) -> list[dict[str, Any]]:
         path = self.home / f"teams/crew/inboxes/{name}.json"
         return json.loads(path.read_text()) if path.exists() else []
@@ -183,12 +193,13 @@ async def house(
         options = {"model": "sonnet", "cwd": root / "work", "home": root / "home", "env": env, **options}
         async with Team("crew", **options) as team:
             made = House(team, played, backend, root)
+            made.env = {**env, "TEAMWRIGHT_HOME": str(root / "home")}
             team.session.log.subscribe(lambda _n, event: _note(made, event), live=False)
             feed = team.events()
             reading = asyncio.create_task(_read(made, feed))
             try:
                 yield made
-                made.team_mode = team.mode
+                made.team_mode, made.usage = team.mode, team.usage
             finally:
                 reading.cancel()
     for log in made.home.glob("projects/*/*/members/*.log"):

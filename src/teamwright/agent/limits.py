@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from teamwright.protocol.errors import LimitExceeded
@@ -38,6 +39,10 @@ class SpawnLimits:
 
     settings: SpawnSettings = field(default_factory=SpawnSettings)
     started: int = 0
+    beside: Callable[[], Awaitable[None]] | None = None
+    """Counts a sub-agent where all of the run are counted, when that is another process. Raises LimitExceeded."""
+    running_beside: Callable[[], int] = lambda: 0
+    """How many sub-agents of the run live in other processes."""
     _recent: deque[float] = field(default_factory=deque[float])
 
     def admit(self, *, depth: int, live_members: int | None = None) -> None:
@@ -61,8 +66,15 @@ class SpawnLimits:
         self._recent.append(now)
         self.started += 1
 
+    async def admit_subagent(self, depth: int) -> None:
+        """Count the start of a sub-agent at that depth, wherever starts are counted. Raises LimitExceeded."""
+        self.admit(depth=depth)
+        if self.beside is not None:
+            await self.beside()
+
     def check_agents(self, running: int) -> None:
-        """Raise LimitExceeded when no other sub-agent may run beside so many."""
+        """Raise LimitExceeded when no other sub-agent may run beside so many, and those of other processes."""
+        running += self.running_beside()
         if running >= self.settings.agents:
             raise _reached("agents", f"{running} sub-agents are running already", "limits.agents")
 

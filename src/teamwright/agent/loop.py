@@ -95,7 +95,7 @@ async def answer_calls(
         if run is not None:
             await run(calls, done)
         else:
-            await agent.toolbox.run_all(calls[: agent.meter.admit(len(calls))], done)
+            await agent.toolbox.run_all(calls[: await agent.meter.admit(len(calls))], done)
         over = any(result.ends_turn for _, result in done.values())
         steered = None if over else await agent.steering.between_rounds()
     except BaseException:

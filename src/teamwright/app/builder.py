@@ -98,8 +98,6 @@ class Maker:
     watchdog: Watchdog | None = None
     grant: Grant | None = None
     """Keeps what a person grants along with a yes."""
-    always: Callable[[str], None] | None = None
-    """Keeps the rule of an "always" that was answered here, where other processes have the session's policy too."""
     mode_untold: bool = False
     """Whether the mode may be another than the lead's conversation knows of."""
     may_bypass: bool = False
@@ -215,7 +213,7 @@ class Maker:
         model = await self._open(spec.model or parent.model, caller, budget, spec)
         model = await told.model(model, lambda name: self._open(name, caller, budget))
         effort = None if told.talk is not None else self.resolver.effort(spec, kind, model.card, parent.effort)
-        self.limits.admit(depth=parent.depth + 1)
+        await self.limits.admit_subagent(parent.depth + 1)
         policy = self.policies.of(spec, parent.policy, kind.name if kind.role else parent.kind, kind.denied)
         kind = equipped(kind, policy(), self.kit.shelf, self.home.ours, self.emit, otherwise=prompt("base"))
         plan = self.plans.mode_of(policy(), self.home.plans, None)
@@ -327,7 +325,7 @@ class Maker:
 
     def _gate(self, born: Born) -> Gate:
         """What decides for an agent, as it was born."""
-        kept = self.always or self.policies.keep_always
+        kept = self.policies.keep_always
         made = Gate(born.shown, born.now, self.asker, self.denials, kept, waiting=born.waiting)
         made.read_only, made.owner = born.read_only, born.root
         made.lead_may, made.grant = self.policies.lead_may, self.grant

@@ -15,7 +15,7 @@ from teamwright.app.definition.applying import fence_of
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.models.effort import Effort
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.agents.run import Run, Waiting
@@ -69,6 +69,8 @@ class Policies:
     definition: TeamDefinition | None = None
     lead_answers: bool = False
     """By the user's setting the lead may allow whatever its members ask for."""
+    on_always: Callable[[str, tuple[Rule, ...]], None] | None = None
+    """Told of each "always" that was answered here, where another process has the session's policy."""
     derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])
     """Policies of single agents, as long as these live."""
 
@@ -107,6 +109,8 @@ class Policies:
         for policy in self:
             if policy.mode is not Mode.BUBBLE:
                 policy.add(*rules)
+        if self.on_always is not None:
+            self.on_always(text, rules)
 
     def may_start(self, agent_type: str) -> bool:
         """Whether no rule forbids agents of that type."""

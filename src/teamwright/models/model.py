@@ -208,7 +208,7 @@ class Meter(Protocol):
         """The call was answered, or failed, at this usage; None: neither. Returns the task it was booked to, if any."""
         ...
 
-    def admit(self, calls: int) -> int:
+    async def admit(self, calls: int) -> int:
         """How many of so many tool calls may run. They count from now on."""
         ...
 

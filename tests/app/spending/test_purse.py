@@ -220,11 +220,11 @@ async def test_an_agent_whose_working_time_is_over_makes_no_call():
 
 
 @pytest.mark.promise("H10")
-def test_tool_calls_are_let_through_as_far_as_every_cap_above_leaves_room():
+async def test_tool_calls_are_let_through_as_far_as_every_cap_above_leaves_room():
     meters = Meters(Purse(Budget(calls=7)))
     ada = meters.member("ada", Budget(calls=5), lambda: 0.0, goes_on=False)
     sub = meters.subagent("s1", "ada", Budget(calls=4), lambda: 0.0)
-    assert [sub.admit(3), sub.admit(3), ada.admit(9), meters.lead().admit(9)] == [3, 1, 1, 2]
+    assert [await sub.admit(3), await sub.admit(3), await ada.admit(9), await meters.lead().admit(9)] == [3, 1, 1, 2]
 
 
 def test_where_a_round_was_booked_is_in_the_log_and_only_where_it_says_something():

@@ -20,6 +20,7 @@ from teamwright.app.models_of import Models
 from teamwright.app.renewing.model import ModelSet, change_model
 from teamwright.app.renewing.reload import Reloading
 from teamwright.models.model import Failure
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
 from teamwright.teams.member.away import Away
 from teamwright.teams.team import Team
@@ -87,6 +88,10 @@ async def _stop(here: Here, said: Said) -> str | None:
     return None if found is None or found.state != "running" else await stop_running(here.maker, found)
 
 
+async def _allow(here: Here, said: Said) -> Budget:
+    return here.maker.purse.allow(here.agent.name, Budget.from_json(said["budget"]))
+
+
 def _view(said: Said) -> ContextView:
     made: dict[str, Any] = {**said, "parts": tuple(ContextPart(**one) for one in said["parts"])}
     return ContextView(**made)
@@ -139,7 +144,12 @@ BACKGROUND = Act("background", _background, _lines_told, _some_lines)
 STOP = Act("stop", _stop, lambda what: {"what": what}, _word)
 """The sub-agent or command of that `name` ends. What became of it; None: nothing that runs has it."""
 
-ACTS: Mapping[str, Act[Any]] = {act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, STOP)}
+ALLOW = Act("allow", _allow, lambda holds: {"budget": holds.as_json()}, lambda said: Budget.from_json(said["budget"]))
+"""It has other caps, where `budget` names any; what holds now."""
+
+ACTS: Mapping[str, Act[Any]] = {
+    act.name: act for act in (CONTEXT, COMPACT, MODEL, RELOAD, RUNNING, BACKGROUND, STOP, ALLOW)
+}
 
 
 async def perform(here: Here, name: str, said: Said) -> Said | None:

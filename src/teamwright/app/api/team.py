@@ -15,6 +15,7 @@ from typing import Self, Unpack
 
 from teamwright.agent.compacting.state import Shortened
 from teamwright.app.acts.asked import compact_agent, context_view, reload_session, set_model
+from teamwright.app.acts.table import ALLOW
 from teamwright.app.api.handles import USER, Member, Tasks
 from teamwright.app.api.options import (
     PermissionMode,
@@ -47,6 +48,7 @@ from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.usage import Usage
 from teamwright.teams.forming import create_team
+from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import ModeSet
 from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
@@ -233,7 +235,10 @@ class Team:
         if mate.name.lower() in team.outside.strangers:
             what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"
             raise TeamRefused("team-refused", what, note="nothing was changed")
-        holds = self.session.maker.purse.allow(mate.name, budget)
+        if isinstance(mate, Away):
+            holds = await ALLOW.at(mate, budget=budget.as_json())
+        else:
+            holds = self.session.maker.purse.allow(mate.name, budget)
         await keep_budget(team.home, team.directory, name, holds)
         return holds
 

@@ -25,7 +25,7 @@ def checks_of(ground: Ground, maker: Maker, team: Team) -> Checks:
     return Checks(
         team,
         settings,
-        Allowed(ground.directory / ALLOWED),
+        Allowed(ground.home.session(ground.cwd, ground.id) / ALLOWED),
         maker.policy,
         lambda: {**environment_without(hidden), **maker.env, **MANNERS},
         maker.kit.jobs,

@@ -6,19 +6,20 @@ The lead's process has the one queue and the one purse of the run. Knows the lin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from teamwright.app.members.calling import LEAD_GONE, Line
 from teamwright.app.members.told import answer_of, answer_to_json, question_to_json
 from teamwright.app.requests.answerers import Answerer, first_answer
+from teamwright.app.spending.ledger import Ledger
 from teamwright.app.spending.purse import Hold, Purse
 from teamwright.app.spending.scope import Estimate, Scope
 from teamwright.models.model import Refusal
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Answer, Question
 from teamwright.protocol.budget import Budget
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.event_json import usage_to_json
 from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
@@ -86,10 +87,11 @@ class FarHold(Hold):
 class MemberPurse(Purse):
     """The caps of the member itself are kept here; those of the run and of tasks by the lead's process."""
 
-    def __init__(self, line: Line, each: Budget) -> None:
-        super().__init__(each=each)
+    estimates = True
+
+    def __init__(self, line: Line, each: Budget, earlier: Callable[[], Ledger] = Ledger) -> None:
+        super().__init__(each=each, earlier=earlier)
         self._line = line
-        self._told_calls = 0
 
     def task_scope(self, task: str) -> Scope | None:
         """The lead's process has it."""
@@ -101,8 +103,7 @@ class MemberPurse(Purse):
         if isinstance(got, Refusal):
             return got
         try:
-            calls, self._told_calls = self.run.calls - self._told_calls, self.run.calls
-            said = await self._line.call("reserve", call=asdict(call), calls=calls)
+            said = await self._line.call("reserve", call=asdict(call))
         except BaseException as problem:
             got.settle(None)
             if isinstance(problem, ConnectionError):
@@ -112,3 +113,29 @@ class MemberPurse(Purse):
             got.settle(None)
             return Refusal(*said["refused"])
         return FarHold(self, got.parts, self._line, int(said["hold"]))
+
+    async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
+        """See Purse."""
+        own = [scope for scope in scopes if scope is not self.run]
+        admitted = await super().admit(own, calls)
+        try:
+            said = await self._line.call("admit", calls=admitted) if admitted else {"admitted": 0}
+        except ConnectionError:
+            said = {"admitted": 0}
+        for scope in own:
+            scope.calls -= admitted - int(said["admitted"])
+        return int(said["admitted"])
+
+
+@dataclass(slots=True)
+class LeadAdmits:
+    """Whether one more sub-agent may be started in this run, whoever starts it: the lead's process counts all."""
+
+    line: Line
+
+    async def __call__(self) -> None:
+        """Count one start. Raises LimitExceeded naming the cap."""
+        try:
+            await self.line.call("start")
+        except ConnectionError:
+            raise LimitExceeded("limit", LEAD_GONE, note="nothing was started") from None

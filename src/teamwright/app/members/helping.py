@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from teamwright.agent.gate import Denial, Grant
 from teamwright.app.assembling import calls_file
@@ -22,9 +23,12 @@ from teamwright.permissions.verdict import Asker
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_from_json
-from teamwright.protocol.events import RoundEnded, TeamEvent, ToolCalled
+from teamwright.protocol.events import FAILED, AgentChanged, RoundEnded, TeamEvent, ToolCalled
 from teamwright.storage.sockets.wire import Said
 from teamwright.teams.ending import kill
+
+_RUNS = ("running", "background")
+"""States of a sub-agent that runs."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Helping:
     settings_rules: tuple[Rule, ...]
     """The rules of the session's policy that its members' processes read for themselves."""
     _holds: dict[tuple[str, int], Hold] = field(default_factory=dict[tuple[str, int], Hold])
+    _agents: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+    """The sub-agents that run, by the member in whose process they do."""
     _next: int = field(default_factory=now_ms)
     """The number of the newest hold: above those of a process that led before."""
 
@@ -60,6 +66,13 @@ class Helping:
         """The process of this member has ended: its calls hold nothing any more."""
         for key in [key for key in self._holds if key[0] == name]:
             self._holds.pop(key).settle(None)
+        self._agents.pop(name, None)
+
+    def over(self, name: str, room: Path) -> None:
+        """See Help. Who was killed in it has its stop hooks all the same."""
+        self.gone(name)
+        if (hooking := self.maker.kit.hooking) is not None:
+            hooking.hooks.later(hooking.stop_crashed(room), f"end of the process of {name}")
 
     def noted(self, name: str, what: str, said: Said) -> None:
         """See Help."""
@@ -82,6 +95,10 @@ class Helping:
                 return answer_to_json(await self.asker.ask(question_of(said["question"])))
             case "reserve":
                 return await self._reserve(name, said)
+            case "admit":
+                return {"admitted": await self._purse.admit(self._scopes(name), int(said["calls"]))}
+            case "start":
+                return self._start()
             case "grant":
                 await self.grant(str(said["owner"]), self.maker.policy, answer_of(said["answer"]))
                 return {}
@@ -104,15 +121,23 @@ class Helping:
     async def _reserve(self, name: str, said: Said) -> Said:
         """Room for a call of this member, or of a sub-agent of it, in the run and in the task that it works on."""
         purse, call = self._purse, Estimate(**said["call"])
-        scopes = self._scopes(name)
-        for scope in scopes:
-            scope.calls += int(said["calls"])
-        got = await purse.reserve(scopes, call)
+        got = await purse.reserve(self._scopes(name), call)
         if isinstance(got, Refusal):
             return {"refused": [got.limit, got.why]}
         self._next += 1
         self._holds[name, self._next] = got
         return {"hold": self._next}
+
+    def _start(self) -> Said:
+        """One more sub-agent, in the process of a member. Raises LimitExceeded naming the cap."""
+        maker = self.maker
+        maker.limits.check_agents(len(maker.kit.agents.running()))
+        maker.limits.admit(depth=0)
+        return {}
+
+    def agents_beside(self) -> int:
+        """How many sub-agents run in the processes of members."""
+        return sum(map(len, self._agents.values()))
 
     def _scopes(self, name: str) -> list[Scope]:
         task = self._purse.task_scope(self._purse.task_of(name))
@@ -123,7 +148,12 @@ class Helping:
         match event:
             case RoundEnded():
                 purse, task = self._purse, event.task
-                purse.book(event.member, event.usage, event.model, caller=event.caller, task=task)
+                failed = event.aside == FAILED
+                purse.book(event.member, event.usage, event.model, caller=event.caller, task=task, failed=failed)
+                purse.books.account(event.member).calls += event.tools
+            case AgentChanged():
+                running = self._agents.setdefault(name, set())
+                (running.add if event.state in _RUNS else running.discard)(event.agent)
             case ToolCalled():
                 self.maker.numbers.elsewhere(event.use, event.call)
             case _:

@@ -9,9 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from teamwright.app.ground import Ground
+from teamwright.app.ground import Ground, deserted
 from teamwright.app.members.places import Places
 from teamwright.app.members.spawn_file import FILE, VARIABLE, SpawnFile, options_to_json
+from teamwright.app.requests.making import ask_timeout
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.argv import MemberFlags, to_argv
 from teamwright.protocol.errors import TeamwrightError
@@ -90,7 +91,7 @@ class Lodging:
             resumed=resumed,
             model=team.lead_model,
             grace_s=self.places.grace_s,
-            options=options_to_json(ground.options) | {"cwd": str(ground.cwd)},
+            options=options_to_json(ground.options) | self._resolved(),
         ).write(path)
         return Launch(
             name=member.name,
@@ -101,6 +102,12 @@ class Lodging:
             cwd=Path(member.cwd),
             color=member.color or "blue",
         )
+
+    def _resolved(self) -> dict[str, object]:
+        """What follows from this process's options and settings, and would be something else in another's."""
+        ground, waits = self.ground, ask_timeout(self.ground)
+        asked = {} if waits is None else {"ask_timeout_s": waits}
+        return {"cwd": str(ground.cwd), "ask": "deny" if deserted(ground) else "wait", **asked}
 
     def _flags(self, member: Member, life: Life) -> MemberFlags:
         """Who it is, and what else the flags can say of it: as observed, the lead's mode where it has none."""

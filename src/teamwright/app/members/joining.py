@@ -21,13 +21,14 @@ from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
 from teamwright.app.ground import Ground, ground_of_member
 from teamwright.app.hooking.making import make_hooks
-from teamwright.app.members.asking import LeadAsks, LeadStops, MemberPurse
+from teamwright.app.members.asking import LeadAdmits, LeadAsks, LeadStops, MemberPurse
 from teamwright.app.members.calling import Line
 from teamwright.app.members.obeying import Obeying
 from teamwright.app.members.spawn_file import SpawnFile, options_of
 from teamwright.app.models_of import Models
 from teamwright.app.renewing.reload import Reloading
-from teamwright.app.spending.wiring import wire
+from teamwright.app.requests.making import ask_timeout
+from teamwright.app.spending.wiring import books_until, take_tasks, wire
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import SessionId
@@ -94,7 +95,7 @@ async def _join(spawn: SpawnFile, line: Line, begun: Began | None, stack: AsyncE
     team = _team(spawn, ground, log, maker)
     reading = cache(partial(Reloading, ground, maker))
     obeying = Obeying(team, maker, line, lambda agent: Here(team, maker, models, agent, reading))
-    maker.always = obeying.keep_always
+    maker.policies.on_always = obeying.said_always
     line.on_call, line.on_hello = obeying.called, obeying.welcomed
     line.stands = obeying.stands
     obeying.welcomed(line.hello)
@@ -104,12 +105,13 @@ async def _join(spawn: SpawnFile, line: Line, begun: Began | None, stack: AsyncE
     log.subscribe(obeying.own, live=False)
     wire(maker.purse, team, log)
     _connect(team, watcher, obeying, stack)
-    stack.push_async_callback(_end_jobs, maker)
+    stack.push_async_callback(end_work, maker)
     entry = await _entry(team, spawn)
     obeying.require_wanted()
     mate = await _start(team, entry, life, spawn, stack)
     tell_lost(maker.kit.jobs, team, None, job_notification)
     tell_lost_agents(maker.kit.agents, team, None)
+    await take_tasks(maker.purse, team)
     obeying.lives(mate)
     stack.push_async_callback(obeying.close)
     return Joined(spawn, team, mate, maker, log, line, watcher, obeying, tuple(warnings))
@@ -122,9 +124,11 @@ async def _maker(ground: Ground, log: EventLog, line: Line, stack: AsyncExitStac
     stack.push_async_callback(models.aclose)
     jobs = jobs_of(ground, stack)
     kit = kit_of(ground, jobs, asks, LeadStops(), None)
-    maker = maker_of(ground, models, MemberPurse(line, ground.settings.each), log, kit, numbers)
+    purse = MemberPurse(line, ground.settings.each, partial(books_until, log.path, log.last))
+    maker = maker_of(ground, models, purse, log, kit, numbers)
+    maker.limits.beside = LeadAdmits(line)
     maker.grant, maker.policies.lead_answers = asks.grant, ground.settings.lead_answers
-    maker.plans.approved_by(ground.settings, ground.options.ask_timeout_s)
+    maker.plans.approved_by(ground.settings, ask_timeout(ground))
     make_hooks(ground, log, kit, asks, maker.resolver.hooks_of)
     warnings = equip(ground, log, maker, stack)
     await jobs.ready()
@@ -178,10 +182,15 @@ async def _start(team: Team, member: Member, life: Life, spawn: SpawnFile, stack
     return mate
 
 
-async def _end_jobs(maker: Maker) -> None:
+async def end_work(maker: Maker) -> None:
+    """End all that runs here beside the member itself, and let the hooks of that run. May be called twice."""
+    kit = maker.kit
     await maker.plans.close()
-    await maker.kit.agents.end_background()
-    await maker.kit.agents.close()
+    await kit.agents.end_background()
+    await kit.agents.close()
+    await kit.jobs.close()
+    if kit.hooking is not None:
+        await kit.hooking.hooks.close()
 
 
 def _life(ground: Ground, spawn: SpawnFile) -> Life:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from teamwright.app.members.calling import LEAD_GONE, Line
-from teamwright.app.members.joining import Began, Joined, joined
+from teamwright.app.members.joining import Began, Joined, end_work, joined
 from teamwright.app.members.obeying import Ended
 from teamwright.app.members.spawn_file import VARIABLE, SpawnFile
 from teamwright.protocol.argv import MemberFlags
@@ -87,7 +87,7 @@ async def _see_out(member: Joined) -> None:
     task, ended = member.mate.task, member.obeying.ended or Ended("left", "")
     if task is not None:
         await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
-    await member.maker.kit.jobs.close()
+    await end_work(member.maker)
     await member.line.close(ended.how, ended.cause, ended.agreed_to)
 
 

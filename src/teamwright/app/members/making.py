@@ -31,6 +31,7 @@ def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, gran
     policy = maker.policy
     helping = Helping(maker, maker.asker, log.attended, grant, policy.rules)
     exchange = Exchange(team, ground.directory / WIRE, helping)
+    maker.limits.running_beside = helping.agents_beside
     exchange.translate, exchange.attended = helping.translate, log.attended
     log.on_attended = exchange.watched
     at_terminal = ground.options.interactive

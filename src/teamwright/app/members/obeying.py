@@ -19,7 +19,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
-from teamwright.protocol.events import LIVE, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.events import LIVE, MemberChanged, TaskChanged, TeamEvent, ToolCalled
 from teamwright.storage.sockets.wire import Said
 from teamwright.tasks.outside import Outside
 from teamwright.teams.lifecycle import GONE, State
@@ -27,6 +27,8 @@ from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
+
+_RESTS = frozenset({State.IDLE, State.AWAITING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Obeying:
     _said: int = -1
     _held: frozenset[str] = frozenset()
     _granted: tuple[Rule, ...] = ()
-    _untold: list[tuple[str, tuple[Rule, ...]]] = field(default_factory=list[tuple[str, tuple[Rule, ...]]])
+    _untold: list[Rule] = field(default_factory=list[Rule])
     """What somebody said always to here, until the lead's policy has it."""
     _unwatch: Callable[[], None] | None = None
     _reporting: asyncio.Task[None] | None = None
@@ -224,6 +226,8 @@ class Obeying:
     def own(self, number: int, event: TeamEvent) -> None:
         """What happened here counts in how everybody stands; what was refused, in the report of the run."""
         self.team.standing.note(number, event)
+        if isinstance(event, MemberChanged) and self.mate is not None and self.mate.state not in _RESTS:
+            self._said = -1  # whoever woke it: the lead hears again when it rests
         denials = self.maker.denials
         if isinstance(event, ToolCalled) and denials:
             self.line.note("denied", denials=[asdict(one) for one in denials])
@@ -237,12 +241,9 @@ class Obeying:
         if isinstance(event, TaskChanged):
             self.tasks_changed()
 
-    def keep_always(self, text: str) -> None:
-        """An "always" that was answered to somebody here: it holds at once, and the lead has it hold everywhere."""
-        policies = self.maker.policies
-        before = {id(rule) for rule in policies.session.rules}
-        policies.keep_always(text)
-        self._untold.append((text, tuple(rule for rule in policies.session.rules if id(rule) not in before)))
+    def said_always(self, text: str, rules: tuple[Rule, ...]) -> None:
+        """An "always" was answered to somebody here: it holds at once, and the lead has it hold everywhere."""
+        self._untold += rules
         self.line.note("always", rule=text)
 
     def _follow(self, policy: Said) -> None:
@@ -251,10 +252,8 @@ class Obeying:
         more = follow(session, policy)
         former, self._granted = self._granted, rules_of(policy, session.scope.base)
         told = {rule.text for rule in self._granted}
-        for text, rules in list(self._untold):
-            if told.issuperset(rule.text for rule in rules):
-                self._untold.remove((text, rules))
-                former += rules
+        former += tuple(rule for rule in self._untold if rule.text in told)
+        self._untold = [rule for rule in self._untold if rule.text not in told]
         for one in self.maker.policies:
             if one is session or one.mode is not Mode.BUBBLE:
                 one.exchange(former, self._granted)

@@ -121,5 +121,5 @@ def options_of(spawn: SpawnFile) -> Options:
         said[name] = tuple(said[name])
     known = {item.name for item in fields(Options)} - _LEFT_OUT
     kept = {name: value for name, value in said.items() if name in known}
-    own: dict[str, Any] = {"home": spawn.home, "model": spawn.model, "budget": NO_CAPS, "interactive": False}
+    own: dict[str, Any] = {"home": spawn.home, "model": spawn.model, "budget": NO_CAPS}
     return Options(**{**kept, **own})

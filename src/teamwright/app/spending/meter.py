@@ -74,7 +74,8 @@ class AgentMeter:
         self._task = self._task_now()
         self._asked = len(request.items)
         scopes = self._scopes()
-        call = self._estimate(request, card) if any(scope.budget for scope in scopes) else _NOT_ESTIMATED
+        capped = self.purse.estimates or any(scope.budget for scope in scopes)
+        call = self._estimate(request, card) if capped else _NOT_ESTIMATED
         got = await self.purse.reserve(scopes, call)
         if isinstance(got, Refusal):
             return got
@@ -107,13 +108,9 @@ class AgentMeter:
     def _wire(self) -> str:
         return self._sent[0].wire if self._sent is not None else ""
 
-    def admit(self, calls: int) -> int:
+    async def admit(self, calls: int) -> int:
         """See Meter.admit."""
-        scopes = self._scopes()
-        caps = [scope.budget.calls - scope.calls for scope in scopes if scope.budget.calls is not None]
-        admitted = max(0, min([calls, *caps]))
-        for scope in scopes:
-            scope.calls += admitted
+        admitted = await self.purse.admit(self._scopes(), calls)
         account = self.purse.books.account(self.agent)
         account.calls += admitted
         account.life_calls += admitted

@@ -46,6 +46,9 @@ class Purse:
     `each` caps every agent but the lead; `earlier` are the books of the session before this process, asked once.
     """
 
+    estimates = False
+    """Whether each call is estimated, though no cap is known here."""
+
     def __init__(
         self, budget: Budget = NO_CAPS, *, each: Budget = NO_CAPS, earlier: Callable[[], Ledger] = Ledger
     ) -> None:
@@ -140,6 +143,14 @@ class Purse:
             if (never := next((one for one in short if not one[0].holders), None)) is not None:
                 return self._refused(*never)
             await self._moved.wait()
+
+    async def admit(self, scopes: Sequence[Scope], calls: int) -> int:
+        """How many of so many tool calls all of these scopes let through; they count from now on."""
+        caps = [scope.budget.calls - scope.calls for scope in scopes if scope.budget.calls is not None]
+        admitted = max(0, min([calls, *caps]))
+        for scope in scopes:
+            scope.calls += admitted
+        return admitted
 
     def _refused(self, scope: Scope, limit: str) -> Refusal:
         """Nobody holds anything there that could be given back. Once the run refused a call it refuses all."""

@@ -55,6 +55,10 @@ class Help(Protocol):
         """The process of this member told something."""
         ...
 
+    def over(self, name: str, room: Path) -> None:
+        """The process of this member, with that room, has ended, however that came."""
+        ...
+
     async def called(self, name: str, what: str, said: Said) -> Said:
         """The process of this member has something done: a question answered, room for a call."""
         ...

@@ -107,6 +107,7 @@ class Elsewhere:
         if spot is not None and lease_held(room / LEASE) and (family := family_of(spot)) is not None:
             await family.end(_END_S)  # its place is gone, or does not see it, and it lives
         await asyncio.to_thread(end_leftovers, room)
+        self.exchange.help.over("", room)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,6 +203,7 @@ class Elsewhere:
 
     def _life_over(self, process: Process) -> None:
         self.exchange.forget(process)
+        self.exchange.help.over(process.name, room_of(process.transcript))
         self.team.changed.set()
 
     async def _until_ready(self, process: Process) -> None:

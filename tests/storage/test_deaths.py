@@ -39,7 +39,7 @@ def deaths(mortal, tmp_path):
 
     def every(before, do, **args):
         start = Home.at(tmp_path / "start")
-        start.shared.mkdir(parents=True)
+        start.team("demo").mkdir(parents=True)
         mortal.root = start.shared
         known = before(mortal, start)
         args = {key: value(known) if callable(value) else value for key, value in args.items()}
@@ -129,7 +129,7 @@ def test_an_owner_killed_while_it_flags_has_flagged_whole_entries_and_can_flag_a
 def test_a_flag_that_lies_on_two_pages_is_never_half_set(deaths, mortal, tmp_path, inside):
     def before(mortal, home):
         mortal.root = tmp_path / "probe"
-        mortal.root.mkdir()
+        Home.at(mortal.root).team("demo").mkdir(parents=True)
         mortal.life("send", texts=["x"])
         probe = Home.at(mortal.root).inbox("demo", "bob").read_bytes()
         mortal.root = home.shared

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.mail import Entry
+from teamwright.storage.lock import lock_for
 from teamwright.teams.post import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
@@ -153,6 +155,20 @@ async def test_a_team_that_is_removed_while_it_lives_is_told_stops_nobody_and_is
         assert team.session.team.find("ann") is not None
         assert not place.exists()
         assert [task.subject for task in await team.session.team.tasks.all()] == ["count the lines"]
+
+
+@pytest.mark.promise("P3", "F67")
+async def test_what_was_under_way_when_a_team_was_removed_does_not_make_it_anew(tmp_path):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        await team.spawn("ann", "Work.")
+        await until(team, lambda: team.session.team.quiet())
+        place, roster, inbox = config_of(team).parent, team.session.team.roster, team.session.team.inbox("ann")
+        await stranger.remove(place)
+        with pytest.raises(StorageError):
+            await inbox.send(Entry("team-lead", "hello"))
+        with pytest.raises(StorageError):
+            await lock_for(roster.path, team.session.team.home.guard(roster.path)).hold().__aenter__()
+        assert not place.exists()
 
 
 @pytest.mark.promise("P3")

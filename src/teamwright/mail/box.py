@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -31,10 +32,11 @@ OnDamage = Callable[[Path, Path, int], None]
 class Box:
     """An inbox file with its lock."""
 
-    __slots__ = ("_guard", "_lock", "on_damage", "path")
+    __slots__ = ("_guard", "_inboxes", "_lock", "on_damage", "path")
 
     def __init__(self, path: Path, guard: Path, on_damage: OnDamage | None) -> None:
         self.path = path
+        self._inboxes = str(path.parent)
         self._guard = guard
         self._lock: FileLock | None = None
         self.on_damage = on_damage
@@ -75,6 +77,10 @@ class Box:
         return await self.change_surely(lambda file: (file.stamp, split(file.read()) if file.stamp else []))
 
     def _hold(self) -> Held:
+        """The first letter makes the directory of inboxes; nothing makes that of a team that was removed."""
+        if not os.path.exists(self._inboxes):
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.mkdir(self._inboxes, 0o700)
         if self._lock is None:
             self._lock = lock_for(self.path, self._guard)
         return self._lock.hold()

@@ -12,10 +12,7 @@ import os
 import random
 import secrets
 import time
-from pathlib import Path
 from typing import NamedTuple
-
-from teamwright.storage.paths import make_private
 
 STALE_S = 10.0
 """Age from which a stranger's lock directory counts as left behind (the convention of proper-lockfile)."""
@@ -62,17 +59,23 @@ def age_s(directory: str) -> float | None:
 
 
 def make(guard: int, directory: str) -> Mark | None:
-    """Make the directory and record it; None when something stands there already."""
+    """Make the directory and record it; None when something stands there already.
+
+    Raises FileNotFoundError where the protected file has no directory: whoever locks makes nothing anew.
+    """
     before = os.pread(guard, _RECORD, _RECORD)
     if before.strip() and mark_of(directory) is not None:
         return None  # that intent may be all that explains what stands there: it is not written over
     now = time.time_ns()
     os.pwrite(guard, (b"intent %d" % now).ljust(_RECORD), _RECORD)
     try:
-        _mkdir(directory)
+        os.mkdir(directory, 0o700)
     except FileExistsError:
         os.pwrite(guard, before.ljust(_RECORD), _RECORD)  # it may be the one that explains what stands there
         return None
+    except OSError:
+        os.pwrite(guard, before.ljust(_RECORD), _RECORD)
+        raise
     # Random digits below the millisecond, which is all that strangers compare, make the mtime unique.
     touched = now - now % 1_000_000 + int(random.random() * 999_999) + 1
     with contextlib.suppress(FileNotFoundError):
@@ -139,11 +142,3 @@ def _take_away(directory: str, mark: Mark) -> bool:
     with contextlib.suppress(OSError):  # what is not an empty directory stays beside, for a person to look at
         os.rmdir(aside)
     return True
-
-
-def _mkdir(directory: str) -> None:
-    try:
-        os.mkdir(directory, 0o700)
-    except FileNotFoundError:
-        make_private(Path(directory).parent)
-        os.mkdir(directory, 0o700)

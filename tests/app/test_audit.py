@@ -556,6 +556,20 @@ async def test_a_command_whose_lead_is_gone_is_left(crew):
     assert crew.audit().clean
 
 
+@pytest.mark.promise("F21")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux shows the environment of processes")
+async def test_a_command_of_an_earlier_process_with_the_number_of_one_that_drives_is_not_taken_for_its_own(crew):
+    lease = Lease.take(crew.home.session(crew.cwd, crew.session) / "lease", "a test")
+    environment = {**os.environ, MARK: f"{os.getpid()}.1.abcdef"}
+    child = await asyncio.create_subprocess_exec("sleep", "60", env=environment)
+    try:
+        assert crew.audit(running=[os.getpid()]).clean
+    finally:
+        child.kill()
+        await child.wait()
+        lease.release()
+
+
 async def test_a_bell_of_a_team_that_nobody_leads_is_left(crew):
     bell = Bell.bind(crew.home.bell(crew.directory, "ann"))
     found = crew.audit()

@@ -69,6 +69,7 @@ def find_remains(place: Place, drivers: Collection[int], running: Collection[int
     holders = {lease_holder(path): path for path in held}
     left = [LeftProcess(pid, f"drives the session of {path}") for pid, path in holders.items() if pid not in running]
     known = {*drivers, *map(_noted_pid, leases), place.file.lead.pid if place.file else 0} - {0}
+    known -= set(holders)  # who lives left nothing: what bears its number was left by one that had it before
     left += [one for one in _commands(known) if one.pid not in running]
     hung = () if held or place.archived else tuple(entries(place.home.bell(place.directory, "any").parent))
     return Remains(

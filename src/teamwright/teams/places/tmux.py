@@ -31,6 +31,8 @@ KIND = "tmux"
 _LAST_LINES = 12
 _REAPED_WITHIN_S = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0)
 """How long to wait between looks whether tmux noticed an end that we know of: it takes it a few milliseconds."""
+_ANOTHER_END = ("run-shell", "-b", "true")
+"""tmux 3.3a misses the signal of an end now and then; that of any other child makes it look after all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Tmux:
                 )
                 if told[0] != "|":
                     break
+                await server.ask(_ANOTHER_END)
         return _told(told)
 
     async def close(self, spot: Spot) -> None:

@@ -19,6 +19,7 @@ from teamwright.app.members.obeying import Ended
 from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
 from teamwright.protocol.events import TeamEvent, TurnEnded
+from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.progress import line_of
 from teamwright.ui.member.guest import run_guest
 
@@ -40,6 +41,7 @@ async def _run(flags: MemberFlags) -> int:
     if not attended:
         _say(f"{spawn.member} of {spawn.team}")
     async with at_work(spawn, lambda log: log.subscribe(feed.put, live=attended)) as member:
+        loaded()
         ended = await (_attended if attended else _shown)(member, feed)
     _say(f"{spawn.member} has ended: {ended.cause or ended.how}")
     return EXIT[ended.how]
@@ -75,16 +77,14 @@ async def _shown(member: Joined, feed: Feed) -> Ended:
 async def _attended(member: Joined, feed: Feed) -> Ended:
     """Have a person at it until the member is over. What its pane needs loads only here."""
     from teamwright.app.members.seat import Seat
-    from teamwright.ui.garbage import loaded
     from teamwright.ui.member.face import Face
     from teamwright.ui.terminal.keyboard import editor_for
     from teamwright.ui.terminal.lines import Narrator
     from teamwright.ui.terminal.paint import paint_for
 
-    loaded()
     seat = Seat(member, lambda request: face.asked(request), lambda event: face.answered(event))
     face = Face(seat, Narrator(paint_for(os.environ, is_tty=True)), member.spawn.team, member.spawn.grace_s)
-    face.typing.editor = editor = editor_for(face.wiring(member.maker.home.history))
+    face.typing.editor = editor = editor_for(face.wiring(member.maker.home.history), late=True)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
     face.greet()
     feed.to(face.happened)

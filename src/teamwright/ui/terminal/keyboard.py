@@ -9,13 +9,18 @@ import os
 import sys
 
 from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
+from teamwright.ui.terminal.late_editor import LateEditor
 from teamwright.ui.terminal.plain_editor import PlainEditor
 
 
-def editor_for(wiring: Wiring) -> Editor:
-    """The editor for the terminal that this process has."""
+def editor_for(wiring: Wiring, *, late: bool = False) -> Editor:
+    """The editor for the terminal that this process has; `late`: what it loads waits for the first key."""
     if is_plain(os.environ) or not sys.stdin.isatty():
         return PlainEditor(wiring, sys.stdin.fileno())
+    return LateEditor(wiring, sys.stdin.fileno(), _line_editor) if late else _line_editor(wiring)
+
+
+def _line_editor(wiring: Wiring) -> Editor:
     from teamwright.ui.terminal.line_editor import LineEditor
 
     return LineEditor(wiring)

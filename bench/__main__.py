@@ -19,7 +19,7 @@ WORKLOADS = {
     "w4": "tool turns of many members in one process, and the memory they take",
     "w5": "fan-out: sub-agents of one turn, one after another and all at once",
     "w6": "the transcript: one more line, and loading a long one",
-    "w7": "the command line: --help, and one headless turn",
+    "w7": "the command line: --help, one headless turn, and the start of a member's process",
 }
 """What there is; each is a module of this package with `run(rounds, quick) -> Report`."""
 

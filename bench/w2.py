@@ -9,13 +9,13 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
-from bench import peers
+from bench import members, peers
 from bench.crew import together
 from bench.fresh import best, figures_of
 from bench.report import Goal, Report
 
 COLUMNS = ("what", "p50_us", "p99_us", "floor_p50_us", "x_floor", "peer_p50_us", "p50_ms", "p99_ms", "floor_p50_ms",
-           "percent")  # fmt: skip
+           "asked_p50_ms", "percent")  # fmt: skip
 TIMES = 300
 CALLS = {"bell": (200, (0.001, 0.02)), "watcher": (60, (0.05, 0.15)), "poll": (8, (0.3, 0.9))}
 """How many messages to a reader in another process, and the seconds between them, from and to."""
@@ -30,6 +30,7 @@ def run(rounds: int, *, quick: bool) -> Report:
     report = Report("w2", COLUMNS)
     report.rows = [_inside(rounds)]
     report.rows += [_row(way, 1 if way == "poll" else rounds) for way in CALLS if not (quick and way == "poll")]
+    report.rows += (processes := members.wakes(rounds))
     seconds = 5 if quick else 20
     burnt = best([figures_of("bench.w2_process", {"kind": "idle", "members": MEMBERS, "seconds": seconds})])
     report.rows.append({"what": f"{MEMBERS} idle members", **burnt})
@@ -41,9 +42,13 @@ def run(rounds: int, *, quick: bool) -> Report:
         Goal("another process, by doorbell, p99 ms", bell["p99_ms"], 5, 2, slow),
         Goal(f"{MEMBERS} idle members, percent of a core", burnt["percent"], 1),
     ]
+    for row in processes:
+        report.goals.append(Goal(f"{row['what']}, p50 ms", row["p50_ms"], 1, 0.3, slow))
+        report.goals.append(Goal(f"{row['what']}, p99 ms", row["p99_ms"], 5, 2, slow))
     report.notes = [
         "Wall time. In one process: roster, send, look, transcript, flag, model call; floor: an element in place under",
         "a lock directory, and a queue. bell: ours to ours; watcher: a stranger to a session; poll: what others do.",
+        "A member's process: until its lead hears that the turn begins; asked: until its model request is there.",
         "The peer is autogen-core, in memory only. " + (peers.absent("autogen") or "Its messages reach no disk."),
     ]
     return report

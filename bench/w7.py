@@ -1,4 +1,4 @@
-"""W7: what the command line costs: `--help`, and one headless turn against a server in another process.
+"""W7: what the command line costs: `--help`, one headless turn against a server in another process, and a member.
 
 Floors: an interpreter that does nothing; one that sends the same request over a bare socket.
 """
@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import members
 from bench.fresh import Cost, clean_env, cost_of, model_server
 from bench.report import Goal, Report
+from bench.tmux import absent
 
-COLUMNS = ("what", "cpu_ms", "wall_ms", "rss_mb", "floor_cpu_ms", "floor_rss_mb", "x_floor")
+COLUMNS = ("what", "cpu_ms", "wall_ms", "rss_mb", "floor_cpu_ms", "floor_rss_mb", "x_floor", "first_ms", "pss_mb")
 FLOORS_MS = {"--help": 6.0, "headless turn": 17.0}
 """CPU of the two floors on the machine that the goals were set on."""
 MORE = 3
@@ -46,12 +48,18 @@ def run(rounds: int, *, quick: bool) -> Report:
         report.rows.append(_row("--help", [*ours, "--help"], [sys.executable, "-c", "pass"], env, work, times))
         report.rows.append(_row("headless turn", turn, [sys.executable, "-c", _SOCKET, url], env, work, times))
     help_, turn_ = report.rows
+    report.rows += members.starts(rounds)
     report.goals = [
         Goal("--help, CPU ms", help_["cpu_ms"], 60, 30, _slowness(help_)),
         Goal("headless turn, CPU ms", turn_["cpu_ms"], 350, 150, _slowness(turn_)),
         Goal("headless turn, peak RSS MB", turn_["rss_mb"], 60, 45),
     ]
-    report.notes = ["Floors: `python -c pass`; the same request over a bare socket."]
+    for row in report.rows[2:]:
+        report.goals.append(
+            Goal(f"{row['what']}: spawn to first request, ms", row["first_ms"], 450, 250, _slowness(help_))
+        )
+        report.goals.append(Goal(f"{row['what']}: PSS MB", row["pss_mb"], 45, 36))
+    report.notes = ["Floors: `python -c pass`; the same request over a bare socket. " + absent()]
     return report
 
 

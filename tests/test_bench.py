@@ -22,6 +22,8 @@ SPECS = [
     ("w5_process", {"kind": "together", "agents": 2}),
     ("w5_floor", {"kind": "row", "agents": 2}),
     ("w6_process", {"kind": "append", "messages": 10}),
+    ("member_process", {"kind": "member", "backend": "detached"}),
+    ("member_process", {"kind": "wake", "backend": "detached", "times": 2}),
 ]
 
 

@@ -1,6 +1,7 @@
 """What a person sees and does at the terminal of a member that has a pane of its own."""
 
 import asyncio
+import contextlib
 import json
 import os
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 
 from teamwright import UnknownMember
 from teamwright.app.looking.status import status_views
-from teamwright.protocol.events import MemberChanged, TurnEnded
+from teamwright.protocol.events import MemberChanged, MessageSent, TurnEnded
 from teamwright.testing.replies import Answer
 from teamwright.ui.cli.status import lines_of
 from teamwright.ui.terminal.commands import RUN
-from tests.ui.member.panes import attached, crew, needs_tmux, pane_of
+from tests.ui.agents.play import Held, Play, agent
+from tests.ui.member.panes import Pane, attached, crew, needs_tmux, pane_of
 
 pytestmark = [needs_tmux, pytest.mark.timeout(180)]
 
@@ -112,7 +114,7 @@ async def test_what_a_member_asks_is_answered_in_its_pane(tmp_path):
         await looking
 
 
-@pytest.mark.promise("E2", "F34")
+@pytest.mark.promise("E2")
 async def test_words_and_what_is_typed_stay_whole_through_resizing_and_another_terminal(tmp_path):
     gate = asyncio.Event()
 
@@ -174,3 +176,60 @@ async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_co
         assert json.loads(config.read_text())["hiddenPaneIds"] == [], "a pane that is gone is not hidden"
         with pytest.raises(UnknownMember):
             await RUN["/hide"](team.session, "ann")
+
+
+@pytest.mark.promise("E2")
+async def test_a_terminal_that_is_closed_ends_its_member_and_the_lead_is_told(tmp_path):
+    async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
+        await team.spawn("ann", "Begin.")
+        pane = await pane_of(team, told, "ann")
+        await pane.sees("Done.")
+        pane.tmux("kill-pane", "-t", pane.id)
+        gone = await told.until(lambda event: isinstance(event, MemberChanged) and event.state == "killed")
+        assert gone.detail == "its terminal was closed"
+        note = await told.until(lambda event: isinstance(event, MessageSent) and event.wire == "teammate_terminated")
+        assert note.to == "team-lead" and team.members == []
+
+
+@pytest.mark.promise("E2")
+async def test_a_dumb_terminal_gets_lines_and_no_colours(tmp_path):
+    env = {"NO_COLOR": "1"}
+    async with crew(tmp_path, lambda _body: "Plain words.", env=env) as (team, told, _):
+        await team.spawn("ann", "Begin.")
+        first = await pane_of(team, told, "ann")
+        await first.sees("Plain words.")
+        first.tmux("set-option", "-g", "default-terminal", "dumb")
+        await team.spawn("bob", "Begin.")
+        pane = await pane_of(team, told, "bob")
+        await pane.sees("lead → bob: Begin.", "Plain words.")
+        await pane.says("And more.")
+        await pane.sees("you → bob: And more.", "Plain words.")
+        await pane.types("C-c")
+        await pane.sees("no turn of bob runs")
+        assert "\x1b[3" not in pane.tmux("capture-pane", "-p", "-e", "-t", pane.id)
+        assert "\x1b[3" not in first.tmux("capture-pane", "-p", "-e", "-t", first.id), "NO_COLOR"
+
+
+@pytest.mark.promise("E2")
+def test_a_pane_says_that_its_lead_is_gone_and_how_long_the_member_stays(tmp_path):
+    (tmp_path / "work").mkdir()
+    play = Play([agent("JOB ann: begin.", name="ann"), (lead := Held())], ann=["I have begun."])
+    with play.on(tmp_path / "work", tmp_path / "home") as program:
+        running = program.start("-p", "go", "--backend", "tmux")
+        try:
+            lead.come()
+            [config] = (tmp_path / "home").glob("teams/*/config.json")
+            [life] = json.loads((config.parent / "team.json").read_text())["lives"].values()
+            pane = Pane(life["place"]["facts"]["socket"], life["place"]["id"])
+            asyncio.run(pane.sees("ann: begin.", "I have begun."))
+            running.kill()
+            running.wait()
+            asyncio.run(pane.sees("the lead of ann is gone: ann stays 60 s", "its lead is gone"))
+            asyncio.run(pane.says("/stop"))
+            asyncio.run(pane.sees("end ann for good? [y/n]"))
+            asyncio.run(pane.says("y"))
+            asyncio.run(pane.sees("it cannot be ended for good"))
+        finally:
+            running.kill()
+            with contextlib.suppress(AssertionError, UnboundLocalError):
+                pane.tmux("kill-server")

@@ -164,7 +164,7 @@ async def test_waiting_ends_in_time_and_ids_that_never_were_are_told_from_those_
     waited, looked, unknown = results(model)[1:]
     assert "timeout</retrieval_status>" in waited and "<status>running</status>" in waited
     assert "not_ready</retrieval_status>" in looked
-    assert "there is no task" in unknown and f"Did you mean {run.id}?" in unknown
+    assert "there is no background task" in unknown and f"Did you mean {run.id}?" in unknown
     assert model.notices() == [run.id], "a read that did not deliver the end takes nothing away"
 
 

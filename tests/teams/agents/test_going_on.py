@@ -1,13 +1,19 @@
 """Going on with a sub-agent: by its id, with words while it runs and after, over lives of the session, at any size."""
 
+import asyncio
 import json
 
 import pytest
 
 from teamwright import Team
 from teamwright.agent.commands import SOURCES, CommandQueue, Mode, When
+from teamwright.app.acts.running import stop_running
 from teamwright.models.model import ModelCard
 from teamwright.protocol.blocks import text_block
+from teamwright.protocol.errors import LimitExceeded
+from teamwright.protocol.ids import LEAD
+from teamwright.teams.agents.ports import FromCall
+from teamwright.teams.spec import SpawnSpec
 from teamwright.testing import Call
 from tests.teams.agents.crowd import Children, behind, crew, only, results, start
 from tests.teams.crew import within
@@ -42,6 +48,8 @@ async def test_one_that_has_ended_goes_on_with_all_it_knew_under_the_same_id(tmp
         ({"resume": "a000000"}, "there is no sub-agent 'a000000' in this session"),
         ({"resume": "a000000", "model": "haiku"}, "model cannot be said with resume"),
         ({"resume": "a000000", "subagent_type": "Explore"}, "subagent_type cannot be said with resume"),
+        ({"team_name": "crew"}, "team_name is for a teammate, and a teammate needs a name"),
+        ({"resume": "a000000", "team_name": "crew"}, "team_name is for a teammate"),
     ],
 )
 async def test_an_id_that_never_was_and_what_cannot_be_honoured_are_errors(tmp_path, given, said):
@@ -213,3 +221,58 @@ async def test_the_cap_on_those_that_run_holds_on_every_route(tmp_path):
         await team.run("Go.")
         assert len(team.session.agents.runs) == 2
     assert sum("2 sub-agents are running already" in text for text in results(model)) == 1
+
+
+class Slow:
+    """A builder that makes an agent only when the test lets it."""
+
+    def __init__(self, team: Team) -> None:
+        self.builder = team.session.agents.builder
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+        team.session.agents.builder = self
+
+    async def subagent(self, *given, **more):
+        self.asked.set()
+        await self.go.wait()
+        return await self.builder.subagent(*given, **more)
+
+    def __getattr__(self, name: str):
+        return getattr(self.builder, name)
+
+
+@pytest.mark.promise("row F12", "F38")
+async def test_one_that_is_stopped_while_it_is_about_to_go_on_is_stopped_and_told_of(tmp_path):
+    model = Children(start("Look."), "Good.")
+    async with crew(tmp_path, model) as team:
+        await team.run("Go.")
+        run, slow = only(team), Slow(team)
+        agents = team.session.agents
+        async with asyncio.timeout(30):
+            call = FromCall("call_9", "key-9")
+            comes = asyncio.ensure_future(agents.go_on(run, "hold", LEAD, call, background=True))
+            await slow.asked.wait()
+            stopped = asyncio.ensure_future(stop_running(team.session.maker, run))
+            await asyncio.sleep(0)
+            slow.go.set()
+            assert await comes is run
+            assert (await stopped).endswith("was stopped") and run.state == "killed"
+        await team.run("And?")
+    assert model.notices() == [run.id]
+
+
+@pytest.mark.promise("F59", "row F15")
+async def test_nothing_begins_once_the_session_has_ended_however_long_it_took_to_make(tmp_path):
+    model = Children(start("Look."), "Good.")
+    async with crew(tmp_path, model) as team:
+        await team.run("Go.")
+        run, slow = only(team), Slow(team)
+        agents, call = team.session.agents, FromCall("call_9", "key-9")
+        async with asyncio.timeout(30):
+            again = asyncio.ensure_future(agents.go_on(run, "More.", LEAD, call, background=True))
+            new = asyncio.ensure_future(agents.start(SpawnSpec("New."), LEAD, FromCall(), background=True))
+            await slow.asked.wait()
+            await agents.end_background()
+            slow.go.set()
+            ends = await asyncio.gather(again, new, return_exceptions=True)
+        assert all(isinstance(end, LimitExceeded) and "the session is over" in end.what for end in ends)
+        assert not agents.running() and list(agents.runs) == [run.id] and run.state == "completed"

@@ -226,8 +226,8 @@ def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tm
         assert done.returncode == 0, done.stderr
     [id] = Files(program.home).agent_ids()
     stop, read, write, resume, wordless, running, empty, stopped, twice = play.results()[1:]
-    assert "there is no task 'a000000' in this session" in stop and id in stop
-    assert "there is no task 'nope' in this session" in read
+    assert "there is no background task 'a000000' in this session" in stop and id in stop
+    assert "there is no background task 'nope' in this session" in read
     assert "there is no sub-agent 'a000000' in this session" in write
     assert "there is no sub-agent 'a000000' in this session" in resume
     assert wordless == "a sub-agent needs words: prompt is its whole job; nothing was started"

@@ -37,7 +37,7 @@ def named(maker: Maker, name: str) -> Run | Job | None:
 async def stop_running(maker: Maker, found: Run | Job) -> str:
     """End it, and tell whoever started it. What became of it, in a line."""
     what = shown(found)
-    if found.state != "running":
+    if found.state != "running" and not (isinstance(found, Run) and found.comes):
         return f"{what} does not run: it is {found.state}"
     if isinstance(found, Run):
         await maker.kit.agents.stop(found, BY_USER)

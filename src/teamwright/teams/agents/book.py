@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from teamwright.agent.agent import Agent, TurnEnd
+from teamwright.agent.agent import Agent
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.commands import told
 from teamwright.agent.conversation import Told
@@ -27,7 +27,7 @@ from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
 from teamwright.teams.agents.journal import RunJournal, kept, spec_of
 from teamwright.teams.agents.ledger import has_words, is_run_id, last_said, remembered
-from teamwright.teams.agents.life import Pending, QueueSteering, let_go, see_through, tell_lost_below, written
+from teamwright.teams.agents.life import Pending, QueueSteering, let_go, lived, tell_lost_below, written
 from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
 from teamwright.teams.agents.run import Run, find_run
 from teamwright.teams.agents.words import RunFile, changed, it_runs, notification
@@ -136,11 +136,7 @@ class Agents:
         run = Run(id, owner, self._scratch / f"{id}.output", transcript, kept(spec), spec.name, call.use, call.key)
         own = spec.definition is not None and spec.definition.background
         run.background = self.settings.background and (background or own)
-        self._starting += 1
-        try:
-            agent = await self.builder.subagent(spec, owner, run)
-        finally:
-            self._starting -= 1
+        agent = await self._made(spec, owner, run)
         if ready is not None:
             ready(agent)
         words = fork_words(spec.prompt) if spec.fork else spec.prompt
@@ -165,14 +161,11 @@ class Agents:
         spec = self.builder.resolved(spec_of(run, prompt))
         before = run.call, run.key
         run.call, run.key = (call.use, call.key) if prompt else before
-        self._starting += 1
         try:
-            agent = await self.builder.subagent(spec, owner, run, goes_on=True)
+            agent = await self._made(spec, owner, run, goes_on=True)
         except BaseException:
             run.call, run.key = before
             raise
-        finally:
-            self._starting -= 1
         talk = agent.conversation
         if run.task is None and run.state == "killed" and run.owner == owner:
             self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before that was told
@@ -205,6 +198,18 @@ class Agents:
         run.task = asyncio.create_task(self._life(run, agent, opening, file), name=f"sub-agent {run.id}")
         return run
 
+    async def _made(self, spec: SpawnSpec, owner: str, run: Run, *, goes_on: bool = False) -> Agent:
+        """The agent of a run: counted while it is made, and let go where the session has ended meanwhile."""
+        self._starting += 1
+        try:
+            agent = await self.builder.subagent(spec, owner, run, goes_on=goes_on)
+        finally:
+            self._starting -= 1
+        if self._closed:
+            agent.conversation.close()
+            self._check_room()
+        return agent
+
     def _check_room(self) -> None:
         if self._closed:
             raise LimitExceeded("limit", "the session is over", note="nothing was started")
@@ -221,7 +226,7 @@ class Agents:
         started, begun = time.monotonic(), agent.conversation.length
         outcome = "cancelled"
         try:
-            end = await self._turns(run, agent, opening)
+            end = await lived(run, agent, opening, lambda: self._pending(run.id), self.settings.jobs_wait_s)
             outcome = end.stop
             run.ends(end)
         except asyncio.CancelledError:
@@ -237,16 +242,6 @@ class Agents:
             run.text = agent.conversation.said_since(begun)
         run.duration_ms = int((time.monotonic() - started) * 1000)
         await self._over(run, agent, outcome, file)
-
-    async def _turns(self, run: Run, agent: Agent, opening: Told | None) -> TurnEnd:
-        talk = agent.conversation
-        if opening is None and talk.items and not (talk.owes_round or talk.interrupted):
-            return TurnEnd("done", talk.said_since(talk.inherited))  # it was done, and killed before that was noted
-        first = await agent.hooks.began()
-        if opening is not None and first:
-            words = (*first, *opening.blocks) if talk.unbegun else (*opening.blocks, *first)  # a fork's job is last
-            opening = Told(words, opening.ids)
-        return await see_through(run, agent, opening, lambda: self._pending(run.id), self.settings.jobs_wait_s)
 
     def _pending(self, id: str) -> Pending:
         jobs = any(job.state == "running" for job in self._jobs.list(id))
@@ -372,7 +367,10 @@ class Agents:
     # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def stop(self, run: Run, cause: str) -> None:
-        """Stop it: what it had said stays, and is told in the notice of one in the background."""
+        """Stop it: what it had said stays, and is told in a notice if nobody waits. One that comes is stopped then."""
+        if run.comes and not self._closed:
+            async with run.lock:
+                pass
         task = run.task
         if task is None or task.done():
             return

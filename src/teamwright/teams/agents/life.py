@@ -57,6 +57,20 @@ class QueueSteering:
         return Steered(what.blocks, what.ids, seen)
 
 
+async def lived(
+    run: Run, agent: Agent, opening: Told | None, pending: Callable[[], Pending], patience_s: float
+) -> TurnEnd:
+    """What its life came to: with these words, or without any where it stood. Raises as `see_through`."""
+    talk = agent.conversation
+    if opening is None and talk.items and not (talk.owes_round or talk.interrupted):
+        return TurnEnd("done", talk.said_since(talk.inherited))  # it was done, and killed before that was noted
+    first = await agent.hooks.began()
+    if opening is not None and first:
+        words = (*first, *opening.blocks) if talk.unbegun else (*opening.blocks, *first)  # a fork's job is last
+        opening = Told(words, opening.ids)
+    return await see_through(run, agent, opening, pending, patience_s)
+
+
 async def see_through(
     run: Run, agent: Agent, opening: Told | None, pending: Callable[[], Pending], patience_s: float
 ) -> TurnEnd:

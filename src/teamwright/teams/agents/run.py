@@ -79,6 +79,11 @@ class Run:
         return self.state == "running"
 
     @property
+    def comes(self) -> bool:
+        """Whether it has ended, and somebody is about to go on with it."""
+        return not self.running and self.lock.locked()
+
+    @property
     def description(self) -> str:
         """3 to 5 words, or its id."""
         return str(self.about.get("description") or self.id)

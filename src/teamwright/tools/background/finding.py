@@ -33,7 +33,7 @@ def known_task(agents: Agents, jobs: BackgroundJobs, text: str, caller: str) -> 
     job = jobs.known(wanted)
     if job is not None:
         return _own(job, job.owner, job.id, caller)
-    raise unknown(text, "task", [*agents.runs, *(one.id for one in jobs.list())])
+    raise unknown(text, "background task", [*agents.runs, *(one.id for one in jobs.list())])
 
 
 Found = TypeVar("Found", Run, Job)
@@ -52,10 +52,13 @@ def unknown(text: str, what: str, ids: Iterable[str]) -> UsageError:
     """The error for an id that never was."""
     known = list(ids)
     close = nearest(text, known)
+    hint = f"Did you mean {close}?" if close else ""
+    if text.strip(" #").isdecimal():
+        hint = "A number is a task of the list: TaskGet and TaskUpdate are for it."
     return UsageError(
         "usage",
         f"there is no {what} {text[:60]!r} in this session",
         looked_at=[("known", ", ".join(known[-12:]) or "none")],
-        do=[f"Did you mean {close}?"] if close else (),
+        do=[hint] if hint else (),
         note="nothing was done",
     )

@@ -57,7 +57,7 @@ class TaskStop(Tool[TaskStopInput]):
         if mate is not None and self._agents.find(wanted) is None:
             return await self._member(mate.name)
         found = known_task(self._agents, self._jobs, wanted, self._caller.name)
-        if found.state != "running":
+        if found.state != "running" and not (isinstance(found, Run) and found.comes):
             return ToolResult.error(
                 f"{found.id} is not running (status: {found.state}).", "TaskOutput shows what it gave. Go on."
             )

@@ -88,6 +88,13 @@ class AgentTool(Tool[AgentInput]):
         if call.name:
             _refuse_of_subagents(call)
             return await self._teammate(replace(call.spec(call.name), call=ctx.key), call.team_name)
+        if call.team_name:
+            raise UsageError(
+                "usage",
+                "team_name is for a teammate, and a teammate needs a name",
+                do=["Give it a name, or leave team_name out for a sub-agent."],
+                note="nothing was started",
+            )
         return await answer_of(self._agents, call, call.spec(), self._caller.name, ctx)
 
     async def _teammate(self, spec: SpawnSpec, team_name: str | None) -> ToolResult:
@@ -113,6 +120,7 @@ class AgentTool(Tool[AgentInput]):
             "name": mate.name,
             "color": mate.color,
             "team_name": team.name,
+            **_place_facts(mate.where),
         }
         text = (
             f"{mate.name} is running.\nagent_id: {mate.name}@{team.name}\nname: {mate.name}\nteam_name: {team.name}\n"
@@ -120,15 +128,7 @@ class AgentTool(Tool[AgentInput]):
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
 
-            **_place_facts(mate.where),
 
-def _refuse_of_subagents(call: AgentInput) -> None:
-    """Raises UsageError for what only a sub-agent can do."""
-    if call.resume:
-        raise UsageError(
-            "usage",
-            "resume is for a sub-agent, and name makes a teammate",
-            do=["Leave name out. A teammate that has ended comes back with a new Agent of its name."],
 def _place_facts(where: Where) -> dict[str, str]:
     """Where it lives, and why there; in tmux by the id of its pane too."""
     facts = {"backend": where.backend, "place": str(where), "place_note": where.note, "place_why": where.why}
@@ -143,6 +143,13 @@ def _place_line(where: Where) -> str:
     return f"place: {where}" + (f" ({said})" if said else "") + "\n"
 
 
+def _refuse_of_subagents(call: AgentInput) -> None:
+    """Raises UsageError for what only a sub-agent can do."""
+    if call.resume:
+        raise UsageError(
+            "usage",
+            "resume is for a sub-agent, and name makes a teammate",
+            do=["Leave name out. A teammate that has ended comes back with a new Agent of its name."],
             note="nothing was started",
         )
     if call.run_in_background is False:

@@ -221,6 +221,8 @@ def test_a_pane_says_that_its_lead_is_gone_and_how_long_the_member_stays(tmp_pat
             [config] = (tmp_path / "home").glob("teams/*/config.json")
             [life] = json.loads((config.parent / "team.json").read_text())["lives"].values()
             pane = Pane(life["place"]["facts"]["socket"], life["place"]["id"])
+            [told] = play.results()
+            assert f"place: tmux {pane.id} (see it with: tmux -S {pane.socket} attach)" in told
             asyncio.run(pane.sees("ann: begin.", "I have begun."))
             running.kill()
             running.wait()

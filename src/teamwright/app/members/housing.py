@@ -19,6 +19,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import Member
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.log_reader import event_of, last_number
+from teamwright.teams.places.choosing import ASKED_FOR
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.processes.ports import room_of
 from teamwright.teams.spec import SpawnSpec
@@ -48,7 +49,7 @@ class Lodging:
     @property
     def why(self) -> str:
         """See Housing."""
-        return self.places.why
+        return "" if self.places.why == ASKED_FOR else self.places.why
 
     async def place_of(self, spot: Spot) -> Place | None:
         """See Housing."""

@@ -26,7 +26,7 @@ class Elsewhere(Protocol):
 
     @property
     def why(self) -> str:
-        """Why the last backend was chosen, a clause."""
+        """Why `auto` chose the last backend, a clause; empty where it was asked for by name."""
         ...
 
     async def start(self, member: Member, life: Life, undo: AsyncExitStack) -> Mate:

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from teamwright.protocol.errors import CannotStart, UsageError
 
+ASKED_FOR = "it was asked for"
 IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"
 
 
@@ -60,7 +61,7 @@ def which_place(setting: str, found: Surroundings) -> Choice:
     if setting == AUTO:
         return next(Choice(place, why(found)) for applies, place, why in _AUTO if applies(found))
     if setting == IN_PROCESS:
-        return Choice(IN_PROCESS, "it was asked for")
+        return Choice(IN_PROCESS, ASKED_FOR)
     known = {TMUX: found.no_tmux, **found.recipes}
     if setting not in known:
         names = [AUTO, IN_PROCESS, *known]
@@ -79,4 +80,4 @@ def which_place(setting: str, found: Surroundings) -> Choice:
             do=[f"choose {AUTO} or {IN_PROCESS}, or see to it that {setting} can be used"],
             note="nothing was started",
         )
-    return Choice(setting, "it was asked for")
+    return Choice(setting, ASKED_FOR)

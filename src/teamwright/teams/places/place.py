@@ -74,9 +74,9 @@ IN_LEADS = "in-process"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a member lives, for people and models: its backend, its id there (`%12`), how to see it, and why there.
+    """Where a member lives, for people and models: its backend, and its id there (`%12`); as a text it is these two.
 
-    As a text it is the first two.
+    `note` says how to see it, `why` why `auto` chose it.
     """
 
     backend: str = IN_LEADS

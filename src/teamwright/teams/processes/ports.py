@@ -24,7 +24,7 @@ class Housing(Protocol):
 
     @property
     def why(self) -> str:
-        """Why the last choice was made, a clause."""
+        """Why `auto` made the last choice, a clause; empty where it was asked for by name."""
         ...
 
     async def place_of(self, spot: Spot) -> Place | None:

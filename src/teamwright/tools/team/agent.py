@@ -139,7 +139,7 @@ def _place_line(where: Where) -> str:
     """The same for the model, where it is not here."""
     if where.backend == IN_LEADS:
         return ""
-    said = "; ".join(part for part in (where.note, f"chosen because {where.why}" if where.why else "") if part)
+    said = "; ".join(part for part in (where.note, f"auto chose it: {where.why}" if where.why else "") if part)
     return f"place: {where}" + (f" ({said})" if said else "") + "\n"
 
 

@@ -80,9 +80,9 @@ async def _members(session: Session, _rest: str) -> list[str]:
 
 
 def _why_there(session: Session) -> list[str]:
-    """Why members live where they do, each reason once, for those that were not put there by name."""
-    rows = [member.where for member in live_members(session)[1:] if member.where.why]
-    return [f"  {backend}: {one_line(why)}" for backend, why in dict.fromkeys((one.backend, one.why) for one in rows)]
+    """Why members live where they do, each reason once, for those for whom `auto` chose."""
+    rows = dict.fromkeys((one.where.backend, one.where.why) for one in live_members(session)[1:])
+    return [f"  {backend}: auto chose it, {one_line(why)}" for backend, why in rows if why]
 
 
 async def _hide(session: Session, rest: str) -> list[str]:

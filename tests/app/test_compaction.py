@@ -86,8 +86,81 @@ async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_
         await team.stop("ada")
 
 
+@pytest.mark.promise("H6", "F54", "F58")
+async def test_a_lead_whose_conversation_is_three_windows_long_works_on_and_knows_its_team_after_each_summary(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "long.txt").write_text("word " * 2_800)
+    stop = Stop()
+    begin = [
+        ("Bash", {"command": "sleep 60", "run_in_background": True}),
+        ("Agent", {"description": "count tests", "prompt": "Count.", "run_in_background": True}),
+        ("TaskCreate", {"subject": "read it all", "description": "to the end"}),
+    ]
+    left = iter([begin, *[("Bash", {"command": f"echo {n}; cat long.txt"}) for n in range(40)], "All of it is read."])
+    plan = iter([("ExitPlanMode", {"plan": "Paint it blue."})])
+
+    def play(request):
+        if request.aside:
+            return "I read on."
+        if request.asker == "team-lead":
+            return next(left)
+        return next(plan, HOLD) if request.asker == "ada" else HOLD
+
+    model = Noted(play)
+    async with a_team(tmp_path, model, tools=[stop.hold]) as team:
+        await team.spawn("ada", "Plan it.", mode="plan")
+        await team.spawn("ben", "Hold.")
+        await stop.at()
+        await until(team, lambda: team.members[0].state == "awaiting")
+        await team.tasks.add("paint", metadata={"for": ["ben"]})
+        async with asyncio.timeout(60):
+            team.session.lead.prompt([{"type": "text", "text": "Read it."}])
+            end = await team.session.lead.turn()
+        assert end is not None and (end.stop, end.text) == ("done", "All of it is read.")
+        [asked], [run] = team.session.team.requests.open_requests(), team.session.agents.runs
+    mine = model.of("team-lead")
+    after = [mine[at + 1] for at, request in enumerate(mine) if request.aside]
+    assert len(after) >= 3
+    words = (
+        'You lead the team "crew"',
+        "- ada (general-purpose): awaiting, waits for the lead to answer its plan",
+        "- ben (general-purpose): working",
+        "[pending] paint",
+        "[pending] read it all",
+        f"- plan_approval {asked['id']}, of ada",
+        "sleep 60",
+        f"- {run}: count tests",
+    )
+    for request in after:
+        restated = "\n".join(first_of(request))
+        assert [word for word in words if word not in restated] == []
+    assert sum(size(request) for request in mine if request.aside) > 3 * WINDOW
+    assert max(size(request) for request in mine) < WINDOW
+
+
+def size(request) -> int:
+    """About how many tokens a request has."""
+    return (len(request.prefix.head) + sum(map(len, request.items))) // 4
+
+
 def first_of_item(item: bytes) -> list[str]:
     return [block["text"] for block in json.loads(item)["content"]]
+
+
+@pytest.mark.promise("H6", "P6")
+async def test_what_is_restated_is_bounded_however_many_tasks_there_are(tmp_path):
+    take = [("TaskUpdate", {"taskId": str(number), "status": "in_progress"}) for number in range(1, 51)]
+    script = iter([take, "Hello."])
+    model = ScriptedModel(lambda request: "In short." if request.aside else next(script))
+    async with a_team(tmp_path, model) as team:
+        for number in range(100):
+            await team.tasks.add(f"task {number}")
+        team.session.lead.prompt([{"type": "text", "text": "Take them."}])
+        await team.session.lead.turn()
+        assert (await team.compact()).done
+        restated = "\n".join(first_of_item(team.session.lead.agent.conversation.items[0]))
+    assert restated.count("[in_progress] task") == restated.count("[pending] task") == 40
+    assert restated.count("- and 10 more: TaskList") == 2
 
 
 @pytest.mark.promise("H6", "F58")

@@ -21,7 +21,7 @@ from teamwright.teams.desk import Desk
 from teamwright.teams.team import Team
 
 MOST_TASKS = 40
-"""Open tasks of others that are listed; the rest is counted."""
+"""Open tasks that are listed, of its own and of others; the rest is counted."""
 
 MOST_LINES = 20
 """Jobs, sub-agents and requests that are listed of each kind."""
@@ -137,14 +137,12 @@ def _tasks(tasks: list[Task], name: str) -> Iterator[str]:
     still_open = [task for task in tasks if task.status != "completed"]
     own = [task for task in still_open if task.owner == name]
     others = [task for task in still_open if task.owner != name]
-    if own:
-        yield "Your tasks:"
-        yield from (_task(task, statuses) for task in own)
-    if others:
-        yield "Other open tasks:"
-        yield from (_task(task, statuses) for task in others[:MOST_TASKS])
-    if len(others) > MOST_TASKS:
-        yield f"- and {len(others) - MOST_TASKS} more: TaskList"
+    for title, found in (("Your tasks:", own), ("Other open tasks:", others)):
+        if found:
+            yield title
+            yield from (_task(task, statuses) for task in found[:MOST_TASKS])
+        if len(found) > MOST_TASKS:
+            yield f"- and {len(found) - MOST_TASKS} more: TaskList"
     if tasks and not still_open:
         yield f"All {len(tasks)} tasks are completed."
 

@@ -104,7 +104,7 @@ class Person:
     """Types at `teamwright`. `sees` waits until texts are on the screen, and fails with all that is on it."""
 
     def __init__(self, *args: str, cwd: Path, size: tuple[int, int] = (40, 100), **env: str) -> None:
-        own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI"}}
+        own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "TMUX", "TMUX_PANE"}}
         environment = {**own, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **env}
         program = str(Path(sys.executable).with_name("teamwright"))
         self.child = pexpect.spawn(

@@ -52,12 +52,13 @@ def let_through(repo) -> None:
         pipe.write("through\n")
 
 
-@pytest.mark.promise("C10")
+@pytest.mark.promise("C10", "E5")
 def test_members_work_on_while_the_person_writes_to_them_by_name(gates):
     with at_terminal(a_team, gates) as (person, server):
         start_team(person)
         person.says("/members")
         person.sees("  lead ", "idle", "default", "  tester ", "working", "default")
+        person.sees("in-process: auto chose it, this terminal is not in tmux")
         person.says("@tester hurry up")
         person.sees("you → tester: hurry up")
         let_through(gates)

@@ -149,7 +149,10 @@ def first_of_item(item: bytes) -> list[str]:
 
 @pytest.mark.promise("H6", "P6")
 async def test_what_is_restated_is_bounded_however_many_tasks_there_are(tmp_path):
-    take = [("TaskUpdate", {"taskId": str(number), "status": "in_progress"}) for number in range(1, 51)]
+    take = [
+        ("TaskUpdate", {"taskId": str(number), "status": "in_progress", "owner": "team-lead"})
+        for number in range(1, 51)
+    ]
     script = iter([take, "Hello."])
     model = ScriptedModel(lambda request: "In short." if request.aside else next(script))
     async with a_team(tmp_path, model) as team:

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from teamwright.protocol.ids import keyed_id
+from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import Entry, IdleNotification, PlanApprovalRequest, fenced, parse_protocol
 from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.plans.awaited import Awaited
 from teamwright.teams.post import summary_of
 
 _PROCESS = "leadProcess"
 """A key of the roster that only the newer format has."""
+
+
+_WAITS = f"It waits for {Awaited('-', LEAD).words}."
+"""What a lead need not be told that has the plan."""
 
 
 @dataclass(slots=True)
@@ -45,7 +50,9 @@ class Dialect:
         return [replace(one, extra={**one.extra, "msgV": 1, "type": "message"}) for one in made]
 
     def _idle(self, entry: Entry, notice: IdleNotification) -> list[Entry]:
-        words = notice.result or (f"My turn failed: {notice.failure_reason}" if notice.failure_reason else "")
+        words = (notice.result or "").removesuffix(_WAITS).strip()
+        if notice.failure_reason:
+            words = f"My turn failed: {notice.failure_reason}"
         bare = replace(notice, completed_task_id=None, completed_status=None, failure_reason=None, result=None)
         if self.newer:
             return [replace(entry, text=replace(bare, result=words or None).encode())]

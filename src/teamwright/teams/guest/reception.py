@@ -21,6 +21,7 @@ from teamwright.protocol.mail import (
     PermissionResponse,
     PlanApprovalResponse,
     ShutdownRequest,
+    fenced,
     parse_protocol,
 )
 from teamwright.teams.plans.approval import apply_answer, take_up_plan
@@ -67,7 +68,7 @@ class Reception:
         try:
             match message:
                 case ShutdownRequest():
-                    self._asked_to_stop(entry, message)
+                    return self._asked_to_stop(entry, message)
                 case PlanApprovalResponse():
                     return self._plan_answered(entry, message)
                 case PermissionResponse():
@@ -81,17 +82,18 @@ class Reception:
 
     # ── to stop ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _asked_to_stop(self, entry: Entry, message: ShutdownRequest) -> None:
+    def _asked_to_stop(self, entry: Entry, message: ShutdownRequest) -> Entry:
         id, (_, _, to) = message.request_id, message.request_id.partition("@")
         written = ms_of(entry.timestamp or "") or ms_of(message.timestamp)
         if (to and to.lower() != self.name.lower()) or (written is not None and written < self.since_ms):
             self._say(f"{id} is no request to this life of {self.name}: it ends nobody", "info")
-            return
+            return entry.with_(text=fenced(entry.text))
         mate = self.team.own(self.name)
         body = {"kind": "shutdown", "requester": LEAD, "target": self.name, "reason": message.reason}
         life = mate.incarnation if mate is not None else None
         self.team.requests.open(id, {**body, "incarnation": life, "message": entry.msg_id})
         self._unverified(f"asked to stop ({id})")
+        return entry
 
     # ── plans ─────────────────────────────────────────────────────────────────────────────────────────────────
 

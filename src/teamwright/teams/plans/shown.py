@@ -7,10 +7,12 @@ an approval is shown as what it is, and changes nothing. Knows rows and envelope
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from teamwright.agent.plan_mode import PlanMode
 from teamwright.protocol.envelope import PEER_NOTE, envelope, escaped, reminder, render_entry
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, PlanApprovalRequest, PlanApprovalResponse, parse_protocol
 from teamwright.teams.plans.beyond import life_of
@@ -34,13 +36,20 @@ def plan_words(team: Team, reader: str, entry: Entry) -> str | None:
 
 
 def _request(team: Team, reader: str, entry: Entry, message: PlanApprovalRequest) -> str:
-    request = team.requests.get(message.request_id) or {}
+    request = _row(team, message.request_id) or {}
     life = life_of(team, entry.sender)
     mine = life is not None and of_life(request, entry.sender, life) and request.get("target") == reader
     if not mine or team.requests.answer_of(message.request_id) is not None:
         return f"{render_entry(entry)}\n{reminder(_NO_REQUEST)}"
     plan = envelope(entry.sender, str(request["plan"]), color=entry.color, summary="a plan to approve")
     return f"{PEER_NOTE}\n{plan}\n{reminder(_how_to_answer(entry.sender, request))}"
+
+
+def _row(team: Team, id: object) -> Mapping[str, Any] | None:
+    """The request of that id; what another program writes may be anything."""
+    with suppress(TeamwrightError):
+        return team.requests.get(str(id))
+    return None
 
 
 def _how_to_answer(name: str, request: Mapping[str, Any]) -> str:
@@ -57,7 +66,7 @@ def _how_to_answer(name: str, request: Mapping[str, Any]) -> str:
 
 
 def _response(team: Team, reader: str, entry: Entry, message: PlanApprovalResponse) -> str:
-    request = team.requests.get(message.request_id) or {}
+    request = _row(team, message.request_id) or {}
     answer = team.requests.answer_of(message.request_id) if request else None
     mate = team.own(reader)
     if reader == LEAD or answer is None or mate is None or not of_life(request, mate.name, mate.incarnation):

@@ -86,6 +86,7 @@ def _outcome(answer: Mapping[str, Any]) -> str:
 
 def _row(team: Team, id: str) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """The request of that id and its answer, open or over; nothing where nobody asked it."""
+    id = str(id)  # what another program writes may be anything
     with suppress(TeamwrightError):
         if (request := team.requests.get(id)) is not None:
             return request, team.requests.answer_of(id)

@@ -34,7 +34,7 @@ class LeadGrants:
         for update in answer.updates:
             try:
                 if update.kind == "setMode":
-                    self.enter(check_mode(update, policy.lasting_mode))
+                    self._enter(check_mode(update, policy.lasting_mode))
                 else:
                     self._hold(replace(update, destination="session"))
             except TeamwrightError as problem:
@@ -46,15 +46,14 @@ class LeadGrants:
         if wished is Mode.BYPASS and not self.may_bypass:
             self._tell(f"{Mode.BYPASS} is not given in life: the mode is {Mode.ACCEPT_EDITS}, and all else is asked")
             wished = Mode.ACCEPT_EDITS
-        if wished is Mode.BYPASS:
-            self.enter(wished)
-            return
         try:
-            self.enter(check_mode(Update("setMode", mode=text if wished is None else str(wished)), Mode.DEFAULT))
+            if wished is not Mode.BYPASS:
+                wished = check_mode(Update("setMode", mode=text if wished is None else str(wished)), Mode.DEFAULT)
+            self._enter(wished, told=True)
         except TeamwrightError as problem:
             self._tell(f"the mode stays as it was: {problem.what}")
 
-    def enter(self, mode: Mode) -> None:
+    def _enter(self, mode: Mode, *, told: bool = False) -> None:
         """The member, and whoever it starts, is bounded by this mode from its next call on. Raises UsageError."""
         session = self.policies.session
         if mode is Mode.PLAN:
@@ -63,7 +62,8 @@ class LeadGrants:
             return
         session.mode = mode
         self.kept(mode)
-        self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
+        if not told:
+            self.emit(ModeChanged(member=self.name, mode=str(mode), by="lead"))
 
     def _hold(self, update: Update) -> None:
         for one in list(self.policies):

@@ -17,7 +17,7 @@ from teamwright.agent.agent import Agent
 from teamwright.mail.inbox import Inbox
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso, now_ms
-from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
@@ -101,6 +101,8 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
     before = next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None)
     if before is not None:
         return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
+    if spec.call and (lost := team.lost_calls.get(spec.call)):
+        raise CannotStart("backend", lost, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAMS_OWN) if spec.command else await team.builder.wire_model(spec)
     _refuse_late(team)
     backend = await team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
@@ -111,11 +113,12 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
             undo.callback(team.limits.undo)
             await ensure_team(team)
             roster = team.roster
-            entry = _entry(team, spec, name, model, backend)
+            entry = _entry(team, spec, name, model)
             member = await roster.join(entry, dedupe=team.settings.dedupe_names)
             undo.push_async_callback(roster.remove, member.name)
             life = await _begin_life(team, member, spec)
             undo.push_async_callback(end_life, team, member.name, life.incarnation)
+            member = await _housed(team, member, backend)
             inbox = team.inbox(member.name)
             await _drop_stale(inbox)
             undo.push_async_callback(inbox.mark_read, {life.first})
@@ -180,7 +183,16 @@ async def _drop_stale(inbox: Inbox) -> None:
     await inbox.mark_read({e.msg_id for e in unread if e.msg_id and parse_protocol(e.text) is not None})
 
 
-def _entry(team: Team, spec: SpawnSpec, name: str, model: str, backend: str) -> Member:
+async def _housed(team: Team, member: Member, backend: str) -> Member:
+    """Where it will live stands in the roster once its life is noted: until then a kill leaves what is surely ours."""
+    if backend == IN_PROCESS:
+        return member
+    member = replace(member, backend_type=backend, pane_id="")
+    await team.roster.add(member)
+    return member
+
+
+def _entry(team: Team, spec: SpawnSpec, name: str, model: str) -> Member:
     return Member(
         agent_id=agent_id(name, team.name or team.session_list),
         name=name,
@@ -189,9 +201,9 @@ def _entry(team: Team, spec: SpawnSpec, name: str, model: str, backend: str) -> 
         prompt=spec.prompt,
         plan_mode_required=spec.plans,
         joined_at=now_ms(),
-        pane_id=IN_PROCESS if backend == IN_PROCESS else "",
+        pane_id=IN_PROCESS,
         cwd=str(spec.cwd or team.cwd),
-        backend_type=backend,
+        backend_type=IN_PROCESS,
         mode=spec.mode,
         color=spec.definition.color if spec.definition is not None else None,
     )

@@ -27,6 +27,7 @@ from teamwright.teams.places.processes import family_of
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.ports import Housing, room_of
 from teamwright.teams.processes.process import Process
+from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import start
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
@@ -149,6 +150,7 @@ class Elsewhere:
         async def over(name: str, cause: str, agreed: str | None) -> None:
             await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
             await left(team, name, cause, agreed)
+            await return_late_mail(team)  # what it wrote last to somebody who was gone, before it could learn of that
 
         return Process(
             emit=team.emit,

@@ -123,8 +123,7 @@ class RosterScribe:
                 self._tell(member, _state(member), "")
         strangers = self._team.outside.strangers
         for member in before.teammates:
-            theirs = member.name.lower() in strangers or member.backend_type != "in-process"
-            if theirs and after.find(member.name) is None and not self._is_ours(member):
+            if member.name.lower() in strangers and after.find(member.name) is None and not self._is_ours(member):
                 self._team.outside.part(member.name)
                 self._tell(member, "completed", "taken off the roster by another program")
 

@@ -7,7 +7,7 @@ know how a view is printed; what a session and its log show is in `sessions` and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +18,18 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_
 from teamwright.protocol.mail import Entry, parse_protocol, says_nothing
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
+from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home, home_of
 from teamwright.tasks.files import Damaged, numbers_in, read_task
-from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
+from teamwright.teams.member.room import LEASE, room_of
+from teamwright.teams.team_file import Life, TeamFile, lead_lives, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""
+
+
+WAITS = "waits for its lead"
+"""The state of a member whose own process outlived its lead's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,9 @@ def _view(home: Home, path: Path, directory: str, *, archived: bool = False) -> 
     tasks = task_views(_shared_list(home, ours) or own)
     live = not archived and ours is not None and lead_lives(ours.lead)
     entries = config.members if config is not None else ()
-    members = tuple(_member(path, member, live=live, archived=archived) for member in entries)
+    lives: Mapping[str, Life] = ours.lives if ours is not None else {}
+    states = {m.name: "gone" if archived else _member_state(m, lives.get(m.name.lower()), live=live) for m in entries}
+    members = tuple(_member(path, member, states[member.name]) for member in entries)
     view = TeamView(
         name=config.name if config is not None else directory,
         directory=directory,
@@ -193,7 +201,7 @@ def _state(view: TeamView, ours: bool, *, live: bool) -> str:
     return OPEN if view.open_tasks or view.unread or unreadable else FINISHED
 
 
-def _member(team: Path, member: Member, *, live: bool, archived: bool) -> MemberView:
+def _member(team: Path, member: Member, state: str) -> MemberView:
     try:
         entries = peek(team / "inboxes" / f"{inbox_stem(member.name)}.json")
         unread, messages = sum(not entry.read and not says_nothing(entry.text) for entry in entries), len(entries)
@@ -203,7 +211,7 @@ def _member(team: Path, member: Member, *, live: bool, archived: bool) -> Member
         name=LEAD_ALIAS if member.is_lead else member.name,
         agent_type=member.agent_type,
         model=member.model or "",
-        state="gone" if archived else _member_state(member, live=live),
+        state=state,
         joined_at=member.joined_at,
         unread=unread,
         messages=messages,
@@ -217,11 +225,13 @@ def _place_of(member: Member) -> str:
     return "" if member.is_lead else kind if member.pane_id in {"", kind} else f"{kind} {member.pane_id}".strip()
 
 
-def _member_state(member: Member, *, live: bool) -> str:
-    """What the files alone tell: a member in the lead's process lives as long as that does."""
+def _member_state(member: Member, life: Life | None, *, live: bool) -> str:
+    """What the files alone tell: a member in the lead's process lives as long as that does, another by its lease."""
     if live:
         return "live"
-    if member.is_lead or member.backend_type == "in-process":
+    if life is not None and life.place is not None and lease_held(room_of(Path(life.transcript)) / LEASE):
+        return WAITS
+    if member.is_lead or member.backend_type == "in-process" or life is not None:
         return "not running"
     return {True: "at work, it says", False: "idle, it says", None: "unknown"}[member.is_active]
 

@@ -227,9 +227,9 @@ async def recipient(team: Team, to: str) -> Member:
 
 def _reachable(team: Team, member: Member) -> bool:
     """Whether somebody may read it: the lead always, a member of this process while it lives, any other program's."""
-    if member.name == LEAD or member.backend_type != "in-process":
-        return True
     name = member.name.lower()
+    if member.name == LEAD or (member.backend_type != "in-process" and name not in team.outside.processes):
+        return True
     if team.reached is not None and team.find(name) is None:
         return team.reached(member.name) is not None or name in team.outside.strangers
     return team.find(name) is not None or name in team.coming_back or name in team.outside.strangers

@@ -14,6 +14,7 @@ from pathlib import Path
 from shlex import quote
 
 from teamwright.app.ended.naming import NamedTeam, named_team
+from teamwright.app.ended.outliving import Outlived, end_outlived
 from teamwright.app.inspect import TeamView, team_view
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
@@ -83,12 +84,13 @@ def _held(team: NamedTeam) -> Generator[None]:
 
 
 async def _end_processes(team: NamedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the session's commands left running is ended, before its files are put away."""
+    """Members that outlived their lead, and what commands left running, are ended before the files are put away."""
+    outlived = await end_outlived(team.file) if team.file is not None else Outlived()
     if team.lease is None:
-        return (), ()
+        return outlived.ended, outlived.stayed
     found = await asyncio.to_thread(end_leftovers, team.lease.parent)
     ended = tuple(left.pid for left in found if not left.alive)
-    return ended, tuple(left.pid for left in found if left.alive)
+    return outlived.ended + ended, outlived.stayed + tuple(left.pid for left in found if left.alive)
 
 
 def _shares(team: NamedTeam) -> bool:

@@ -14,7 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.app.inspect import FOREIGN, LIVE, MemberView, TaskView, TeamView, find_team, team_view, team_views
+from teamwright.app.inspect import (
+    FOREIGN,
+    LIVE,
+    WAITS,
+    MemberView,
+    TaskView,
+    TeamView,
+    find_team,
+    team_view,
+    team_views,
+)
 from teamwright.app.requests.record import KINDS
 from teamwright.app.serving.state import ServerStatus, read_state
 from teamwright.permissions.verdict import Mode
@@ -237,6 +247,8 @@ class _Look:
             ended = self.standing.ended
             return Health("completed", f"its run ended: {ended}" if ended else "its session was left")
         why = "" if self.live else "the lead's process is gone"
+        if entry is not None and entry.state == WAITS:
+            return Health("waiting", f"its lead: {why}")
         if known is not None:
             return health(seen_of(known, self.standing, self.tasks, alive=self.live, why=why))
         if not self.live:

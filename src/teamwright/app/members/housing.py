@@ -19,9 +19,9 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import Member
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.log_reader import event_of, last_number
+from teamwright.teams.member.room import room_of
 from teamwright.teams.places.choosing import ASKED_FOR
 from teamwright.teams.places.place import Launch, Place, Spot
-from teamwright.teams.processes.ports import room_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life

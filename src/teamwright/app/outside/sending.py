@@ -65,7 +65,7 @@ async def send(target: Target, name: str, text: str) -> Delivery:
         raise UsageError("usage", "the message is empty", do=["say it in words"], note="nothing was sent")
     member = target.member(name)
     led = target.is_led()
-    if led and member.name != LEAD and is_ours(member) and target.state(member.name) in _GONE:
+    if led and member.name != LEAD and is_ours(target, member) and target.state(member.name) in _GONE:
         raise UnknownMember("unknown-member", f"{member.name} has ended", note="nothing was sent")
     path = target.home.inbox(target.directory, member.name)
     inbox = inbox_for(path, target.home.guard(path), target.home.inbox_archive(target.directory, member.name))
@@ -114,7 +114,7 @@ def _still_there(target: Target, inbox: Path) -> None:
 
 
 def _outcome(target: Target, member: Member, *, led: bool) -> str:
-    if not is_ours(member) or target.file is None:
+    if not is_ours(target, member) or target.file is None:
         return "accepted"
     if not led:
         return "no_consumer"
@@ -196,7 +196,7 @@ async def listening(target: Target, name: str) -> AsyncGenerator[Answer | None, 
 
     Raises UsageError for a member of another program: nobody would tell of its turns.
     """
-    if target.file is None or not is_ours(target.member(name)):
+    if target.file is None or not is_ours(target, target.member(name)):
         raise UsageError(
             "usage",
             f"--wait: {name} is run by another program, and its turns are not told here",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.app.ended.outliving import Outlived, end_outlived
 from teamwright.app.outside.request import LeadLife, StopRequest, answer_with, taken_path, taken_until
 from teamwright.app.outside.target import Target, is_ours, strange
 from teamwright.mail.requests import RequestBox, file_stem
@@ -69,10 +70,10 @@ async def stop_member(target: Target, name: str, *, now: bool, timeout_s: float 
     if target.has_ended(wanted):
         return Stopped(target.name, wanted, "not_running", f"{wanted} has ended already")
     member = target.member(wanted)
-    if target.file is None or not is_ours(member):
+    if target.file is None or not is_ours(target, member):
         raise strange(target, member.name)
     if not target.is_led():
-        return _nobody(target, member.name)
+        return await _nobody(target, member.name)
     request = StopRequest.new(
         member.name, now=now, lead=_life(target), incarnation=target.file.incarnations.get(member.name.lower())
     )
@@ -85,7 +86,7 @@ async def stop_member(target: Target, name: str, *, now: bool, timeout_s: float 
             lead.close()
     if answer is None:
         if not target.is_led():
-            return _nobody(target, member.name)
+            return await _nobody(target, member.name)
         raise TeamwrightError(
             "failed",
             f"process {pid}, which runs {member.name}, does not answer",
@@ -109,12 +110,12 @@ async def stop_team(target: Target, *, now: bool, timeout_s: float | None = None
     if target.file is None:
         raise strange(target, target.name)
     if not target.is_led():
-        return _nobody(target, "")
+        return await _nobody(target, "")
     request = StopRequest.new(LEAD, now=now, lead=_life(target))
     lead = target.lead()
     if lead is None:
         if not target.is_led():
-            return _nobody(target, "")
+            return await _nobody(target, "")
         raise _unsure(target)
     try:
         answer = await _Asking(target, request, lead).answered(timeout_s, TAKEN_NOW_S if now else TAKEN_S)
@@ -129,9 +130,17 @@ async def stop_team(target: Target, *, now: bool, timeout_s: float | None = None
         lead.close()
 
 
-def _nobody(target: Target, member: str) -> Stopped:
-    reason = f'nobody runs the team "{target.name}" now'
-    return Stopped(target.name, member, "not_running", reason, resume=target.resume, remove=target.remove)
+async def _nobody(target: Target, member: str) -> Stopped:
+    """Its lead is gone; members that outlived it in processes of their own end, and keep their places."""
+    reason, found = f'nobody runs the team "{target.name}" now', Outlived()
+    if target.file is not None:
+        found = await end_outlived(target.file, [member] if member else ())
+    if found.stayed:
+        numbers = ", ".join(map(str, found.stayed))
+        raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")
+    outcome = "ended" if found.members else "not_running"
+    ended = found.members
+    return Stopped(target.name, member, outcome, reason, ended, resume=target.resume, remove=target.remove)
 
 
 def _life(target: Target) -> LeadLife:

@@ -135,9 +135,10 @@ async def find_address(home: Home, address: str) -> tuple[Target, str]:
     return await find_target(home, address), ""
 
 
-def is_ours(member: Member) -> bool:
-    """Whether the member is driven by its lead's process (the lead is, as far as the team is ours)."""
-    return member.name == LEAD or member.backend_type == "in-process"
+def is_ours(target: Target, member: Member) -> bool:
+    """Whether the member lives by its lead's process, in it or started by it (the lead is, if the team is ours)."""
+    begun = target.file is not None and member.name.lower() in target.file.lives
+    return member.name == LEAD or member.backend_type == "in-process" or begun
 
 
 def strange(target: Target, what: str) -> TeamwrightError:

@@ -62,8 +62,3 @@ class Help(Protocol):
     async def called(self, name: str, what: str, said: Said) -> Said:
         """The process of this member has something done: a question answered, room for a call."""
         ...
-
-
-def room_of(transcript: Path) -> Path:
-    """The directory of a member's own process, beside its session's other files: its log, its lease, its jobs."""
-    return transcript.parent.parent / "members" / transcript.stem

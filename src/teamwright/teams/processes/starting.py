@@ -22,10 +22,11 @@ from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
+from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.places.processes import family_of
 from teamwright.teams.processes.exchange import Exchange
-from teamwright.teams.processes.ports import Housing, room_of
+from teamwright.teams.processes.ports import Housing
 from teamwright.teams.processes.process import Process
 from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import start
@@ -44,9 +45,6 @@ _LOOK_S = 0.5
 
 _END_S = 2.0
 """How long a process may take to end after SIGTERM."""
-
-LEASE = "lease"
-"""The file in a member's room that its process holds for life."""
 
 
 class Elsewhere:

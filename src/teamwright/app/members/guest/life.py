@@ -17,7 +17,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import agent_id
 from teamwright.protocol.roster import Member
 from teamwright.teams.guest.record import GuestRecord, read_record
-from teamwright.teams.processes.ports import room_of
+from teamwright.teams.member.room import room_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import Life
 

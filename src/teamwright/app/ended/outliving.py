@@ -1,0 +1,59 @@
+"""Processes of members that outlived the lead of their team: found by their leases, and ended with all that they run.
+
+Each saves and keeps its place, as when its grace is over. Knows team files, leases and processes; does not know who
+asked. Only for a team that nobody leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from teamwright.app.looking.sessions import lease_holder
+from teamwright.storage.family import Family, Look, start_of
+from teamwright.storage.leftovers import end_leftovers
+from teamwright.teams.member.room import LEASE, room_of
+from teamwright.teams.places.place import Spot
+from teamwright.teams.places.processes import family_of, runs
+from teamwright.teams.team_file import Life, TeamFile
+
+END_S = 5.0
+"""How long a member's process may take to save and end after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlived:
+    """What was ended: names of members, numbers of processes, and of those that would not end."""
+
+    members: tuple[str, ...] = ()
+    ended: tuple[int, ...] = ()
+    stayed: tuple[int, ...] = ()
+
+
+async def end_outlived(file: TeamFile, names: Collection[str] = ()) -> Outlived:
+    """End the processes of these members, of all without names, and what they had left running."""
+    lower = {name.lower() for name in names}
+    lives = {name: one for name, one in file.lives.items() if one.place is not None and (not lower or name in lower)}
+    done = await asyncio.gather(*(_end(life) for life in lives.values()))
+    members = tuple(name for name, (ended, stayed) in zip(lives, done, strict=True) if ended or stayed)
+    ended = tuple(pid for pids, _ in done for pid in pids)
+    return Outlived(members, ended, tuple(pid for _, pids in done for pid in pids))
+
+
+async def _end(life: Life) -> tuple[list[int], list[int]]:
+    family = _family(life)
+    stayed = [row.pid for row in await family.end(END_S)] if family is not None else []
+    ended = [family.group] if family is not None and not stayed else []
+    left = await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
+    ended += [one.pid for one in left if not one.alive]
+    return ended, stayed + [one.pid for one in left if one.alive]
+
+
+def _family(life: Life) -> Family | None:
+    """The process that holds the member's lease, or the one that was started for it and has none yet."""
+    if pid := lease_holder(room_of(Path(life.transcript)) / LEASE):
+        return Family.recalled(pid, "", start_of(pid), Look())
+    spot = Spot.from_json(life.place) if life.place is not None else None
+    return family_of(spot) if spot is not None and runs(spot) else None

@@ -1,12 +1,15 @@
 """Our program as a member of a team that another program leads, in both of that program's formats."""
 
 import json
+import os
 import signal
+import sys
 import time
 
 import pytest
 
 from tests.interop.guest import Gate, body, call, letters, ours, send, wait_until
+from tests.teams.places.rig import needs_tmux, private_server
 from tests.ui.program import told_results, words_of
 
 pytestmark = pytest.mark.timeout(150)
@@ -99,6 +102,39 @@ def test_its_model_may_object_to_being_stopped_and_is_asked_again(strangers, tmp
 
 
 OBJECTION = {"type": "shutdown_response", "approve": False, "reason": "busy now"}
+
+
+@needs_tmux
+@pytest.mark.promise("E8", "D3", "P7")
+def test_in_the_pane_that_its_lead_made_its_yes_names_that_pane_and_it_leaves_though_the_pane_is_closed(
+    strangers, tmp_path, monkeypatch
+):
+    with ours(strangers, tmp_path, monkeypatch, "ready") as bob, private_server() as rig:
+        pane = rig.run("split-window", "-d", "-P", "-F", "#{pane_id}", "cat").strip()
+        names = ("TEAMWRIGHT_HOME", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "PATH", "HOME")
+        env = [word for name in names for word in ("-e", f"{name}={os.environ[name]}")]
+        program = [
+            "respawn-pane",
+            "-k",
+            *env,
+            "-c",
+            str(bob.work),
+            "-t",
+            pane,
+            "--",
+            sys.executable,
+            "-m",
+            "teamwright",
+        ]
+        spawn = bob.spawn(pane=pane) | {"command": ["tmux", "-S", rig.socket, *program]}
+        lead = bob.lead(spawn, IDLE, *STOP[:2], until(tmp_path / "closed"), STOP[2])
+        lead.until("kill-pane", pane=pane)
+        rig.run("kill-pane", "-t", pane)  # as a lead does at once
+        (tmp_path / "closed").touch()
+        bob.over(lead)
+        over = body(letters(lead)[-1])
+        assert (over["paneId"], over["backendType"]) == (pane, "tmux")
+        assert list(over) == ["type", "requestId", "from", "timestamp", "paneId", "backendType"]
 
 
 # ── mail and tasks ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -37,6 +37,19 @@ def test_nothing_of_a_repository_is_used_before_trust_and_all_of_it_after(reposi
 
 
 @pytest.mark.promise("H4", "K1")
+@pytest.mark.parametrize("name", ["claude", "Ours", "git:theirs"])
+def test_who_calls_what_nobody_trusted_is_told_that_and_how(repository, name):
+    fill(repository)
+    with pytest.raises(UsageError, match="nobody trusted it") as caught:
+        shelf(repository).command(name)
+    assert caught.value.do[0].startswith("teamwright trust")
+    with pytest.raises(UsageError, match="there is no command /else"):
+        shelf(repository).command("else")
+    repository.trust()
+    assert shelf(repository).command(name).name == name.lower()
+
+
+@pytest.mark.promise("H4", "K1")
 def test_an_entry_that_was_changed_since_is_not_used_also_while_the_session_runs(repository):
     fill(repository)
     repository.write(".claude/skills/claude/run.sh", "true")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.envelope import PEER_NOTE, envelope, reminder, render_entry
+from teamwright.protocol.envelope import PEER_NOTE, envelope, harmless, reminder, render_entry
 from teamwright.protocol.mail import Entry
 
 WHOLE = re.compile(r'<teammate-message( (teammate_id|color|summary)="[^"<>\n]*")+>\n[^<>]*\n</teammate-message>')
@@ -58,3 +58,10 @@ def test_mail_of_a_peer_says_that_it_has_no_authority_and_mail_of_the_lead_does_
 
 def test_a_reminder_is_marked():
     assert reminder("x") == "<system-reminder>\nx\n</system-reminder>"
+
+
+@pytest.mark.promise("P7")
+def test_a_text_of_others_keeps_all_but_tags_of_the_runtime():
+    said = "a < b && <b>x</b> < / System-Reminder> <task-notification> <fork-boilerplate></attached-file><bash-output>"
+    made = harmless(said)
+    assert made.startswith("a < b && <b>x</b> &lt; / System-Reminder> &lt;task") and made.count("&lt;") == 5

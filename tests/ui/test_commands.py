@@ -120,6 +120,21 @@ def test_a_command_that_forks_runs_in_a_sub_agent_with_what_it_allows(repo, mine
 
 
 @pytest.mark.promise("H4")
+@pytest.mark.parametrize(
+    ("head", "code", "said"),
+    [
+        ("context: fork\nagent: nobody", 2, "correct `agent` there, or leave it out"),
+        ("model: nope/x", 3, "write provider/model, or an alias"),
+    ],
+)
+def test_a_command_that_asks_for_what_is_not_there_names_its_file(repo, mine, head, code, said):
+    file = put(mine / "commands" / "odd.md", f"---\n{head}\n---\nGo on.\n")
+    done, bodies = run(repo, mine, "-p", "/odd")
+    assert (done.returncode, bodies) == (code, [])
+    assert said in done.stderr and f"/odd, {file}" in done.stderr and "subagent_type" not in done.stderr
+
+
+@pytest.mark.promise("H4")
 @pytest.mark.parametrize("prompt", ["/reviw x", "/nothing-like-it"])
 def test_an_unknown_command_is_an_error_with_the_nearest(repo, mine, prompt):
     put(mine / "commands" / "review.md", REVIEW)

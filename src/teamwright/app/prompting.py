@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from teamwright.protocol.blocks import Block, image_block, text_block
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.images import MOST_IMAGE, image_type, unfit_image
 
@@ -54,7 +55,7 @@ def attach(path: Path, cwd: Path) -> Block:
     _refuse_longer(raw, LONGEST_FILE, shown)
     body = raw.decode("utf-8", "replace")
     label = shown.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return text_block(f'<attached-file path="{label}">\n{body.rstrip()}\n</attached-file>')
+    return text_block(f'<attached-file path="{label}">\n{harmless(body.rstrip())}\n</attached-file>')
 
 
 def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:

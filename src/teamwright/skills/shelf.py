@@ -33,11 +33,16 @@ def unchanged(_recipe: Recipe) -> str:
 
 @dataclass(slots=True)
 class Shelf:
-    """Recipes by name. `problems` are lines for people; `why_not` says why a recipe may not be used now, or nothing."""
+    """Recipes by name. `problems` are lines for people; `why_not` says why a recipe may not be used now, or nothing.
+
+    `untrusted` are names, in small letters, that a repository has and nobody trusted: of skills, of commands, and of
+    directories of commands.
+    """
 
     recipes: tuple[Recipe, ...] = ()
     problems: tuple[str, ...] = ()
     why_not: Callable[[Recipe], str] = unchanged
+    untrusted: frozenset[str] = frozenset()
     _by_name: dict[tuple[Kind, str], Recipe] = field(default_factory=dict[tuple[Kind, str], Recipe])
 
     def __post_init__(self) -> None:
@@ -81,6 +86,13 @@ class Shelf:
         if found is None:
             last = [one for one in known.values() if one.name.rpartition(":")[2].lower() == name.lower()]
             found = last[0] if len(last) == 1 else None
+        if found is None and name.lower().partition(":")[0] in self.untrusted:
+            raise UsageError(
+                "usage",
+                f"/{name[:60]} is the repository's, and nobody trusted it as it stands",
+                do=["teamwright trust shows it and trusts it", "--trust takes it for one run"],
+                note="nothing was sent",
+            )
         if found is None:
             names = [f"/{one}" for one in known]
             raise _unknown(f"there is no command /{name[:60]}", f"/{name}", names, "nothing was sent")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from teamwright.agent.compacting.measure import tokens_of, tokens_of_all
-from teamwright.agent.compacting.words import harmless
+from teamwright.agent.compacting.words import inside
 from teamwright.agent.transcript import USER
 from teamwright.protocol.blocks import Block, encode, text_block, text_of
 
@@ -31,13 +31,13 @@ def in_short(items: Sequence[bytes], characters: int) -> str:
     for most in PIECES:
         texts = [text for item in items if (text := _written(item, most))]
         if sum(map(len, texts)) <= characters:
-            return harmless("\n\n".join(texts))
+            return inside("\n\n".join(texts))
     first, rest = texts[:1], texts[1:]
     room, kept = characters - sum(map(len, first)), list[str]()
     while rest and len(rest[-1]) <= room:
         room -= len(rest[-1])
         kept.insert(0, rest.pop())
-    return harmless("\n\n".join([*first, f"[… {len(rest)} messages are left out here …]", *kept]))
+    return inside("\n\n".join([*first, f"[… {len(rest)} messages are left out here …]", *kept]))
 
 
 def with_room(items: Sequence[bytes], tokens: int) -> list[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import reminder
+from teamwright.protocol.envelope import harmless, reminder
 
 DIRECTIVE = """\
 This conversation has become too long. What you write now takes its place: you will go on with your work from it, and \
@@ -40,7 +40,7 @@ HEAD = "Your conversation up to here was compacted. This is your own summary of 
 KEPT = "What follows is as it was said."
 """Put behind the summary where a part of the conversation stays."""
 
-_OURS = re.compile(r"<(?=/?(?:system-reminder|teammate-message|task-notification|summary|conversation)\b)", re.I)
+_MARKS = re.compile(r"<(?=/?(?:summary|conversation)\b)", re.I)
 
 
 def directive(keep: str = "") -> str:
@@ -48,14 +48,14 @@ def directive(keep: str = "") -> str:
     return DIRECTIVE + (KEEP.format(keep=keep.strip()) if keep.strip() else "")
 
 
-def harmless(text: str) -> str:
-    """A text that closes no tag of ours and opens none; all else of it stays as it is."""
-    return _OURS.sub("&lt;", text)
+def inside(text: str) -> str:
+    """A text for between the marks of a compaction: it closes no tag of ours and opens none."""
+    return _MARKS.sub("&lt;", harmless(text))
 
 
 def summary_blocks(summary: str, restated: str, note: Block | None) -> list[Block]:
     """The message that stands for what was compacted: the summary, how things stand, what the agent is reminded of."""
-    blocks = [text_block(f"{HEAD}\n<summary>\n{harmless(summary)}\n</summary>\n{KEPT}")]
+    blocks = [text_block(f"{HEAD}\n<summary>\n{inside(summary)}\n</summary>\n{KEPT}")]
     if restated:
         blocks.append(text_block(reminder(restated)))
     return blocks if note is None else [*blocks, note]

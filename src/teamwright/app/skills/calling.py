@@ -23,7 +23,7 @@ from teamwright.hooks.book import PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.envelope import escaped
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.skills.recipe import Recipe
 from teamwright.teams.agents.ports import FromCall
@@ -115,7 +115,10 @@ async def _words(session: Session, called: Called) -> tuple[ForTurn, list[Block]
     recipe = called.recipe
     rules, model = rules_of(session, recipe), None
     if recipe.model is not None:
-        model = await session.models.open(recipe.model, LEAD)
+        try:
+            model = await session.models.open(recipe.model, LEAD)
+        except TeamwrightError as problem:
+            raise _of(recipe, problem) from None
         require_price(session.maker.purse.budget.usd, model.card)
     with ForTurn(session, rules):  # what the command allows holds for its own shell lines too
         return ForTurn(session, rules, model), await prepare(session, called)
@@ -136,10 +139,21 @@ async def _forked(session: Session, called: Called) -> Run:
         words = await prepare(session, called)
         text = text_of([*words, *await _contexts(session, words)])
         spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
-        run = await agents.start(spec, LEAD, FromCall(), background=agents.in_background(False), ready=ready)
+        try:
+            run = await agents.start(spec, LEAD, FromCall(), background=agents.in_background(False), ready=ready)
+        except UsageError as problem:
+            raise _of(recipe, problem) from None
         if not run.background:
             await agents.in_foreground(run)
     return run
+
+
+def _of(recipe: Recipe, problem: TeamwrightError) -> TeamwrightError:
+    """The error with the file of the command that asks for what is not there."""
+    looked_at = [*problem.looked_at, ("asked by", f"/{recipe.name}, {recipe.file}")]
+    unknown = any(label == "types" for label, _ in problem.looked_at)
+    do = ["correct `agent` there, or leave it out"] if unknown else problem.do
+    return type(problem)(problem.slug, problem.what, looked_at=looked_at, do=do, note="nothing was sent")
 
 
 def _end_of(session: Session, called: Called, run: Run) -> TurnEnd:

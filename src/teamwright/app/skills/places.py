@@ -40,7 +40,13 @@ def shelf_of(settings: Settings, home: Home, trust: TrustState, plugins: Iterabl
         recipes += found.recipes
         problems += found.problems
     used = [recipe for recipe in recipes if recipe.name.lower() not in settings.skills_off]
-    return Shelf(tuple(used), tuple(problems), partial(_changed, trust))
+    return Shelf(tuple(used), tuple(problems), partial(_changed, trust), _untrusted(settings, trust))
+
+
+def _untrusted(settings: Settings, trust: TrustState) -> frozenset[str]:
+    """Names of the repository's skills and commands that nobody trusted, but for those that are switched off."""
+    names = {one.name.lower() for one in trust.entries if one.kind in {"skill", "command"} and not trust.allows(one)}
+    return frozenset(names - set(settings.skills_off))
 
 
 def user_places(home: Home, compat: bool) -> list[Place]:

@@ -16,9 +16,9 @@ from teamwright.mcp.names import tool_name
 from teamwright.mcp.server import Server
 from teamwright.mcp.servers import server_of
 from teamwright.mcp.trouble import ServerTrouble
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.ids import nearest
 from teamwright.tools.fitting import fitting
-from teamwright.tools.mcp.content import plain_data
 from teamwright.tools.mcp.served import Served
 
 NAMED_MOST = 1_500
@@ -46,7 +46,7 @@ class McpCall(Tool[McpCallInput]):
         self._allowed = allowed
         lines = "\n".join(_line(server, listed, allowed) for server in self._servers)
         cut = lines if len(lines) <= NAMED_MOST else lines[: NAMED_MOST - 1] + "…"
-        self._text = f"{read_beside(type(self))}\n{plain_data(cut)}"
+        self._text = f"{read_beside(type(self))}\n{harmless(cut)}"
 
     @property
     def description(self) -> str:
@@ -93,12 +93,12 @@ class McpCall(Tool[McpCallInput]):
             try:
                 await server.ready()
             except ServerTrouble as problem:
-                what = plain_data(server.config.masked(problem.what))
+                what = harmless(server.config.masked(problem.what))
                 return ToolResult.error(f'The server "{server.name}" {what}.', "Go on without it, and say so.")
         tools = [tool for tool in server.tools or () if self._allowed(tool.name)]
         if not call.tool:
             text = "\n".join(f"- {tool.in_a_line}" for tool in tools) or "It has no tools that you may use."
-            return ToolResult(fitting(plain_data(text), ctx), brief=f"{len(tools)} tools")
+            return ToolResult(fitting(harmless(text), ctx), brief=f"{len(tools)} tools")
         known = next((tool for tool in tools if call.tool in {tool.wire, tool.name}), None)
         if known is None:
             names = [tool.wire for tool in tools]
@@ -109,7 +109,7 @@ class McpCall(Tool[McpCallInput]):
                 f"{hint}It has: {', '.join(names[:40])}.",
             )
         takes = json.dumps(known.schema, ensure_ascii=False, indent=1)
-        return ToolResult(fitting(plain_data(f"{known.description}\n\nIt takes: {takes}"), ctx))
+        return ToolResult(fitting(harmless(f"{known.description}\n\nIt takes: {takes}"), ctx))
 
     def _named(self, name: str) -> Server | None:
         return next((server for server in self._servers if name in {server.name, server.config.key}), None)

@@ -16,13 +16,13 @@ from typing import Any, cast
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.mcp.trouble import plain_line
 from teamwright.protocol.blocks import Block, image_block, text_block
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.images import image_type, unfit_image
 from teamwright.tools.fitting import fitting, in_a_file
 
 MOST_IMAGES = 10
 MOST_PARTS = 1_000
 
-_OURS = re.compile(r"<(?=/?\s*(?:system-reminder|teammate-message|task-notification)\b)", re.IGNORECASE)
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
@@ -36,16 +36,11 @@ def result_of(result: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
         _take(cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}, texts, images, ctx)
     if not texts and not images and (said := result.get("structuredContent")) is not None:
         texts.append(json.dumps(said, ensure_ascii=False))
-    text = fitting(plain_data("\n".join(texts)), ctx)
+    text = fitting(harmless("\n".join(texts)), ctx)
     is_error = result.get("isError") is True
     if not images:
         return ToolResult(text, is_error, brief=plain_line(text, 80) if is_error else "")
     return ToolResult([*([text_block(text)] if text else []), *images], is_error)
-
-
-def plain_data(text: str) -> str:
-    """The text with tags of ours made harmless: nobody but the runtime writes them."""
-    return _OURS.sub("&lt;", text)
 
 
 def _take(part: Mapping[str, Any], texts: list[str], images: list[Block], ctx: ToolContext) -> None:

@@ -13,8 +13,9 @@ from teamwright.mcp.listing import ServedTool
 from teamwright.mcp.server import Server
 from teamwright.mcp.trouble import Refused, ServerTrouble, plain_line
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.envelope import harmless
 from teamwright.tools.fitting import fitting
-from teamwright.tools.mcp.content import plain_data, result_of
+from teamwright.tools.mcp.content import result_of
 
 _ANYTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -40,7 +41,7 @@ class Served(Tool[Arguments]):
     @property
     def description(self) -> str:
         """What the server says of it."""
-        return plain_data(self._tool.description) if self._tool is not None else ""
+        return harmless(self._tool.description) if self._tool is not None else ""
 
     def summary(self, call: Arguments) -> str:
         """Server, tool, and the arguments in short."""
@@ -64,10 +65,10 @@ class Served(Tool[Arguments]):
                 return ToolResult.error(f'The server "{name}" has no tool {self.name}.', self._has())
             return result_of(await self._server.call(tool.wire, call.model_extra or {}), ctx)
         except Refused as problem:
-            said = plain_data(self._server.config.masked(problem.said))
+            said = harmless(self._server.config.masked(problem.said))
             return ToolResult.error(fitting(f'The server "{name}" refused the call: {said}', ctx), self._takes())
         except ServerTrouble as problem:
-            what = plain_data(self._server.config.masked(problem.what))
+            what = harmless(self._server.config.masked(problem.what))
             return ToolResult.error(f'The server "{name}" {what}.', _next(self._server, problem))
 
     async def _found(self) -> ServedTool | None:

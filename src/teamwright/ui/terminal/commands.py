@@ -6,6 +6,7 @@ Knows sessions through `app`; gives lines back and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from textwrap import wrap
 from typing import TypeAlias
 
 from teamwright.app.acts.asked import begin_compacting, context_view, models_in_use, reload_session, set_model
@@ -223,5 +224,6 @@ RUN: dict[str, Shown] = {
 def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:
     """What to say of a command that there is not; `written` are those that people wrote."""
     close = f"; did you mean {unknown.close}?" if unknown.close else ""
-    names = " ".join([*COMMANDS, *written[:HELP_WRITTEN]])
-    return [f"  there is no {clean(unknown.name)}{close}", f"  there are: {clean(names)}"]
+    names = f"there are: {clean(' '.join([*COMMANDS, *written[:HELP_WRITTEN]]))}"
+    lines = wrap(names, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return [f"  there is no {clean(unknown.name)}{close}", *lines]

@@ -53,8 +53,9 @@ again: $(VENV)/.dev  ## what failed last, one after the other
 bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
 	$(BIN)/python -m bench $(ARGS)
 
-crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing (CRASH_KILLS=400, CRASH_SEED=… to replay)
+crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing, then one with members in processes (CRASH_KILLS=400, CRASH_MEMBER_KILLS=100, CRASH_SEED=… to replay)
 	$(BIN)/python -m tests.crash.run $(ARGS)
+	$(BIN)/python -m tests.crash.processes
 
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)

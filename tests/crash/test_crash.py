@@ -21,6 +21,14 @@ def test_a_team_that_is_killed_at_random_loses_nothing_and_doubles_nothing(tmp_p
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.promise("P1", "P2", "P5", "F21", "F27", "C7a", "D8", "E6")
+def test_lead_and_members_in_processes_of_their_own_are_killed_and_nothing_is_lost_doubled_or_left(tmp_path):
+    command = [sys.executable, "-m", "tests.crash.processes", "--kills", "5", "--most", "5", "--backends", "detached"]
+    ended = subprocess.run([*command, "--place", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.promise("P1", "F29")
 @pytest.mark.parametrize("name", ["guard", "ledger"])
 def test_the_suite_notices_that_a_safety_is_missing(tmp_path, monkeypatch, name):

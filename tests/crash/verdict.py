@@ -12,7 +12,7 @@ from teamwright.app.looking.audit import Audit, audit
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.lock import FileLock
 from tests.crash.lives import Ground
-from tests.crash.players import DONE, SLEEPER, TEAM, Plan, Talk
+from tests.crash.players import DONE, SLEEPER, TEAM, Made, Plan, Talk
 
 BARS_S = 1.5
 """How long a lock that a kill left may bar ours: an intent without a record is believed after one second."""
@@ -148,11 +148,16 @@ def of_answers(talks: dict[Path, Talk], plan: Plan):
             if len(sent) != 1:
                 yield f"{path.name} answered {token} {len(sent)} times"
     lead = max(talks.values(), key=lambda talk: len(talk.of("Agent")))
-    lives = Counter(call.given["name"] for call in lead.of("Agent"))
+    lives = Counter(call.given["name"] for call in lead.of("Agent") if begun(call))
     for name, times in lives.items():
         told = sum(body["name"] == name for body in lead.protocol("teammate_terminated"))
         if told != times and plan.mannered:
             yield f"the lead was told {told} times that {name} has ended, who lived {times} times"
+
+
+def begun(call: Made) -> bool:
+    """Whether the call started somebody, who may be over."""
+    return not call.failed or "was started, and" in call.text
 
 
 def of_outside(ground: Ground, talks: dict[Path, Talk]):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent
 SCRIPT = """
 [[agent.lead.turn]]
 say = "Let me look."
@@ -87,6 +88,24 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
     assert strangers(modules) <= {"click"} | VALIDATION
     assert "teamwright.permissions.shell" not in modules
+    assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
+
+
+def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
+    code = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from bench.fresh import clean_env; from bench.member_process import measure\n"
+        "env = clean_env(PYTHONPROFILEIMPORTTIME='1')\n"
+        "asyncio.run(measure({'kind': 'member', 'backend': 'detached'}, Path(sys.argv[1]), env))"
+    )
+    done = python(code, str(tmp_path), cwd=ROOT, home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    [said] = tmp_path.glob("state/projects/*/*/members/*.log")
+    lines = [line for line in said.read_text().splitlines() if line.startswith("import time:")]
+    modules = {line.rpartition("|")[2].strip() for line in lines}
+    assert "teamwright.ui.member.run" in modules and "httpx2" in modules
+    tops = {name.partition(".")[0] for name in modules}
+    assert not tops & {"prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
     assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
 
 

@@ -58,6 +58,7 @@ async def at_work(spawn: SpawnFile, begun: Began | None = None) -> AsyncGenerato
             finally:
                 keeping.cancel()
                 await _see_out(member)
+                deafen()
     except TeamwrightError as problem:
         await line.failed(problem)
         raise
@@ -97,3 +98,12 @@ def heed_signals(end: Callable[[str, str], None]) -> None:
     for number, why in ENDED_BY.items():
         with suppress(ValueError, RuntimeError):  # not the main thread: a program's own
             loop.add_signal_handler(number, end, "suspended", why)
+
+
+def deafen() -> None:
+    """It ends, and its place may be closed any moment: a signal to end says nothing new any more."""
+    loop = asyncio.get_running_loop()
+    for number in ENDED_BY:
+        with suppress(ValueError, RuntimeError):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)

@@ -139,10 +139,13 @@ class Process(Away):
         """See Away."""
         if self.wire is None:
             raise self._unreachable()
+        self._asked += 1  # it may have something to do after that: it does not rest before it looked again
         try:
             return await self.wire.call(act, **said)
         except ConnectionError:
             raise self._unreachable() from None
+        finally:
+            self.ring()
 
     async def wind_up(self, grace_s: float) -> str:
         """See Mate. Asked first; after `grace_s` seconds its place is closed with all that runs there."""

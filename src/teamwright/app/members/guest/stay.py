@@ -65,6 +65,8 @@ class Guest:
 
     def look_at_mail(self) -> None:
         """Its inbox changed: what answers a call is taken at once, also in the middle of a turn."""
+        if self.team.own(self.name) is None:
+            return  # what the lead asks is for a life: it is looked at when there is one
         self.team.ring(self.name)
         self._begin(self.team.inbox(self.name).unread())
 

@@ -296,4 +296,7 @@ def _color(team: Team, sender: str) -> str | None:
 
 
 def _names(team: Team) -> str:
-    return ", ".join([LEAD_ALIAS, *(m.name for m in team.live)])
+    here = [m.name for m in team.live]
+    known = team.standing.members if team.reached is not None else {}
+    others = [name for name, one in known.items() if name not in {LEAD, *here} and not one.gone]
+    return ", ".join([LEAD_ALIAS, *here, *others])

@@ -18,6 +18,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.desk import Desk
+from teamwright.teams.health.beside import beside
 from teamwright.teams.team import Team
 
 MOST_TASKS = 40
@@ -58,6 +59,7 @@ class Restating:
         lines += self._who()
         if self.team is not None:
             lines += self._members(self.team)
+            lines += await self._beside(self.team)
             lines += _tasks(await self.team.tasks.all(), self.agent.name)
             lines += self._requests(self.team)
         lines += self._mode()
@@ -93,6 +95,13 @@ class Restating:
         for mate in others:
             waits = f", waits for {_short(mate.waiting_on)}" if mate.waiting_on else ""
             yield f"- {mate.name} ({escaped(mate.agent_type)}): {mate.state}{waits}"
+
+    async def _beside(self, team: Team) -> list[str]:
+        """Those that live in other processes, where this is a member's own."""
+        others = await beside(team)
+        return (["Members:"] if others else []) + [
+            f"- {one.entry.name} ({escaped(one.entry.agent_type)}): {one.stands.state}" for one in others
+        ]
 
     def _requests(self, team: Team) -> Iterator[str]:
         if not team.exists:

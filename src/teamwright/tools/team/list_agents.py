@@ -10,6 +10,7 @@ from teamwright.agent.tool import NoInput, Tool, ToolContext, ToolResult
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import open_blockers
+from teamwright.teams.health.beside import Other, beside
 from teamwright.teams.health.standing import MemberStanding
 from teamwright.teams.health.table import WAITS, Health, OpenTask, health, seen_of
 from teamwright.teams.lifecycle import GONE, State
@@ -43,8 +44,8 @@ class ListAgents(Tool[NoInput]):
         for mate in team.members.values():
             if mate.state in GONE and mate.state is not State.FAILED:
                 continue
-            one = {**_line(team, mate, tasks), "you": mate.name == self._caller.name}
-            members.append({key: value for key, value in one.items() if value or (value == 0 and value is not False)})
+            members.append(_shown({**_line(team, mate, tasks), "you": mate.name == self._caller.name}))
+        members += [_shown(_other(team, one, tasks)) for one in await beside(team)]
         body = {"team_name": team.name, "members": members, **self._agents()}
         return json_result(body, f"{len(members)} members")
 
@@ -60,6 +61,30 @@ class ListAgents(Tool[NoInput]):
             for run in mine[:AGENTS_SHOWN]
         ]
         return {"sub_agents": rows} if rows else {}
+
+
+def _shown(one: Mapping[str, object]) -> dict[str, object]:
+    """What says something."""
+    return {key: value for key, value in one.items() if value or (value == 0 and value is not False)}
+
+
+def _other(team: Team, one: Other, tasks: Mapping[str, OpenTask]) -> dict[str, object]:
+    """A member in another process, by what was told of it."""
+    entry, known = one.entry, one.stands
+    seen = health(seen_of(known, team.standing, tasks, alive=True, why=""))
+    waits = seen.state in WAITS
+    return {
+        "name": entry.name,
+        "type": entry.agent_type,
+        "state": seen.state,
+        "waiting_for": seen.on if waits else None,
+        "doing": seen.on if seen.state == "working" else None,
+        "reason": None if waits or seen.state == "working" else seen.on,
+        "open_tasks": [id for id, task in tasks.items() if task.owner == entry.name],
+        "model": known.model or entry.model,
+        "mode": known.mode or entry.mode or str(team.lead_policy.lasting_mode),
+        "tokens": known.usage.tokens,
+    }
 
 
 def _line(team: Team, mate: Mate, tasks: Mapping[str, OpenTask]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,11 +15,16 @@ from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.testing import ScriptedModel
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
+from tests.ui.agents.play import first_words
+from tests.ui.program import KEY
 
 pytestmark = pytest.mark.timeout(60)
 
-ROUTES = ("sub-agent", "teammate", "fork")
-"""A fork has no definition: here a teammate of the kind forks itself, and what is looked at is its fork."""
+ROUTES = ("sub-agent", "teammate", "fork", "process")
+"""A fork has no definition: here a teammate of the kind forks itself, and what is looked at is its fork. `process` is a
+teammate in a process of its own, whose requests are read where its model's service is."""
 
 FORKED = {"description": "copy", "prompt": "Now you."}
 
@@ -62,6 +68,8 @@ class Source:
 
 async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | None = None, **options) -> Ran:
     """One agent of the type `kind` with these fields, that makes these calls."""
+    if route == "process":
+        return await run_away(root, said, calls, call or {}, options)
     ran, call = Ran(), call or {}
     definition = {"description": "For a test.", "prompt": "You are the kind.", **said}
     script = [*calls, "Done."]
@@ -97,6 +105,43 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
         ran.head, ran.effort = read_head(own[0].prefix), effort_of(own[0].prefix)
         ran.told = [text_of(item) for request in own for item in request.items]
     ran.caller = "\n".join(text_of(item) for r in model.requests if r.asker in callers for item in r.items)
+    return ran
+
+
+async def run_away(root: Path, said: dict, calls: tuple, call: dict, options: dict, backend: str = "detached") -> Ran:
+    """The same with a service on loopback, which a member's own process reaches."""
+    ran, script = Ran(), [*calls, "Done."]
+    kind = {"description": "For a test.", "prompt": "You are the kind.", **said}
+    given = {"description": "do it", "prompt": "Do it now.", "subagent_type": "kind", "name": "ada", **call}
+    lead, bodies = [Answer(tools=[("Agent", given)])], {"ada": [], "lead": []}
+
+    def answer(body):
+        who = "ada" if "Do it now." in first_words(body) else "lead"
+        bodies[who].append(body)
+        left = lead if who == "lead" else script
+        reply = left.pop(0) if left else "Done."
+        return Answer(tools=[reply]) if isinstance(reply, tuple) else reply
+
+    async with LoopbackModel(answer) as server:
+        more = {
+            "permission_mode": "bypassPermissions",
+            **{k: v for k, v in options.items() if k not in {"card", "fork"}},
+        }
+        env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
+        team = Team("crew", model="sonnet", cwd=root, env=env, agents={"kind": kind}, backend=backend, **more)
+        async with asyncio.timeout(60), team:
+            log = team.session.log
+            log.subscribe(lambda _n, e: ran.notices.append(e.text) if isinstance(e, Notice) else None, live=False)
+            await team.run("Go.")
+            ran.color = next((mate.color for mate in team.session.team.members.values()), None)
+    ran.rounds = len(bodies["ada"])
+    ran.notices = [text for text in ran.notices if "what it writes is in" not in text]
+    if bodies["ada"]:
+        ran.head = {name: value for name, value in bodies["ada"][0].items() if name != "messages"}
+        ran.told = [json.dumps(item, ensure_ascii=False) for body in bodies["ada"] for item in body["messages"]]
+        wire = bodies["ada"][0]["model"]
+        ran.models = [next((one for one in ("opus", "haiku") if one in wire), None)]
+    ran.caller = "\n".join(json.dumps(item, ensure_ascii=False) for b in bodies["lead"] for item in b["messages"])
     return ran
 
 
@@ -181,7 +226,7 @@ async def turns(root, route):
 async def background(root, route):
     ran = await run(root, route, {"background": True})
     assert ran.rounds >= 1
-    assert ("in the background" in ran.caller) is (route != "teammate")  # a fork always is
+    assert ("in the background" in ran.caller) is (route in {"sub-agent", "fork"})  # a fork always is
 
 
 async def isolation(root, route):
@@ -208,6 +253,13 @@ async def servers(root, route):
 
 
 async def effort(root, route):
+    if route == "process":
+        for said, call in (({"effort": "high"}, {}), ({"effort": "high"}, {"effort": "low"}), ({}, {})):
+            away = await run_away(root, said, (), call, {})
+            here = await run_away(root, said, (), call, {}, backend="in-process")
+            assert away.rounds == here.rounds == 1
+            assert {**away.head, "system": 0} == {**here.head, "system": 0}, "it is asked with the same effort"
+        return
     card = ModelCard("test/m", "m", "test", 0, 64_000, 0.0, 0.0, efforts=("low", "high", "max"), budget_from=1_024)
     for said, called, becomes in (
         ("high", None, "high"),

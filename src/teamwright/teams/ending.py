@@ -24,6 +24,7 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
 from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.rows import close_plans
 from teamwright.teams.post import send_protocol
@@ -165,8 +166,10 @@ async def tell_of(team: Team, parting: Parting, handed: list[str], *, again: boo
     name = parting.name
     inbox = team.inbox(LEAD)
     if parting.agreed_to and not (again and await inbox.has(f"{parting.told}-agreed")):
+        entry = team.outside.entries.get(name)
+        pane, backend = (entry.pane_id, entry.backend_type) if entry is not None else (IN_PROCESS, IN_PROCESS)
         told = ShutdownApproved(
-            request_id=parting.agreed_to, sender=name, timestamp=iso(), pane_id="in-process", backend_type="in-process"
+            request_id=parting.agreed_to, sender=name, timestamp=iso(), pane_id=pane, backend_type=backend
         )
         await send_protocol(team, name, LEAD, told, id=f"{parting.told}-agreed")
     if not (again and await inbox.has(parting.told)):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.roster import Member
 from teamwright.storage.lease import lease_held
 from teamwright.storage.leftovers import end_leftovers
 from teamwright.teams.courtesy import held_by
@@ -25,6 +25,7 @@ from teamwright.teams.member.mate import Mate
 from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.places.processes import family_of
+from teamwright.teams.places.settling import set_within, settled_at
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.ports import Housing
 from teamwright.teams.processes.process import Process
@@ -138,7 +139,7 @@ class Elsewhere:
         """A member that had a process of its own goes on in this one."""
         team, home = self.team, Spot(IN_PROCESS, IN_PROCESS)
         await keep_place(team.home, team.directory, member.name, None)
-        await team.roster.change(lambda config: _at(config, member.name, home))
+        await team.roster.change(lambda config: settled_at(config, member.name, home))
         member = replace(member, backend_type=IN_PROCESS, pane_id=IN_PROCESS)
         return await start(team, member, replace(life, place=None), undo, resumed=True)
 
@@ -179,7 +180,7 @@ class Elsewhere:
         self._take_in(process, member, undo)
         spot = process.spot = await process.place.open(launch)
         await keep_place(team.home, team.directory, member.name, spot.to_json())
-        await team.roster.change(lambda config: _at(config, member.name, spot))
+        await team.roster.change(lambda config: settled_at(config, member.name, spot))
         member = replace(member, pane_id=spot.id, backend_type=spot.kind)
         team.outside.entries[member.name] = member
         if spot.note:
@@ -210,7 +211,7 @@ class Elsewhere:
         """Until it can be written to. Raises what it says itself, or CannotStart with its last words."""
         try:
             async with asyncio.timeout(READY_S):
-                while not await _set_within(process.ready, _LOOK_S):
+                while not await set_within(process.ready, _LOOK_S):
                     await self._require_alive(process)
         except TimeoutError:
             raise await self._not_started(process, f"was not ready within {READY_S:.0f} s") from None
@@ -242,7 +243,7 @@ class Elsewhere:
         process.heard = self.housing.heard_of(process.name, life)
         self.exchange.expect(process)
         await self.exchange.open()
-        if await _set_within(process.attached, AGAIN_S):
+        if await set_within(process.attached, AGAIN_S):
             return True
         self.exchange.forget(process)
         return False
@@ -260,17 +261,3 @@ class Elsewhere:
         if team.members.get(process.name) is process:
             del team.members[process.name]
         team.outside.entries.pop(process.name, None)
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _at(config: TeamConfig, name: str, spot: Spot) -> TeamConfig:
-    member = config.find(name)
-    return config if member is None else config.with_member(replace(member, pane_id=spot.id, backend_type=spot.kind))

@@ -21,13 +21,14 @@ from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.roster import Member
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.member.elsewhere import Elsewhere
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.notes import leave_note
 from teamwright.teams.places.place import Place, Spot
+from teamwright.teams.places.settling import set_within, settled_at
 from teamwright.teams.plans.beyond import mode_beyond
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.strangers.ports import Commanding
@@ -69,7 +70,7 @@ class Strangers:
         self._take_in(stranger, member, undo)
         spot = stranger.spot = await stranger.place.open(start.launch)
         await keep_place(team.home, team.directory, member.name, spot.to_json())
-        await team.roster.change(lambda config: _at(config, member.name, spot))
+        await team.roster.change(lambda config: settled_at(config, member.name, spot))
         team.outside.entries[member.name] = replace(member, pane_id=spot.id, backend_type=spot.kind)
         if spot.note:
             team.emit(Notice(member=member.name, text=f"{member.name}: {spot.note}"))
@@ -180,7 +181,7 @@ class Strangers:
         """Until it has answered. Raises CannotStart with its last words."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        while not await _set_within(stranger.begun, min(_LOOK_S, max(0.0, deadline - loop.time()))):
+        while not await set_within(stranger.begun, min(_LOOK_S, max(0.0, deadline - loop.time()))):
             stranger.look()
             if loop.time() >= deadline:
                 raise await self._not_started(stranger, f"did not read its first prompt within {within_s:g} s")
@@ -246,17 +247,3 @@ class Beside:
     async def clear(self, life: Life) -> None:
         """See teams.team.Elsewhere."""
         await (self._strangers if life.command else self.ours).clear(life)
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _at(config: TeamConfig, name: str, spot: Spot) -> TeamConfig:
-    member = config.find(name)
-    return config if member is None else config.with_member(replace(member, pane_id=spot.id, backend_type=spot.kind))

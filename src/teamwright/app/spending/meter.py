@@ -65,7 +65,7 @@ class AgentMeter:
         self._context = 0
         self._cached = 0
         self._at = 0.0
-        self._most: tuple[Prefix, int] | None = None
+        self._most: tuple[str, int] | None = None
 
     # ── the port ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,9 +161,9 @@ class AgentMeter:
 
     def _longest(self, prefix: Prefix, card: ModelCard) -> int:
         """The longest answer that a request with this prefix asks for."""
-        if self._most is None or self._most[0] is not prefix:
+        if self._most is None or self._most[0] != prefix.digest:
             found = _MAX_TOKENS.search(prefix.head)
-            self._most = prefix, int(found[1]) if found else card.max_output_tokens
+            self._most = prefix.digest, int(found[1]) if found else card.max_output_tokens
         return self._most[1]
 
 

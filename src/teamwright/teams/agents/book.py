@@ -257,8 +257,7 @@ class Agents:
         self._journal.ended(run)
         self._live.pop(run.id, None)
         let_go(run, agent, self._emit)
-        run.ended.set()
-        run.released.set()
+        run.over()
         if (above := self.runs.get(run.owner)) is not None:
             above.moved.set()
         self._emit(changed(run))

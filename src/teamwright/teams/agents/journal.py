@@ -118,8 +118,7 @@ class RunJournal:
         for run in runs.values():
             if run.running:
                 run.state, run.why = "killed", LOST
-            run.ended.set()
-            run.released.set()
+            run.over()
         return runs
 
     def _take(self, fact: dict[str, Any], runs: dict[str, Run]) -> None:

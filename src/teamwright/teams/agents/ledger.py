@@ -36,8 +36,7 @@ def remembered(id: str, transcript: Path, file: Path) -> Run | None:
             about = {"fork": True, "agent_type": FORK.name} if is_fork(header) else {}
             run = Run(id, "", file, transcript, about, background=True, state="killed")
             run.why = "nothing but its transcript is left"
-            run.ended.set()
-            run.released.set()
+            run.over()
             return run
     return None
 

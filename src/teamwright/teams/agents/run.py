@@ -129,6 +129,17 @@ class Run:
         self.tokens = self.tools = self.duration_ms = 0
         self.ended, self.released = asyncio.Event(), asyncio.Event()
 
+    def over(self) -> None:
+        """Whoever waits for its end is told; a session remembers many that ended, and one event says it of all."""
+        self.ended.set()
+        self.released.set()
+        self.ended = self.released = _OVER
+
+
+_OVER = asyncio.Event()
+"""Set for ever: nobody waits for it, so that it belongs to no loop."""
+_OVER.set()
+
 
 def find_run(runs: Mapping[str, Run], text: str) -> Run | None:
     """The run of that id, or the newest of that name, without regard to case."""

@@ -75,8 +75,8 @@ async def test_a_start_makes_two_files_and_neither_lists_nor_makes_a_directory(t
         if request.asker != "team-lead":
             return "I looked."
         asked = sum(b'"type":"tool_use"' in item for item in request.items)
-        touched.on = asked == 1  # the second one: what is made once a session is there
-        return agent("general-purpose") if asked < 2 else "Done."
+        touched.on = asked == 2  # what is made, and loaded, once a session is there by then
+        return agent("general-purpose") if asked < 3 else "Done."
 
     async with Team("crew", model=ScriptedModel(answer), cwd=tmp_path, permission_mode="bypassPermissions") as team:
         assert (await team.run("Do it.")).ok

@@ -23,6 +23,7 @@ from teamwright.teams.places import tmux_panes
 from teamwright.teams.places.handover import Handover, NotTaken, offered
 from teamwright.teams.places.panes import Home, Layout, Pane
 from teamwright.teams.places.place import Launch, Spot
+from teamwright.teams.places.processes import process_of, until_ended
 from teamwright.teams.places.tmux_panes import Owner, panes_of
 from teamwright.teams.places.tmux_server import Server, TmuxGone, TmuxRefused
 
@@ -85,23 +86,12 @@ class Tmux:
         pane = await self._look_for(spot)
         if pane is None or pane.dead:
             return False
-        pid, start = _process(spot)
+        pid, start = process_of(spot)
         return not pid or (pane.pid == pid and start_of(pid) == start)
 
     async def ended(self, spot: Spot) -> None:
         """Until the program has ended, by an event where the system has one; at once when nobody sees it any more."""
-        pid, start = _process(spot)
-        life = Life.of(pid)
-        if life is None:
-            return
-        gone = asyncio.Event()
-        stop = life.on_end(gone.set)
-        try:
-            if start_of(pid) == start:
-                await gone.wait()
-        finally:
-            stop()
-            life.close()
+        await until_ended(spot)
 
     async def last_words(self, spot: Spot) -> str:
         """How it ended and its last lines, from the pane that stays when a program fails; empty without one."""
@@ -125,7 +115,7 @@ class Tmux:
 
         Raises CannotStart (`backend`) when tmux does not answer, or something of the program will not end.
         """
-        pid, start = _process(spot)
+        pid, start = process_of(spot)
         family = Family.recalled(pid, "", start, Look()) if pid else None
         server = self._at(spot.facts["socket"])
         async with self._arranging:
@@ -271,11 +261,6 @@ class Tmux:
 
     def _at(self, socket: str) -> Server:
         return Server(self._program, ("-S", socket), self._environ)
-
-
-def _process(spot: Spot) -> tuple[int, str]:
-    pid = spot.facts.get("pid", "")
-    return (int(pid), spot.facts.get("start", "")) if pid.isdigit() else (0, "")
 
 
 def _told(lines: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ COMMANDS: dict[str, Row] = {
     "permissions": Row(
         "teamwright.ui.cli.permissions.check:permissions", LOOK, "`check 'CALL'`: what would become of a call, and why."
     ),
-    "doctor": Row("teamwright.ui.cli.doctor:doctor", SET_UP, "What is found here, which model is used, and why."),
-    "models": Row("teamwright.ui.cli.models:models", SET_UP, "Providers, aliases, prices; what a provider lists."),
-    "trust": Row("teamwright.ui.cli.trust:trust", SET_UP, "Whether this repository's own entries may take effect."),
+    "doctor": Row("teamwright.ui.cli.setup.doctor:doctor", SET_UP, "What is found, which model is used, and why."),
+    "models": Row("teamwright.ui.cli.setup.models:models", SET_UP, "Providers, aliases, prices, what is listed."),
+    "trust": Row("teamwright.ui.cli.setup.trust:trust", SET_UP, "Whether this repository's entries may take effect."),
 }

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.app.policy import policy_of
-from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.settings.merging import load_settings, reads_other_product
+from teamwright.app.settings.model import Flags, Settings
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.permissions.decide import Policy
 from teamwright.storage.paths import Home, home_of

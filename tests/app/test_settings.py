@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from teamwright.app.policy import model_settings
-from teamwright.app.settings import Flags
-from teamwright.app.settings_files import KEYS, Origin, read_layer
+from teamwright.app.settings.files import Origin, read_layer
+from teamwright.app.settings.keys import KEYS
+from teamwright.app.settings.model import Flags
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart, UsageError
 

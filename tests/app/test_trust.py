@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from teamwright.app.settings import Flags
+from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.errors import CannotStart

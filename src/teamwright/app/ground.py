@@ -23,7 +23,8 @@ from teamwright.app.looking.sessions import SessionView, find_session, latest_se
 from teamwright.app.looking.system import require_platform
 from teamwright.app.options import Options
 from teamwright.app.renewing.kept import kept_model
-from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.settings.merging import load_settings, reads_other_product
+from teamwright.app.settings.model import Flags, Settings
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.app.trust.survey import team_entry
 from teamwright.models.effort import asked_effort

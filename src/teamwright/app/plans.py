@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from teamwright.agent.plan_mode import Leaving, Outcome, PlanMode, Submission
 from teamwright.agent.workplace import Workplace
-from teamwright.app.settings import Settings
+from teamwright.app.settings.model import Settings
 from teamwright.permissions.bounds import check_mode
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Answer, Asker, Mode, Question, Update

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.app.settings import Settings
-from teamwright.app.settings_files import bad_settings
+from teamwright.app.settings.files import bad_settings
+from teamwright.app.settings.model import Settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import files_run_by
 from teamwright.models.effort import LEVELS, parse_effort

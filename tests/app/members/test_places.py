@@ -10,7 +10,7 @@ import pytest
 from teamwright.app.looking.doctor import examine
 from teamwright.app.looking.finding import Subject
 from teamwright.app.members.places import Places
-from teamwright.app.settings import Flags
+from teamwright.app.settings.model import Flags
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.teams.places.custom import Custom
 from teamwright.teams.places.detached import Detached

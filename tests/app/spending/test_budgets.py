@@ -7,7 +7,7 @@ import pytest
 
 from teamwright import Budget, CannotStart, Team, UsageError
 from teamwright.app.looking.cost import cost_of, session_cost
-from teamwright.app.settings_files import Origin, read_layer
+from teamwright.app.settings.files import Origin, read_layer
 from teamwright.models.model import ModelCard, Reply, Request
 from teamwright.protocol.events import MemberChanged, RoundEnded, TurnEnded
 from teamwright.protocol.usage import Usage

@@ -36,7 +36,7 @@ from teamwright.app.renewing.model import ModelSet
 from teamwright.app.renewing.reload import Reload
 from teamwright.app.result import Result
 from teamwright.app.session import Session
-from teamwright.app.settings import lead_mode
+from teamwright.app.settings.merging import lead_mode
 from teamwright.app.skills.calling import command_lines, find_command, run_command
 from teamwright.models.effort import asked_effort
 from teamwright.models.model import Model

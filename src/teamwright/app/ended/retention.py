@@ -18,7 +18,8 @@ from pathlib import Path
 from teamwright.app.ended.naming import NamedTeam, all_teams
 from teamwright.app.inspect import task_views
 from teamwright.app.looking.sessions import LEASE
-from teamwright.app.settings import Flags, load_settings, reads_other_product
+from teamwright.app.settings.merging import load_settings, reads_other_product
+from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.lease import Lease, lease_held

@@ -17,7 +17,8 @@ from teamwright.app.agents.opening import Trusted
 from teamwright.app.agents.places import Plugin, places_of
 from teamwright.app.agents.resolving import require_possible
 from teamwright.app.ground import definition_of
-from teamwright.app.settings import Flags, reads_other_product
+from teamwright.app.settings.merging import reads_other_product
+from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest

@@ -16,7 +16,8 @@ from teamwright.app.looking.places import places_findings
 from teamwright.app.looking.servers import server_findings
 from teamwright.app.looking.system import platform_name, require_platform
 from teamwright.app.policy import model_settings
-from teamwright.app.settings import Flags, Settings, load_settings, reads_other_product
+from teamwright.app.settings.merging import load_settings, reads_other_product
+from teamwright.app.settings.model import Flags, Settings
 from teamwright.app.shells.making import shown_shell
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.models.local import FoundServer, probe_local

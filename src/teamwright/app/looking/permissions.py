@@ -18,7 +18,8 @@ from teamwright.app.ground import definition_of
 from teamwright.app.inspect import find_team, team_views
 from teamwright.app.modes import kept_mode, take_up
 from teamwright.app.policy import policy_of
-from teamwright.app.settings import Flags, Settings, lead_mode, load_settings, reads_other_product
+from teamwright.app.settings.merging import lead_mode, load_settings, reads_other_product
+from teamwright.app.settings.model import Flags, Settings
 from teamwright.app.trust.store import Trust
 from teamwright.permissions.decide import COORDINATING, Policy, parse_mode
 from teamwright.permissions.offers import suggestions

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from teamwright.app.looking.finding import Finding, Subject
 from teamwright.app.serving.configured import configured
-from teamwright.app.settings import Settings
+from teamwright.app.settings.model import Settings
 from teamwright.mcp.config import ServerConfig
 from teamwright.mcp.listing import Listings
 

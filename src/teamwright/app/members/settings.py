@@ -1,6 +1,6 @@
 """The settings of members' places, from the values of settings files; an error names file and key.
 
-What a value may be by its kind is checked in `settings_files`. Knows no layer and no trust.
+What a value may be by its kind is checked in `settings.keys`. Knows no layer and no trust.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from teamwright.app.settings_files import bad_settings
+from teamwright.app.settings.files import bad_settings
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.places.choosing import AUTO, IN_PROCESS, TMUX
 from teamwright.teams.places.recipe import DETACHED, BadRecipe, Recipe, recipes_of

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from teamwright.agent.instructions import Instruction
-from teamwright.app.settings import Settings
+from teamwright.app.settings.model import Settings
 from teamwright.permissions.rule import Rule
 from teamwright.skills.shelf import Shelf
 

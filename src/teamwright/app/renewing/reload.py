@@ -27,7 +27,8 @@ from teamwright.app.renewing.changes import (
 )
 from teamwright.app.serving.making import servers_of
 from teamwright.app.serving.serving import attach
-from teamwright.app.settings import Settings, load_settings, reads_other_product
+from teamwright.app.settings.merging import load_settings, reads_other_product
+from teamwright.app.settings.model import Settings
 from teamwright.app.skills.places import shelf_of, shelf_warnings
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.mcp.config import ServerConfig

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.app.settings_files import Origin, bad_settings, read_layer
+from teamwright.app.settings.files import Origin, bad_settings, read_layer
 from teamwright.app.trust.store import Trust
 from teamwright.app.trust.survey import entry_of
 from teamwright.permissions.verdict import Update

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from teamwright.app.serving.project import FILE, SERVERS, project_servers
-from teamwright.app.settings_files import Layer, Origin
+from teamwright.app.settings.files import Layer, Origin
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import entry_of, server_entry
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from teamwright.app.agents.plugins import Plugin
-from teamwright.app.settings import Settings
+from teamwright.app.settings.model import Settings
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import TrustEntry, asset_digest, asset_places
 from teamwright.skills.finding import SKILL_FILE, Place, find

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.app.settings_files import bad_settings
+from teamwright.app.settings.files import bad_settings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
 

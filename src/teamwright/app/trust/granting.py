@@ -7,7 +7,8 @@ knows no screen.
 from __future__ import annotations
 
 from teamwright.app.options import Options
-from teamwright.app.settings import Flags, reads_other_product
+from teamwright.app.settings.merging import reads_other_product
+from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.storage.paths import home_of
 

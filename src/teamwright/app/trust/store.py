@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.app.settings_files import bad_settings
+from teamwright.app.settings.files import bad_settings
 from teamwright.app.trust.survey import TrustEntry, survey
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.gitdir import trust_root, work_tree

@@ -22,7 +22,8 @@ from teamwright.app.definition.applying import widening_of_role, widening_of_tea
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.serving.project import FILE as SERVERS_FILE
 from teamwright.app.serving.project import SERVERS, command_of, project_servers, shown
-from teamwright.app.settings_files import KEYS, Layer, Origin, read_layer
+from teamwright.app.settings.files import Layer, Origin, read_layer
+from teamwright.app.settings.keys import KEYS
 from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import CannotStart
 from teamwright.skills.finding import FILE_MOST, SKILL_FILE, skill_file

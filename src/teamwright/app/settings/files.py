@@ -1,0 +1,143 @@
+"""Settings files: JSON read and checked against one table of keys, each value with the place it came from.
+
+Reads and checks only; which layer may say what, and which value wins, is decided in `merging`. An unknown key is
+a warning, a wrong type an error with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, cast
+
+from teamwright.app.settings.keys import EXPECTED, KEYS, NEVER_USED, NOT_USED_YET, TOPS, fits
+from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.ids import nearest
+from teamwright.storage.plain import read_plain
+
+MAX_BYTES = 1_000_000
+
+
+class Origin(Enum):
+    """Whose words a file holds. The later one is nearer and wins where only one value can hold."""
+
+    COMPAT_USER = "the user's, of the other product"
+    USER = "the user's"
+    COMPAT_SHARED = "the repository's, of the other product"
+    COMPAT_LOCAL = "the checkout's, of the other product"
+    SHARED = "the repository's"
+    LOCAL = "the checkout's"
+    GIVEN = "given with --settings"
+
+    @property
+    def of_repository(self) -> bool:
+        """Whether it lies in the repository, so that it may be somebody else's."""
+        return self in {Origin.COMPAT_SHARED, Origin.COMPAT_LOCAL, Origin.SHARED, Origin.LOCAL}
+
+    @property
+    def compat(self) -> bool:
+        """Whether it is a file of the other product."""
+        return self in {Origin.COMPAT_USER, Origin.COMPAT_SHARED, Origin.COMPAT_LOCAL}
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a person wrote it for themselves, once it is trusted."""
+        return self not in {Origin.COMPAT_SHARED, Origin.SHARED}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file: its known values by key, warnings, and the raw object for whoever looks for more."""
+
+    path: Path
+    origin: Origin
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    warnings: tuple[str, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def read_layer(path: Path, origin: Origin) -> Layer | None:
+    """The file's values, or None when there is none. Raises CannotStart (`bad-settings`) with file and position."""
+    text = _text(path)
+    if text is None:
+        return None
+    try:
+        read: Any = json.loads(text) if text.strip() else {}
+    except RecursionError:
+        raise bad_settings(path, "it is nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise bad_settings(path, problem.msg.lower(), f"line {problem.lineno}, column {problem.colno}") from None
+    if not isinstance(read, dict):
+        raise bad_settings(path, "it is not a JSON object", "line 1")
+    raw = cast("dict[str, Any]", read)
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in _flat(raw, path, text):
+        key = KEYS.get(name)
+        if key is None:
+            warnings += _unknown(path, name, origin)
+        else:
+            values[name] = _checked(key.kind, name, value, path, text)
+    return Layer(path, origin, values, tuple(warnings), raw)
+
+
+def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:
+    """The error of a settings file that cannot be used."""
+    looked_at = [("file", str(path)), *([("at", where)] if where else [])]
+    do = ["correct the file, or move it away"]
+    return CannotStart("bad-settings", f"a settings file cannot be read: {what}", looked_at=looked_at, do=do)
+
+
+def line_of(text: str, name: str) -> str:
+    """Where a key stands in its file, for errors: the first line that holds its last part."""
+    found = re.search(rf'"{re.escape(name.rsplit(".", 1)[-1])}"\s*:', text)
+    return f"line {text.count(chr(10), 0, found.start()) + 1}, {name}" if found else name
+
+
+def _text(path: Path) -> str | None:
+    try:
+        content = read_plain(path, MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise bad_settings(path, problem.strerror or "it cannot be opened") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise bad_settings(path, "it is not UTF-8", f"byte {problem.start}") from None
+
+
+def _flat(raw: Mapping[str, Any], path: Path, text: str, above: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for part, value in raw.items():
+        name = f"{above}{part}"
+        if name not in TOPS:
+            found.append((name, value))
+        elif isinstance(value, dict):
+            found += _flat(cast("dict[str, Any]", value), path, text, f"{name}.")
+        else:
+            raise bad_settings(path, f"{name} is not an object", line_of(text, name))
+    return found
+
+
+def _unknown(path: Path, name: str, origin: Origin) -> list[str]:
+    if name == "$schema" or name.startswith("//"):
+        return []
+    if name in NEVER_USED:
+        return [f"{path}: {name} is never used: a key is given by its variable only"]
+    if name in NOT_USED_YET:
+        return [f"{path}: {name} is not used yet"]
+    if origin.compat:
+        return [f"{path}: {name} is not used"]
+    near = nearest(name, KEYS)
+    return [f"{path}: {name} is not a setting" + (f"; did you mean {near}?" if near else "")]
+
+
+def _checked(kind: str, name: str, value: Any, path: Path, text: str) -> Any:
+    if fits(kind, value):
+        return value
+    raise bad_settings(path, f"{name} must be {EXPECTED[kind]}", line_of(text, name))

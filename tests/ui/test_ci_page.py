@@ -100,7 +100,7 @@ def test_the_first_command_of_the_page_allows_what_it_says_and_no_more(job, comm
     (job.cwd / "Makefile").write_text("docs install:\n\t@echo made $@ | tee made\n")
     with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": command})]), "Done."]) as server:
         job.url = server.url
-        done = run_step(job, {"run": blocks("")[0], "env": {"ANTHROPIC_API_KEY": KEY}})
+        done = run_step(job, {"run": blocks("sh")[0], "env": {"ANTHROPIC_API_KEY": KEY}})
     assert (done.returncode, done.stdout) == (code, "Done.\n"), done.stderr
     assert (job.cwd / "made").exists() == (code == 0)
     assert (job.cwd / "report.md").exists()

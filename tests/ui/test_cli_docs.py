@@ -24,7 +24,7 @@ def test_every_slug_has_a_section_and_every_section_a_slug_in_the_order_of_the_t
 def test_a_section_says_meaning_exit_code_and_a_sample_in_the_exact_form(slug: str):
     row, section = SLUGS[slug], SECTIONS[slug]
     assert section.startswith(f"\n{row.meaning} Exit code {row.exit_code}.\n")
-    sample = re.findall(r"^```\n(.*?)\n```$", section, re.MULTILINE | re.DOTALL)
+    sample = re.findall(r"^```(?:text)?\n(.*?)\n```$", section, re.MULTILINE | re.DOTALL)
     assert len(sample) == 1
     first, *middle, last = sample[0].splitlines()
     assert first.startswith("teamwright: ")

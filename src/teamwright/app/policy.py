@@ -49,13 +49,10 @@ def model_settings(settings: Settings) -> ModelSettings:
     """The models' settings. Raises CannotStart (`bad-settings`) for a provider or price that is not understood."""
     given = settings.models
     fallback = ModelSettings()
-    thinking = given.get("thinking", fallback.thinking)
-    if thinking not in {"adaptive", "off"}:
-        raise _bad(settings, "thinking", "must be adaptive or off")
     return ModelSettings(
         model=given.get("model"),
         effort=None if (effort := given.get("effort")) is None else parse_effort(effort),
-        thinking=thinking,
+        thinking=given.get("thinking", fallback.thinking),
         max_output_tokens=given.get("max_output_tokens"),
         context_tokens=given.get("context_tokens"),
         retries=given.get("retries", fallback.retries),

@@ -62,7 +62,7 @@ def test_no_repository_says_where_members_run_or_what_runs_for_them_trusted_or_n
     [
         ({"backend": "tmxu"}, "members.backend", "'tmxu' is no backend for members; did you mean tmux?"),
         ({"backend": 3}, "members.backend", "must be a text"),
-        ({"pane_layout": "tabs"}, "members.pane_layout", "there are split, window"),
+        ({"pane_layout": "tabs"}, "line 1, members.pane_layout", "must be split or window"),
         ({"lead_share": 1}, "members.lead_share", "from 0.1 to 0.95"),
         ({"lead_share": None}, "members.lead_share", "from 0.1 to 0.95"),
         ({"grace_s": 0}, "members.grace_s", "above 0"),

@@ -21,8 +21,6 @@ BACKEND, LAYOUT, RECIPES = "members.backend", "members.pane_layout", "members.re
 BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
 """Backends that need no recipe."""
 
-_LAYOUTS = ("split", "window")
-
 
 def places_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> PlacesSettings:
     """Of members' places. `origins` names the file, or the flag, of each value.
@@ -35,8 +33,6 @@ def places_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pl
     if backend not in BACKENDS and backend not in recipes and backend not in shipped_recipes():
         known = [*BACKENDS, *{**shipped_recipes(), **recipes}]
         raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
-    if layout not in _LAYOUTS:
-        raise _no_such(origins.get(LAYOUT, ""), LAYOUT, f"{layout!r} is no layout", layout, _LAYOUTS)
     return PlacesSettings(
         backend=backend,
         layout=layout,
@@ -54,7 +50,7 @@ def _recipes(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str,
         raise bad_settings(Path(origins[RECIPES]), f"{problem.what}{do}", f"{RECIPES}.{problem.key}") from None
 
 
-def _no_such(origin: str, key: str, what: str, said: str, known: tuple[str, ...] | list[str]) -> TeamwrightError:
+def _no_such(origin: str, key: str, what: str, said: str, known: list[str]) -> TeamwrightError:
     near = get_close_matches(said, known, 1)
     if not origin.startswith("--"):
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

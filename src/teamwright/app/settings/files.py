@@ -7,19 +7,23 @@ a warning, a wrong type an error with file and line.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.app.settings.keys import EXPECTED, KEYS, NEVER_USED, NOT_USED_YET, TOPS, fits
+from teamwright.app.settings.keys import KEYS, NEVER_USED, NOT_USED_YET, TOPS
+from teamwright.app.settings.positions import positions
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
 from teamwright.storage.plain import read_plain
 
 MAX_BYTES = 1_000_000
+
+TWICE_MOST = 20
+"""Keys of one file that stand there twice and are told."""
 
 
 class Origin(Enum):
@@ -50,14 +54,31 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """What is to be said of a key that has no effect, or not the one that it seems to have."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
-    """One file: its known values by key, warnings, and the raw object for whoever looks for more."""
+    """One file: its known values by key, remarks about the others, and the raw object for whoever looks for more.
+
+    `text` is the file as it was read: positions are found in it.
+    """
 
     path: Path
     origin: Origin
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    warnings: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    text: str = field(default="", repr=False)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The remarks as lines for people."""
+        return tuple(f"{self.path}: {remark.name} {remark.what}" for remark in self.remarks)
 
 
 def read_layer(path: Path, origin: Origin) -> Layer | None:
@@ -65,8 +86,9 @@ def read_layer(path: Path, origin: Origin) -> Layer | None:
     text = _text(path)
     if text is None:
         return None
+    twice: list[str] = []
     try:
-        read: Any = json.loads(text) if text.strip() else {}
+        read: Any = json.loads(text, object_pairs_hook=partial(_once, twice)) if text.strip() else {}
     except RecursionError:
         raise bad_settings(path, "it is nested too deeply") from None
     except json.JSONDecodeError as problem:
@@ -75,14 +97,23 @@ def read_layer(path: Path, origin: Origin) -> Layer | None:
         raise bad_settings(path, "it is not a JSON object", "line 1")
     raw = cast("dict[str, Any]", read)
     values: dict[str, Any] = {}
-    warnings: list[str] = []
+    remarks = [Remark(name[:80], "stands there twice; only the last one holds") for name in twice[:TWICE_MOST]]
     for name, value in _flat(raw, path, text):
-        key = KEYS.get(name)
-        if key is None:
-            warnings += _unknown(path, name, origin)
+        if name in KEYS:
+            values[name] = _checked(name, value, path, text)
         else:
-            values[name] = _checked(key.kind, name, value, path, text)
-    return Layer(path, origin, values, tuple(warnings), raw)
+            remarks += _unknown(name, origin)
+    return Layer(path, origin, values, tuple(remarks), raw, text)
+
+
+def _once(twice: list[str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its pairs; names that stand there again go into `twice`."""
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            twice.append(name)
+        made[name] = value
+    return made
 
 
 def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:
@@ -93,9 +124,9 @@ def bad_settings(path: Path, what: str, where: str = "") -> CannotStart:
 
 
 def line_of(text: str, name: str) -> str:
-    """Where a key stands in its file, for errors: the first line that holds its last part."""
-    found = re.search(rf'"{re.escape(name.rsplit(".", 1)[-1])}"\s*:', text)
-    return f"line {text.count(chr(10), 0, found.start()) + 1}, {name}" if found else name
+    """Where a key stands in its file, for errors."""
+    line = positions(text).line(*name.split("."))
+    return f"line {line}, {name}" if line else name
 
 
 def _text(path: Path) -> str | None:
@@ -124,20 +155,21 @@ def _flat(raw: Mapping[str, Any], path: Path, text: str, above: str = "") -> lis
     return found
 
 
-def _unknown(path: Path, name: str, origin: Origin) -> list[str]:
+def _unknown(name: str, origin: Origin) -> list[Remark]:
     if name == "$schema" or name.startswith("//"):
         return []
     if name in NEVER_USED:
-        return [f"{path}: {name} is never used: a key is given by its variable only"]
+        return [Remark(name, "is never used: a key is given by its variable only")]
     if name in NOT_USED_YET:
-        return [f"{path}: {name} is not used yet"]
+        return [Remark(name, "is not used yet")]
     if origin.compat:
-        return [f"{path}: {name} is not used"]
+        return [Remark(name, "is not used")]
     near = nearest(name, KEYS)
-    return [f"{path}: {name} is not a setting" + (f"; did you mean {near}?" if near else "")]
+    return [Remark(name, "is not a setting" + (f"; did you mean {near}?" if near else ""))]
 
 
-def _checked(kind: str, name: str, value: Any, path: Path, text: str) -> Any:
-    if fits(kind, value):
+def _checked(name: str, value: Any, path: Path, text: str) -> Any:
+    key = KEYS[name]
+    if key.fits(value):
         return value
-    raise bad_settings(path, f"{name} must be {EXPECTED[kind]}", line_of(text, name))
+    raise bad_settings(path, f"{name} must be {key.expected}", line_of(text, name))

@@ -5,6 +5,7 @@ Documentation, the JSON Schema and whatever reads or writes a file go by this ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,11 +15,29 @@ from teamwright.models.effort import is_effort
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A setting: what it must be, whether only a person's own files may hold it, and a sentence."""
+    """A setting: what it must be, whether only a person's own files may hold it, and a sentence.
+
+    `words` are the only texts that a `word` may be.
+    """
 
     kind: str
     meaning: str
     user_only: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """What it must be, in words."""
+        return in_words(self.words) if self.words else EXPECTED[self.kind]
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is one of it."""
+        return value in self.words if self.words else fits(self.kind, value)
+
+
+def in_words(words: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 KEYS: dict[str, Key] = {
@@ -38,12 +57,15 @@ KEYS: dict[str, Key] = {
     "permissions.leadAnswers": Key(
         "bool", "Whether the lead may allow what its members ask for, in the user's place.", user_only=True
     ),
-    "plan_approval": Key("text", "Who approves plans of members: lead, human or auto.", user_only=True),
+    "plan_approval": Key("word", "Who approves plans of members.", user_only=True, words=("lead", "human", "auto")),
     "members.backend": Key(
         "text", "Where members run: auto, in-process, tmux, detached, or a recipe's name.", user_only=True
     ),
     "members.pane_layout": Key(
-        "text", "Members in tmux: split, beside the lead; window, in one of their own.", user_only=True
+        "word",
+        "Members in tmux: split, beside the lead; window, in one of their own.",
+        user_only=True,
+        words=("split", "window"),
     ),
     "members.lead_share": Key("share", "The lead's share of the width of its pane, with split.", user_only=True),
     "members.recipes": Key("map", "Terminals of your own, by name: the commands that drive them.", user_only=True),
@@ -74,7 +96,9 @@ KEYS: dict[str, Key] = {
     ),
     "stall_s": Key("seconds", "How long an answer may make no progress."),
     "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
-    "headless_asks": Key("text", "deny: where nobody is at a terminal a request is denied; wait: it waits."),
+    "headless_asks": Key(
+        "word", "wait: where nobody is at a terminal a request waits; deny: it is denied.", words=("wait", "deny")
+    ),
     "shutdown_objection_s": Key("seconds", "How long a member may take to answer a request to stop."),
     "cancel_grace_s": Key("seconds", "How long a cancelled turn may wind up."),
     "goodbye_s": Key("seconds", "How long leaving waits for members that wind up."),
@@ -82,7 +106,9 @@ KEYS: dict[str, Key] = {
     "task_check": Key("text", "A command that must succeed before any task is completed; none by default."),
     "task_check_timeout_s": Key("seconds", "How long the check of a task may take."),
     "git_trailer": Key("text", "A trailer line for commits; none by default."),
-    "thinking": Key("text", "adaptive or off."),
+    "thinking": Key(
+        "word", "Whether models think as much as they find right, where they can.", words=("adaptive", "off")
+    ),
     "context_tokens": Key("count", "The model's window, where you know it better."),
     "max_output_tokens": Key("count", "The longest answer."),
     "agents.background": Key("bool", "Whether sub-agents may run in the background."),

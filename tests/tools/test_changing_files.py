@@ -270,7 +270,7 @@ async def test_pipes_devices_and_directories_are_refused_without_waiting(ctx, wo
 async def test_a_file_that_another_program_has_locked_is_not_waited_for_for_ever(ctx, work, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("teamwright.tools.files.change._LOCK_WITHIN_S", 0.05)
+    monkeypatch.setattr("teamwright.tools.files.replacing.LOCK_WITHIN_S", 0.05)
     (work / "f").write_text("x")
     await read(ctx, "f")
     with open(work / "f") as held:

@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 
 from teamwright.agent.tool import ToolResult
-from teamwright.tools.files.change import MOST, Make, open_regular, read_all
+from teamwright.tools.files.change import Make
+from teamwright.tools.files.replacing import MOST, open_regular, read_all
 from teamwright.tools.files.text import decode, is_binary, shown, unified_diff
 
 

@@ -19,7 +19,8 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import image_block, text_block
 from teamwright.protocol.images import image_type, unfit_image
 from teamwright.tools.files import notebook
-from teamwright.tools.files.change import HOP_FROM, MOST, open_regular, read_all
+from teamwright.tools.files.change import HOP_FROM
+from teamwright.tools.files.replacing import MOST, open_regular, read_all
 from teamwright.tools.files.text import decode, is_binary, shown
 
 LINES = 2_000

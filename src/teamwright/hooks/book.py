@@ -7,9 +7,11 @@ said with its file and is never run by half. Knows no process; whether a hook is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
+
+from teamwright.protocol.ids import nearest
 
 TIMEOUT_S = 60.0
 """How long a hook may run that does not say."""
@@ -94,68 +96,120 @@ def matcher_of(text: str) -> Matches:
     return lambda name: found(name) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing that a file says of hooks: a hook, or why it is none. `broken`: it is wrong, not only unknown to us.
+
+    `at` leads to it from the top of the hooks; `told` is the line for people.
+    """
+
+    event: str
+    at: tuple[str | int, ...]
+    value: Any = None
+    hook: Hook | None = None
+    why: str = ""
+    told: str = ""
+    broken: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in lists."""
+        command = self.hook.command if self.hook is not None else ""
+        return f"{self.event}{f': {command}' if command else ''}"
+
+
+class _Unfit(Exception):
+    """Why a hook is left out. `broken` as in Said."""
+
+    def __init__(self, why: str, *, broken: bool = True) -> None:
+        super().__init__(why)
+        self.broken = broken
+
+
 def parse_hooks(value: object, source: str) -> tuple[list[Hook], list[str]]:
     """The hooks of one settings file, in their order, and a line for each that cannot be used. Never raises."""
-    hooks: list[Hook] = []
-    warnings: list[str] = []
-    for event, groups in _object(value).items():
-        if event not in EVENTS:
-            warnings.append(f"{source}: hooks of the event {event[:60]} are not supported")
-            continue
-        for group in _list(groups, warnings, f"{source}: hooks.{event}"):
-            _group(event, group, source, hooks, warnings)
+    said = read_hooks(value)
+    hooks = [replace(one.hook, source=source) for one in said if one.hook is not None]
+    return hooks, [f"{source}: {one.told}" for one in said if one.hook is None]
+
+
+def read_hooks(value: object) -> list[Said]:
+    """All that is said of hooks, in its order, without their source. Never raises."""
     if value is not None and not isinstance(value, dict):
-        warnings.append(f"{source}: hooks is not an object")
-    return hooks, warnings
+        return [_wrong("", (), "hooks is not an object")]
+    found: list[Said] = []
+    for event, groups in cast("dict[str, Any]", value or {}).items():
+        if event not in EVENTS:
+            near = nearest(event, EVENTS)
+            why = "no event of ours" + (f"; did you mean {near}?" if near else "")
+            told = f"hooks of the event {event[:60]} are not supported"
+            found.append(Said(event[:60], (event,), groups, why=why, told=told))
+            continue
+        for at, group in _items(event, (event,), groups, f"hooks.{event}", found):
+            found += _group(event, at, group)
+    return found
 
 
-def _group(event: str, group: Mapping[str, Any], source: str, hooks: list[Hook], warnings: list[str]) -> None:
+def _group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]) -> list[Said]:
     matcher = group.get("matcher", "")
-    where = f"{source}: a hook of {event}"
-    if not isinstance(matcher, str):
-        warnings.append(f"{where} is left out: its matcher is not a text")
-        return
+    found: list[Said] = []
     try:
-        matcher_of(matcher)
-    except ValueError as problem:
-        warnings.append(f"{where} is left out: its matcher {matcher[:60]!r} is no regular expression: {problem}")
-        return
-    for hook in _list(group.get("hooks"), warnings, f"{where}: hooks"):
-        made = _hook(event, matcher, hook, source)
-        if isinstance(made, str):
-            warnings.append(f"{where} is left out: {made}")
-        else:
-            hooks.append(made)
+        if not isinstance(matcher, str):
+            raise _Unfit("its matcher is not a text")
+        try:
+            matcher_of(matcher)
+        except ValueError as problem:
+            raise _Unfit(f"its matcher {matcher[:60]!r} is no regular expression: {problem}") from None
+    except _Unfit as problem:
+        return [_left_out(event, at, group, problem)]
+    strange = sorted(set(group) - {"matcher", "hooks"})
+    found += [_wrong(event, (*at, key), f"a hook of {event}: {key[:40]} is not used", broken=False) for key in strange]
+    for place, hook in _items(event, (*at, "hooks"), group.get("hooks"), f"a hook of {event}: hooks", found):
+        try:
+            found.append(Said(event, place, hook, _hook(event, matcher, hook)))
+        except _Unfit as problem:
+            found.append(_left_out(event, place, hook, problem))
+    return found
 
 
-def _hook(event: str, matcher: str, hook: Mapping[str, Any], source: str) -> Hook | str:
+def _hook(event: str, matcher: str, hook: Mapping[str, Any]) -> Hook:
+    """Raises _Unfit."""
     kind, command = hook.get("type", "command"), hook.get("command")
     if kind != "command":
-        return f"the type {str(kind)[:40]!r} is not supported"
+        raise _Unfit(f"the type {str(kind)[:40]!r} is not supported", broken=False)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
-        return "it has no command"
+        raise _Unfit("it has no command")
     strange = sorted(set(hook) - _UNDERSTOOD)
     if strange:
         # Run without its condition it would run too often: a hook that refuses would refuse everything.
-        return f"{strange[0][:40]!r} is not supported"
+        raise _Unfit(f"{strange[0][:40]!r} is not supported", broken=False)
     timeout = hook.get("timeout", END_TIMEOUT_S if event == SESSION_END else TIMEOUT_S)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        return "its timeout is not a number of seconds"
-    return Hook(event, matcher, command, min(float(timeout), LONGEST_S), source, hook.get("async") is True)
+        raise _Unfit("its timeout is not a number of seconds")
+    return Hook(event, matcher, command, min(float(timeout), LONGEST_S), "", hook.get("async") is True)
 
 
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+def _left_out(event: str, at: tuple[str | int, ...], value: object, problem: _Unfit) -> Said:
+    told = f"a hook of {event} is left out: {problem}"
+    return Said(event, at, value, why=str(problem), told=told, broken=problem.broken)
 
 
-def _list(value: object, warnings: list[str], where: str) -> list[Mapping[str, Any]]:
+def _wrong(event: str, at: tuple[str | int, ...], what: str, *, broken: bool = True) -> Said:
+    return Said(event, at, why=what, told=what, broken=broken)
+
+
+def _items(
+    event: str, at: tuple[str | int, ...], value: object, where: str, found: list[Said]
+) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
+    """The objects of a list, each with its place; what is none is noted."""
     if not isinstance(value, list):
-        warnings.append(f"{where} is not a list")
-        return []
-    parts = cast("list[Any]", value)
-    if any(not isinstance(part, dict) for part in parts):
-        warnings.append(f"{where} holds something that is not an object")
-    return [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)]
+        found.append(_wrong(event, at, f"{where} is not a list"))
+        return
+    for number, part in enumerate(cast("list[Any]", value)):
+        if isinstance(part, dict):
+            yield (*at, number), cast("dict[str, Any]", part)
+        else:
+            found.append(_wrong(event, (*at, number), f"{where} holds something that is not an object"))
 
 
 class HookBook:

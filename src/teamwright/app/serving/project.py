@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,18 +18,30 @@ SERVERS = "mcpServers"
 MAX_BYTES = 1_000_000
 
 
-def project_servers(root: Path) -> tuple[Mapping[str, Any], str]:
-    """The entries of the repository's file by name, and what is wrong with the file; empty when nothing is."""
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """The repository's file as it was read: entries by name, and what is wrong with it; empty when nothing is."""
+
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    problem: str = ""
+    text: str = field(default="", repr=False)
+
+
+def project_servers(root: Path) -> ProjectFile:
+    """What `.mcp.json` says; a missing file says nothing. Never raises."""
     try:
-        read: Any = json.loads(read_plain(root / FILE, MAX_BYTES))
+        text = read_plain(root / FILE, MAX_BYTES).decode("utf-8-sig")
+        read: Any = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
-        return {}, ""
+        return ProjectFile()
     except json.JSONDecodeError as problem:
-        return {}, f"{problem.msg.lower()}, line {problem.lineno}"
+        return ProjectFile(problem=f"{problem.msg.lower()} (line {problem.lineno}, column {problem.colno})")
     except (OSError, ValueError, RecursionError) as problem:
-        return {}, (problem.strerror if isinstance(problem, OSError) else "") or "it cannot be read"
+        return ProjectFile(problem=(problem.strerror if isinstance(problem, OSError) else "") or "it cannot be read")
     servers: Any = cast("dict[str, Any]", read).get(SERVERS) if isinstance(read, dict) else None
-    return (cast("Mapping[str, Any]", servers), "") if isinstance(servers, dict) else ({}, f"it has no {SERVERS}")
+    if not isinstance(servers, dict):
+        return ProjectFile(problem=f"it has no {SERVERS}", text=text)
+    return ProjectFile(cast("Mapping[str, Any]", servers), text=text)
 
 
 def command_of(entry: object) -> str:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from teamwright.app.serving.project import FILE, SERVERS, project_servers
 from teamwright.app.settings.files import Layer, Origin
+from teamwright.app.settings.parts import Part, Parts
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import entry_of, server_entry
 
@@ -34,6 +35,7 @@ class Said:
     source: str
     rank: int
     foreign: bool
+    part: Part | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class ServersSaid:
     trust: TrustState
     origins: dict[str, str]
     warnings: list[str]
+    parts: Parts = field(default_factory=Parts)
     _said: list[Said] = field(default_factory=list[Said])
     _enable_all: bool | None = None
     _enabled: set[str] = field(default_factory=set[str])
@@ -69,8 +72,8 @@ class ServersSaid:
                 self._enable_all = bool(value)
                 self.origins[name] = str(layer.path)
         else:
-            for one in cast("list[str]", value):
-                if name == DISABLED or self._holds(layer, name, one, one):
+            for at, one in enumerate(cast("list[str]", value)):
+                if self._holds(layer, name, one, one, at):
                     (self._disabled if name == DISABLED else self._enabled).add(one)
                     self.origins[f"{name} {one}"] = str(layer.path)
 
@@ -80,6 +83,8 @@ class ServersSaid:
             self._project()
         by_name: dict[str, Said] = {}
         for said in sorted(self._said, key=lambda one: one.rank):
+            if (other := by_name.get(said.name)) is not None and other.part is not None:
+                other.part.becomes("ignored", f"{said.source} is nearer")
             by_name[said.name] = said
         usual = McpSettings()
         return McpSettings(
@@ -95,21 +100,43 @@ class ServersSaid:
         foreign = layer.origin.of_repository
         rank = FILES if foreign else GIVEN if layer.origin is Origin.GIVEN else USER
         for name, entry in entries.items():
+            part = self.parts.add(layer, SERVERS, name, entry, (name,))
             if foreign and not self.trust.allows(server_entry(self.trust.root, layer.path, name, entry)):
+                part.becomes("needs trust")
                 continue
-            self._said.append(Said(name, entry, str(layer.path), rank, foreign))
+            self._said.append(Said(name, entry, str(layer.path), rank, foreign, part))
             self.origins[f"{SERVERS} {name}"] = str(layer.path)
 
     def _project(self) -> None:
         path = self.trust.root / FILE
-        entries, problem = project_servers(self.trust.root)
-        if problem and self.trust.trusted:
-            self.warnings.append(f"{path}: left out: {problem}")
-        for name, entry in entries.items():
-            wanted = name not in self._disabled and (self._enable_all is not False or name in self._enabled)
-            if wanted and self.trust.allows(server_entry(self.trust.root, path, name, entry)):
-                self._said.append(Said(name, entry, str(path), PROJECT, True))
+        found = project_servers(self.trust.root)
+        layer = Layer(path, Origin.COMPAT_SHARED, text=found.text)
+        if found.problem:
+            self.parts.broken_file(layer, found.problem)
+            self.warnings += [f"{path}: left out: {found.problem}"] if self.trust.trusted else []
+        for name, entry in found.servers.items():
+            part = self.parts.add(layer, SERVERS, name, entry, (name,))
+            if unwanted := self._unwanted(name):
+                part.becomes("ignored", unwanted)
+            elif not self.trust.allows(server_entry(self.trust.root, path, name, entry)):
+                part.becomes("needs trust")
+            else:
+                self._said.append(Said(name, entry, str(path), PROJECT, True, part))
                 self.origins[f"{SERVERS} {name}"] = str(path)
 
-    def _holds(self, layer: Layer, name: str, part: str, value: Any) -> bool:
-        return not layer.origin.of_repository or self.trust.allows(entry_of(layer, self.trust.root, name, part, value))
+    def _unwanted(self, name: str) -> str:
+        """By which setting a server of `.mcp.json` is left out; empty when it is wanted."""
+        if name in self._disabled:
+            return f"{DISABLED} names it"
+        if self._enable_all is False and name not in self._enabled:
+            return f"{ENABLE_ALL} is false, and {ENABLED} does not name it"
+        return ""
+
+    def _holds(self, layer: Layer, name: str, part: str, value: Any, *at: int) -> bool:
+        noted = self.parts.add(layer, name, part, value, at)
+        if not layer.origin.of_repository or name == DISABLED:
+            return True
+        allowed = self.trust.allows(entry_of(layer, self.trust.root, name, part, value))
+        if not allowed:
+            noted.becomes("needs trust")
+        return allowed

@@ -7,62 +7,33 @@ else of it holds only where a person trusted exactly that entry, and some things
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from teamwright.agent.activity import STALLED_AFTER_S
-from teamwright.agent.compacting.state import CompactSettings
-from teamwright.agent.limits import SpawnSettings
-from teamwright.app.checking.settings import CheckSettings
-from teamwright.app.members.settings import BACKEND, places_settings
+from teamwright.app.members.settings import BACKEND
 from teamwright.app.serving.said import KEYS as SERVER_KEYS
 from teamwright.app.serving.said import ServersSaid
+from teamwright.app.settings.assembled import of_rooms
 from teamwright.app.settings.files import Layer, Origin, bad_settings, read_layer
 from teamwright.app.settings.keys import KEYS
 from teamwright.app.settings.model import Flags, Settings
-from teamwright.app.shells.settings import bash_settings
-from teamwright.app.strangers.settings import commands_settings
+from teamwright.app.settings.parts import Parts
+from teamwright.app.settings.variables import is_own
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
-from teamwright.hooks.book import Hook, parse_hooks
+from teamwright.hooks.book import Hook, read_hooks
 from teamwright.permissions.decide import parse_mode
 from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Mode, Verdict
-from teamwright.protocol.budget import NAMES as CAPS
-from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.storage.paths import Home
-from teamwright.teams.agents.ports import AgentSettings
-from teamwright.teams.member.settings import TeamSettings
+
+MODE = "permissions.defaultMode"
+OWN_ONLY = "is taken from your own settings only"
 
 _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
-_FOR_MODELS = frozenset(
-    {
-        "model",
-        "effort",
-        "thinking",
-        "context_tokens",
-        "max_output_tokens",
-        "retries",
-        "stagger_s",
-        "stall_s",
-        "providers",
-        "prices",
-    }
-)
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(^|_)(API|ACCESS|PRIVATE|AUTH)?_?KEY(_|$|S$)|(^|_)AUTH(_|$)",
-    re.IGNORECASE,
-)
-_ENDPOINT = re.compile(
-    r"BASE_?URL|ENDPOINT|(^|_)(URL|URI|HOST|PROXY)$|^(ANTHROPIC|CLAUDE|TEAMWRIGHT|OPENAI|OPENROUTER|OLLAMA|AWS|AZURE)_"
-    r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_"
-    # what a shell reads at its start, or takes for a function
-    r"|^(BASH_ENV|ENV|ZDOTDIR|FPATH|SHELL|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4])$|^BASH_FUNC_",
-    re.IGNORECASE,
-)
 
 
 def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
@@ -94,14 +65,8 @@ def load_settings(home: Home, cwd: Path, flags: Flags, trust: TrustState) -> Set
     A file of a repository that is not trusted is never an error, only a warning.
     """
     compat = reads_other_product(home, flags)
-    merge = _Merge(trust)
-    for path, origin in _places(home, trust.root, compat):
-        layer = merge.read(path, origin)
-        if layer is not None:
-            merge.layer(layer)
-    given = _given(flags)
-    if given is not None:
-        merge.layer(given)
+    merge = Merge(trust)
+    merge.files(home, flags, compat)
     merge.flags(flags, cwd)
     return merge.finished(compat)
 
@@ -122,11 +87,12 @@ def _given(flags: Flags) -> Layer | None:
     return layer
 
 
-class _Merge:
-    """One merge: layers come from the farthest to the nearest."""
+class Merge:
+    """One merge: layers come from the farthest to the nearest. `parts` notes all that they say."""
 
-    def __init__(self, trust: TrustState) -> None:
+    def __init__(self, trust: TrustState, *, tolerant: bool = False) -> None:
         self.trust = trust
+        self.parts = Parts(tolerant)
         self.rules: list[Rule] = []
         self.directories: list[Path] = []
         self.env: dict[str, str] = {}
@@ -137,23 +103,37 @@ class _Merge:
         self.skills_off: frozenset[str] = frozenset()
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
-        self.served = ServersSaid(trust, self.origins, self.warnings)
+        self.served = ServersSaid(trust, self.origins, self.warnings, self.parts)
+
+    def files(self, home: Home, flags: Flags, compat: bool) -> None:
+        """Read all files. Raises CannotStart (`bad-settings`) unless the merge is tolerant."""
+        for path, origin in _places(home, self.trust.root, compat):
+            layer = self.read(path, origin)
+            if layer is not None:
+                self.layer(layer)
+        given = _given(flags)
+        if given is not None:
+            self.layer(given)
 
     def read(self, path: Path, origin: Origin) -> Layer | None:
         try:
             return read_layer(path, origin)
         except CannotStart as problem:
-            if not origin.of_repository or self.trust.trusted:
+            self.parts.unreadable(path, origin, problem)
+            if origin.of_repository and not self.trust.trusted:
+                self.warnings.append(f"{path}: left out: {problem.what}")
+            elif not self.parts.tolerant:
                 raise
-            self.warnings.append(f"{path}: left out: {problem.what}")
             return None
 
     def layer(self, layer: Layer) -> None:
+        self.parts.begin(layer)
         heeded = not layer.origin.of_repository or self.trust.trusted  # of the others one line is said, by the opening
         self.warnings += layer.warnings if heeded else ()
         for name, value in layer.values.items():
             if KEYS[name].user_only and (layer.origin.of_repository or layer.origin.compat):
-                self.warnings += [f"{layer.path}: {name} is taken from your own settings only"] if heeded else []
+                self.parts.add(layer, name, value=value).becomes("ignored", OWN_ONLY)
+                self.warnings += [f"{layer.path}: {name} {OWN_ONLY}"] if heeded else []
             elif name in _VERDICTS:
                 self.add_rules(layer, name, value)
             elif name == "permissions.additionalDirectories":
@@ -167,20 +147,24 @@ class _Merge:
             elif name in SERVER_KEYS:
                 self.served.add(layer, name, value)
             elif name == "skills.disabled":
-                self.skills_off |= {one for one in value if self.may(layer, name, one, one)}
+                self.skills_off |= {one for at, one in enumerate(value) if self.may(layer, name, one, one, at)}
             elif self.may(layer, name, "", value):
                 self.values[name] = value
                 self.origins[name] = str(layer.path)
 
-    def may(self, layer: Layer, name: str, part: str, value: Any) -> bool:
+    def may(self, layer: Layer, name: str, part: str, value: Any, *at: str | int) -> bool:
         """Whether this part of this layer holds: a person's own words, narrowing, or trusted as it stands."""
+        noted = self.parts.add(layer, name, part, value, at)
         if not layer.origin.of_repository or name in NARROWING:
             return True
-        return self.trust.allows(entry_of(layer, self.trust.root, name, part, value))
+        allowed = self.trust.allows(entry_of(layer, self.trust.root, name, part, value))
+        if not allowed:
+            noted.becomes("needs trust")
+        return allowed
 
     def add_rules(self, layer: Layer, name: str, texts: list[str]) -> None:
-        for text in texts:
-            if not self.may(layer, name, text, text):
+        for at, text in enumerate(texts):
+            if not self.may(layer, name, text, text, at):
                 continue
             try:
                 found = parse_rules(
@@ -195,33 +179,40 @@ class _Merge:
     def bad_rule(self, layer: Layer, name: str, problem: UsageError) -> None:
         """A rule that forbids must not get lost in silence; one that would allow may, where it is not ours."""
         foreign = layer.origin.of_repository and not self.trust.trusted
-        if not foreign and (name in NARROWING or not layer.origin.compat):
-            raise bad_settings(layer.path, problem.what, name) from None
+        if foreign or (name not in NARROWING and layer.origin.compat):
+            self.leave_out(layer, problem)
+        else:
+            self.parts.refuse(bad_settings(layer.path, problem.what, name))
+
+    def leave_out(self, layer: Layer, problem: UsageError) -> None:
+        self.parts.last.becomes("broken", problem.what)
         self.warnings.append(f"{layer.path}: left out: {problem.what}")
 
     def add_directories(self, layer: Layer, paths: list[str]) -> None:
-        for path in paths:
-            if self.may(layer, "permissions.additionalDirectories", path, path):
+        for at, path in enumerate(paths):
+            if self.may(layer, "permissions.additionalDirectories", path, path, at):
                 full = os.path.join(self.trust.root, os.path.expanduser(path))
                 self.directories.append(Path(os.path.realpath(full)))
                 self.origins[f"permissions.additionalDirectories {path}"] = str(layer.path)
 
     def set_mode(self, layer: Layer, text: str) -> None:
-        if not self.may(layer, "permissions.defaultMode", "", text):
+        if not self.may(layer, MODE, "", text):
             return
         foreign = layer.origin.of_repository or layer.origin.compat
         try:
             mode = lead_mode(text, str(layer.path))
         except UsageError as problem:
-            if not foreign:
-                raise bad_settings(layer.path, problem.what, "permissions.defaultMode") from None
-            self.warnings.append(f"{layer.path}: left out: {problem.what}")
+            if foreign:
+                self.leave_out(layer, problem)
+            else:
+                self.parts.refuse(bad_settings(layer.path, problem.what, MODE))
             return
         if mode is Mode.BYPASS and foreign:
-            self.warnings.append(f"{layer.path}: the mode {mode} is taken from your own settings only")
+            self.parts.last.becomes("ignored", OWN_ONLY)
+            self.warnings.append(f"{layer.path}: the mode {mode} {OWN_ONLY}")
             return
         self.take_mode(mode)
-        self.origins["permissions.defaultMode"] = str(layer.path)
+        self.origins[MODE] = str(layer.path)
 
     def take_mode(self, mode: Mode) -> None:
         """A lead that delegates keeps the mode that was said before: its members follow that one."""
@@ -230,23 +221,28 @@ class _Merge:
 
     def add_hooks(self, layer: Layer, value: object, *, heeded: bool) -> None:
         """The layer's hooks that hold: of a repository each that was trusted as it stands, with what it runs."""
-        hooks, warnings = parse_hooks(value, str(layer.path))
-        self.warnings += warnings if heeded else ()
-        for hook in hooks:
+        for said in read_hooks(value):
+            noted = self.parts.add(layer, HOOKS, said.name, said.value, said.at)
+            if said.hook is None:
+                noted.becomes("broken" if said.broken else "ignored", said.why)
+                self.warnings += [f"{layer.path}: {said.told}"] if heeded else []
+                continue
+            hook = replace(said.hook, source=str(layer.path))
             if layer.origin.of_repository and not self.trust.allows(hook_entry(layer, self.trust.root, hook)):
+                noted.becomes("needs trust")
                 continue
             self.hooks.append(hook)
             self.origins[f"hooks.{hook.event} {hook.command}"] = str(layer.path)
 
     def add_env(self, layer: Layer, variables: Mapping[str, str]) -> None:
         for name, value in variables.items():
-            if not self.may(layer, "env", name, value):
-                continue
-            if (layer.origin.of_repository or layer.origin.compat) and (_SECRET.search(name) or _ENDPOINT.search(name)):
-                self.warnings.append(f"{layer.path}: the variable {name} is taken from your own settings only")
-                continue
-            self.env[name] = value
-            self.origins[f"env {name}"] = str(layer.path)
+            allowed = self.may(layer, "env", name, value, name)
+            if (layer.origin.of_repository or layer.origin.compat) and is_own(name):
+                self.parts.last.becomes("ignored", OWN_ONLY)
+                self.warnings += [f"{layer.path}: the variable {name} {OWN_ONLY}"] if allowed else []
+            elif allowed:
+                self.env[name] = value
+                self.origins[f"env {name}"] = str(layer.path)
 
     def flags(self, flags: Flags, cwd: Path) -> None:
         if flags.only_allowed:
@@ -267,65 +263,19 @@ class _Merge:
         self.directories += [Path(os.path.realpath(os.path.join(base, path.expanduser()))) for path in flags.add_dirs]
 
     def finished(self, compat: bool) -> Settings:
-        get = self.values.get
-        limits, team, check = SpawnSettings(), TeamSettings(), CheckSettings()
+        """The settings. Raises CannotStart (`bad-settings`) for a value that its room does not take."""
+        rooms = of_rooms(self.values, self.origins)
         return Settings(
             rules=tuple(self.rules),
             mode=self.mode,
             delegates=self.delegates,
-            directories=_once(self.directories),
+            directories=tuple(dict.fromkeys(self.directories)),
             env=self.env,
-            hooks=() if get("disableAllHooks") else tuple(self.hooks),
-            hooks_off=bool(get("disableAllHooks")),
+            hooks=() if rooms["hooks_off"] else tuple(self.hooks),
             mcp=self.served.settings(self.values, compat=compat),
-            models={name: value for name, value in self.values.items() if name in _FOR_MODELS},
-            limits=SpawnSettings(
-                members=get("limits.members", limits.members),
-                agents=get("limits.agents", limits.agents),
-                spawns=get("limits.spawns", limits.spawns),
-                per_minute=get("limits.spawns_per_minute", limits.per_minute),
-                depth=get("limits.depth", limits.depth),
-            ),
-            team=TeamSettings(
-                shutdown_objection_s=get("shutdown_objection_s", team.shutdown_objection_s),
-                cancel_grace_s=get("cancel_grace_s", team.cancel_grace_s),
-                goodbye_s=get("goodbye_s", team.goodbye_s),
-                dedupe_names=get("dedupe_names", team.dedupe_names),
-            ),
-            bash=bash_settings(self.values),
-            each=Budget.from_json({name: get(f"budget.agent.{name}") for name in CAPS}),
-            agents=_agents(self.values),
-            places=places_settings(self.values, self.origins),
-            commands=commands_settings(self.values, self.origins),
-            check=CheckSettings(get("task_check", "").strip(), get("task_check_timeout_s", check.timeout_s)),
-            compact=CompactSettings(get("compact_at", CompactSettings().at)),
-            teams=get("teams", True),
-            ask_timeout_s=get("ask_timeout_s"),
-            headless_asks=get("headless_asks", "deny"),
-            lead_answers=get("permissions.leadAnswers", False),
-            plan_approval=get("plan_approval", "lead"),
-            git_trailer=get("git_trailer", ""),
-            retention_days=get("retention_days", 30),
-            stalled_after_s=get("stalled_after_s", STALLED_AFTER_S),
             compat=compat,
-            skills=get("skills.enabled", True),
             skills_off=frozenset(name.lower().removeprefix("/") for name in self.skills_off),
             warnings=tuple(self.warnings),
             origins=self.origins,
+            **rooms,
         )
-
-
-def _agents(values: Mapping[str, Any]) -> AgentSettings:
-    usual = AgentSettings()
-    return AgentSettings(
-        background=values.get("agents.background", usual.background),
-        background_after_s=values.get("agents.background_after_s", usual.background_after_s),
-        jobs_wait_s=values.get("agents.jobs_wait_s", usual.jobs_wait_s),
-        coordinator=values.get("coordinator", usual.coordinator),
-        assistant=values.get("assistant", usual.assistant),
-        fork=values.get("agents.fork", usual.fork),
-    )
-
-
-def _once(paths: Iterable[Path]) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(paths))

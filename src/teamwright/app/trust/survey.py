@@ -193,7 +193,7 @@ def team_entry(name: str, said: Mapping[str, Any]) -> TrustEntry:
 
 def _servers(root: Path, compat: bool) -> list[TrustEntry]:
     """The servers of `.mcp.json`."""
-    found = project_servers(root)[0] if compat else dict[str, Any]()
+    found = project_servers(root).servers if compat else dict[str, Any]()
     return [server_entry(root, root / SERVERS_FILE, name, entry) for name, entry in sorted(found.items())]
 
 

@@ -1,0 +1,30 @@
+"""Which variables of `env` a repository never sets: credentials, endpoints, and what a shell reads at its start.
+
+Names only; nothing is read from the environment.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(^|_)(API|ACCESS|PRIVATE|AUTH)?_?KEY(_|$|S$)|(^|_)AUTH(_|$)",
+    re.IGNORECASE,
+)
+_ENDPOINT = re.compile(
+    r"BASE_?URL|ENDPOINT|(^|_)(URL|URI|HOST|PROXY)$|^(ANTHROPIC|CLAUDE|TEAMWRIGHT|OPENAI|OPENROUTER|OLLAMA|AWS|AZURE)_"
+    r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_"
+    # what a shell reads at its start, or takes for a function
+    r"|^(BASH_ENV|ENV|ZDOTDIR|FPATH|SHELL|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4])$|^BASH_FUNC_",
+    re.IGNORECASE,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name probably holds a credential."""
+    return _SECRET.search(name) is not None
+
+
+def is_own(name: str) -> bool:
+    """Whether only a person's own settings may set a variable of this name."""
+    return is_secret(name) or _ENDPOINT.search(name) is not None

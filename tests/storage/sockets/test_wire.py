@@ -145,6 +145,43 @@ async def test_whoever_waits_when_the_wire_ends_is_told(path):
         mine.note("into the void")
 
 
+async def end_of(reader):
+    async with asyncio.timeout(10):
+        return await reader.read()
+
+
+@pytest.mark.parametrize("path", ["short"], indirect=True)
+@pytest.mark.parametrize("answers", [True, False], ids=["until the other end has heard it", "or does not hear"])
+async def test_whoever_leaves_listens_on(path, answers):
+    """Else what is sent to it at that moment would cost its sender the last words."""
+    came = asyncio.get_running_loop().create_future()
+
+    async def on_call(reader, writer):
+        came.set_result((reader, writer))
+
+    path.parent.mkdir()
+    with address.address(path) as short:
+        server = await asyncio.start_unix_server(on_call, short)
+    mine, here = await Wire.connect(path), Ear()
+    listening = asyncio.create_task(mine.listen(here))
+    reader, writer = await came
+    mine.note("bye")
+    leaving = asyncio.create_task(mine.leave(60 if answers else 0.01))
+    assert await end_of(reader) == b'{"note":"bye"}\n'
+    if answers:
+        writer.write(b'{"note":"look"}\n')
+        await writer.drain()
+        await here.until(1)
+        assert not leaving.done()
+        mine.note("into the void")
+        writer.close()
+    async with asyncio.timeout(10):
+        await asyncio.gather(leaving, listening)
+    assert await end_of(reader) == b""
+    writer.close()
+    server.close()
+
+
 CHILD = """
 import asyncio, pathlib, sys
 from teamwright.storage.sockets.wire import Wire

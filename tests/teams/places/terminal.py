@@ -4,6 +4,7 @@ Run as a script: `terminal.py FOLDER open [--mark TEXT] [--hold] [--tell FIFO] -
 `has MARK`. What it runs gets the environment of the terminal, which has things in it that nobody wants.
 """
 
+import contextlib
 import json
 import os
 import pty
@@ -23,14 +24,23 @@ def main(folder, word, *rest):
             flags, argv = list(rest[: rest.index("--")]), list(rest[rest.index("--") + 1 :])
             print(opened(panes, flags, argv))
         case "list":
-            print(json.dumps([json.loads(path.read_text()) for path in sorted(panes.glob("*.json"))]))
+            print(json.dumps(listed(panes)))
         case "close":
             row = json.loads((panes / f"{rest[0]}.json").read_text())
             os.kill(row["pid"], signal.SIGHUP)
             (panes / f"{rest[0]}.json").unlink()
         case "has":
-            return 0 if any(rest[0] in path.read_text() for path in panes.glob("*.json")) else 1
+            return 0 if any(rest[0] in row["mark"] for row in listed(panes)) else 1
     return 0
+
+
+def listed(panes):
+    """What each pane is; one may be closed at this very moment."""
+    rows = []
+    for path in sorted(panes.glob("*.json")):
+        with contextlib.suppress(FileNotFoundError):
+            rows.append(json.loads(path.read_text()))
+    return rows
 
 
 def opened(panes, flags, argv):
@@ -47,11 +57,9 @@ def opened(panes, flags, argv):
             os.login_tty(theirs)
             os.execve(argv[0], argv, OF_THE_TERMINAL)
         os.close(theirs)
-        held = panes / f"{id}.json"
-        held.write_text(
-            json.dumps({"pane_id": int(id), "pid": pid, "tty_name": device, "mark": mark, "focused": False})
-        )
-        (panes / f"{id}.was").touch()
+        held, was = panes / f"{id}.json", panes / f"{id}.was"
+        was.write_text(json.dumps({"pane_id": int(id), "pid": pid, "tty_name": device, "mark": mark, "focused": False}))
+        os.link(was, held)  # whole from its first moment on
         for descriptor in (0, 1, 2, tell):
             os.close(descriptor)
         hold(screen)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import CannotStart
+from teamwright.storage.family import start_of
 from teamwright.teams.places.custom import Custom, why_not
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.recipe import recipe_of
@@ -42,7 +43,7 @@ class Panes:
         return Custom(recipe_of("played", said), os.environ if environ is None else environ)
 
     def rows(self):
-        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))]
+        return terminal.listed(self.folder)
 
     async def script(self, text, name="opener"):
         """A program of the user's, which may do anything."""
@@ -195,8 +196,7 @@ async def test_an_opener_that_names_somebody_else_s_pane_is_refused_and_what_it_
     with pytest.raises(CannotStart, match="does not list what was started as 7"):
         await panes.place(open=[liar, "open", "--", "{argv}"]).open(programs.launch())
     report = await programs.report()
-    with pytest.raises(ProcessLookupError):
-        os.kill(report.told["pid"], 0)
+    assert not start_of(report.told["pid"])
     assert await panes.place().alive(mine)
 
 

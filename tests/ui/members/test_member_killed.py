@@ -101,3 +101,22 @@ def test_who_is_killed_in_a_command_leaves_none_of_its_commands(scene, tmp_path,
     here.play.comes_back(3, "next")
     bob.go()
     ended(here, lead, "SIGTERM" if number == signal.SIGTERM else "failed: ")
+
+
+def test_what_a_process_logged_last_is_known_though_it_was_killed_before_it_could_tell(scene):
+    """The kill came after the line was in its file, and before it was sent: the state that is left is put back so."""
+    held = Held("too late")
+    here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[call("Bash", command="echo hello"), held])
+    here.start()
+    held.come()
+    until(lambda: here.of("round_ended", "ann"))
+    log = here.transcript.with_suffix("") / "members/ann/events.jsonl"
+    used = next(line for line in log.read_text().splitlines() if '"round_ended"' in line)
+    number = json.loads(log.read_text().splitlines()[-1])["n"]
+    with log.open("a") as file:
+        file.write(json.dumps({**json.loads(used), "n": number + 1}, separators=(",", ":")) + "\n")
+        file.write('{"torn')
+    kill(here.marked.member("ann"))
+    assert here.end()[0] == 0
+    assert len(here.of("round_ended", "ann")) == 2
+    here.once()

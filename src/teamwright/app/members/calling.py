@@ -85,15 +85,14 @@ class Line:
             self.gone.set()
 
     async def close(self, how: str, cause: str, agreed_to: str | None = None) -> None:
-        """Say goodbye, and wait until it has left this process."""
+        """Say goodbye, and wait until the lead has heard it."""
         self._leaving = True
         if self.log is not None:
             self.log.flush()
         self.note("bye", how=how, cause=cause, agreed_to=agreed_to or "")
         wire, self._wire = self._wire, None
         if wire is not None:
-            wire.close()
-            await wire.drained()
+            await wire.leave()
         if self._listening is not None:
             self._listening.cancel()
 

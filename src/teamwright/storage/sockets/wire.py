@@ -34,6 +34,9 @@ WAITING_MOST = 16 * 1024 * 1024
 PRESSED = 256 * 1024
 """Bytes that wait for a process that reads slowly: then nothing is told that may be left out."""
 
+LEAVE_S = 5.0
+"""How long whoever leaves waits until the other end has heard its last words, in seconds."""
+
 Said = Mapping[str, Any]
 
 
@@ -58,6 +61,7 @@ class Wire:
         self._calls: dict[int, asyncio.Future[Said]] = {}
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._next = 0
+        self._left = False
         self.ended = asyncio.Event()
 
     @classmethod
@@ -127,13 +131,24 @@ class Wire:
         for task in list(self._answering.values()):
             task.cancel()
 
-    async def drained(self) -> None:
-        """Wait until what was sent has left this process, and the wire is closed."""
+    async def leave(self, within_s: float = LEAVE_S) -> None:
+        """Say nothing more, and end the wire once the other end has heard everything, within so many seconds.
+
+        It is listened to until then: what is sent to somebody who has closed already costs the sender what it has not
+        read yet. `listen` has to run.
+        """
+        if not self.ended.is_set():
+            self._left = True
+            self._writer.write_eof()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self.ended.wait()
+        self.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
     def _send(self, body: Mapping[str, Any]) -> None:
-        if self.ended.is_set():
+        if self._left or self.ended.is_set():
             return
         self._writer.write(encode(body) + b"\n")
         if self._writer.transport.get_write_buffer_size() > WAITING_MOST:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRejected
+from teamwright.storage.log_reader import read_events
 from teamwright.storage.sockets.wire import Said, Switchboard, Wire
 from teamwright.teams.courtesy import talked, tell_of_circle
+from teamwright.teams.member.room import room_of
 from teamwright.teams.processes.ports import Help
 from teamwright.teams.processes.process import Bye, Process
 from teamwright.teams.team import Team
@@ -114,7 +117,15 @@ class Exchange:
         finally:
             if (process := line.process) is not None and process.wire is wire:
                 self._wires.pop(process, None)
+                if process.bye is None and process.trouble is None:
+                    self._catch_up(process)
                 process.detached()
+
+    def _catch_up(self, process: Process) -> None:
+        """What a process that ended without a word had logged, and not got across."""
+        with suppress(OSError):
+            for number, event in read_events(room_of(process.transcript) / "events.jsonl", process.heard):
+                self.heard(process, number, to_json(event), past=True)
 
     async def hello(self, wire: Wire, said: Said) -> Process:
         """Whoever calls with a token that is expected is that member. Raises TeamRefused for anybody else.

@@ -95,8 +95,14 @@ def nobody_left() -> Generator[Marked]:
 
 def zombies() -> list[int]:
     """Children of this process that have ended, and whom nobody has reaped."""
-    children = [pid for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
+    children = [pid for file in Path("/proc/self/task").glob("*/children") for pid in _words(file)]
     return [int(pid) for pid in children if _state(pid) == "Z"]
+
+
+def _words(file: Path) -> list[str]:
+    with suppress(OSError):  # a thread that has just ended
+        return file.read_text().split()
+    return []
 
 
 def _state(pid: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.protocol.events import Emit, Underway
+from teamwright.protocol.values import dataclass
 
 TELL_AFTER_S = 1.0
 """How long a call may last before it is told."""

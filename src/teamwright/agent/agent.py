@@ -7,7 +7,7 @@ Handed to the loop and to whatever asks its model; it does nothing by itself. Kn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from teamwright.agent.activity import Activity
@@ -23,6 +23,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.events import FAILED, Attended, Emit, RoundEnded, Spoken, always
 from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

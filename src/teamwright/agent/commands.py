@@ -8,12 +8,13 @@ no inbox and no tool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 
 from teamwright.agent.conversation import Told
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.ids import message_id
+from teamwright.protocol.values import dataclass
 
 
 class Mode(StrEnum):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from teamwright.hooks.book import Hook
 from teamwright.models.effort import Effort
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """What a teammate of any kind has beside its definition's tools."""

@@ -8,13 +8,14 @@ called; does not know what the answer is for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.listening import ask
 from teamwright.models.model import Failure, Refusal, Reply, Request
 from teamwright.protocol.blocks import Block, encode, text_block, text_of
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

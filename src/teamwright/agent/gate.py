@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from teamwright.agent.tool import ToolResult
@@ -24,6 +24,7 @@ from teamwright.permissions.verdict import (
     Update,
     Verdict,
 )
+from teamwright.protocol.values import dataclass
 
 _NEXT = {
     f"mode {Mode.DELEGATE}": "Nothing was done. Give it to a teammate, who reports to you.",

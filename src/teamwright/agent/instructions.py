@@ -10,8 +10,10 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from teamwright.protocol.values import dataclass
 
 MAX_CHARS = 40_000
 """Characters of one file; the rest is cut, and the text says so."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.protocol.errors import LimitExceeded
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

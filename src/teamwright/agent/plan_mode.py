@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -19,6 +19,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode, Update
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.plain import read_plain
 from teamwright.storage.plan_file import drop_if_empty, keep_plan, read_plan, reserve_plan, write_plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -23,6 +23,7 @@ from teamwright.models.prefix import prefix_for
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_new
 from teamwright.storage.jsonl import Journal
 

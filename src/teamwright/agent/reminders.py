@@ -8,13 +8,13 @@ and one short line with each round. Knows the words of `permissions`; refuses to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.envelope import reminder
+from teamwright.protocol.values import dataclass
 
 Remind: TypeAlias = Callable[[bool], Block | None]
 """What goes behind that which is told now; None: nothing. It is given whether a turn begins (else results are told)."""

@@ -6,7 +6,6 @@ Composed once, at birth, and kept in the prefix; what changes later arrives at t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from teamwright.agent.definition import AgentDefinition, prompt
 from teamwright.agent.instructions import Instruction
 from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

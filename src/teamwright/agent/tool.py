@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.values import dataclass
 
 
 class ToolInput(BaseModel):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from teamwright.protocol.envelope import reminder
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Attended, Emit, TeamEvent, ToolCalled, ToolStarted, always
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
 OUTPUT_IN_LOG = 4_000

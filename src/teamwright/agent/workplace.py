@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from teamwright.app.requests.answerers import Answerer, first_answer
@@ -20,6 +20,7 @@ from teamwright.permissions.verdict import Answer, Question, Update
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
+from teamwright.protocol.values import dataclass
 from teamwright.teams.team import Team
 from teamwright.tools.team.answering import PermitGiven
 

@@ -7,7 +7,7 @@ rooms below; knows no screen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
@@ -53,6 +53,7 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import Attended, Emit, always
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from teamwright.app.trust.survey import team_entry
 from teamwright.models.effort import asked_effort
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
+from teamwright.protocol.values import dataclass
 from teamwright.storage.gitdir import branch_of
 from teamwright.storage.paths import Home, home_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from teamwright.mail.inbox import peek
@@ -18,6 +18,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem, nearest, team_
 from teamwright.protocol.mail import Entry, parse_protocol, says_nothing
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
 from teamwright.protocol.task import Task, TaskStatus, open_blockers
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home, home_of
 from teamwright.tasks.files import Damaged, numbers_in, read_task

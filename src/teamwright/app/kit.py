@@ -6,7 +6,7 @@ The only place that lists tools. What an agent may have of them is decided by it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
@@ -20,6 +20,7 @@ from teamwright.models.settings import ModelSettings
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.skills.shelf import Shelf
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.agents.book import Agents

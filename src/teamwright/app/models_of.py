@@ -7,7 +7,7 @@ but by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +15,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.models.pool import ModelPool, require_served
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.models.scripted import Script

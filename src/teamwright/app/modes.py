@@ -7,7 +7,6 @@ back when the lead leaves `delegate` for it. Knows the session's maker and team;
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamRefused, UnknownMember
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.teams.modes.changing import enter, set_mode

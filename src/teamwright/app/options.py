@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from teamwright.app.asking import OnRequest
 from teamwright.hooks.book import Hook
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

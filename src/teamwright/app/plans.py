@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -26,6 +26,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import PlanApprovalRequest
+from teamwright.protocol.values import dataclass
 from teamwright.teams.plans.approval import PlanAnswer, answer_plan, hand_in
 from teamwright.teams.plans.awaited import USER, Awaited
 from teamwright.teams.plans.beyond import hand_in_beyond, life_of

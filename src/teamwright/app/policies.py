@@ -7,7 +7,7 @@ for always reaches every one of them. Knows rules and roles; does not know how a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from weakref import WeakSet
 
 from teamwright.agent.definition import AgentDefinition
@@ -18,6 +18,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import Rule, parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.run import Run, Waiting
 from teamwright.teams.spec import SpawnSpec
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.app.result import Result
 from teamwright.protocol.events import LimitReached, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 
 OUTPUT_LINES = 20
 """Lines of a call's output that a report shows."""

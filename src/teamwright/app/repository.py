@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.git import git_argv, git_env
 from teamwright.storage.gitdir import find_git_dir
 

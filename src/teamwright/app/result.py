@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 EXIT_CODES = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
 """Exit code of each ending."""

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from shlex import quote
 
 from teamwright.agent.agent import TurnEnd
@@ -32,6 +32,7 @@ from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
 from teamwright.protocol.events import LimitReached, Notice, RunEnded
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
 from teamwright.teams.agents.book import Agents

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from teamwright.app.acts.running import ids_running, named, running_of, stop_running
@@ -21,6 +21,7 @@ from teamwright.app.session import Session
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.teams.ending import kill
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate

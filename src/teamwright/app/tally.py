@@ -5,7 +5,7 @@ Fed by events; asked once, when the run's result is made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.protocol.events import (
     MemberChanged,
@@ -18,6 +18,7 @@ from teamwright.protocol.events import (
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 
 EARLY_MOST = 1_000
 """Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 TIMEOUT_S = 60.0
 """How long a hook may run that does not say."""

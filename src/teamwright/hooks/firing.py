@@ -13,12 +13,13 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from teamwright.hooks.book import Function, Hook, HookBook
 from teamwright.hooks.outcome import NOTHING, Outcome, merged, outcome_of, read_outcome
+from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, Process, finish
 from teamwright.storage.process_records import ProcessRecords, Purpose

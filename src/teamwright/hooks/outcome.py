@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.hooks.book import PERMISSION, PRE_TOOL, PROMPT, SESSION_START
+from teamwright.protocol.values import dataclass
 
 ALLOW, ASK, DENY = "allow", "ask", "deny"
 

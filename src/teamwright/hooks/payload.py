@@ -7,9 +7,10 @@ docs/hooks.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from teamwright.protocol.values import dataclass
 
 LEAD, TEAMMATE, SUBAGENT = "lead", "teammate", "subagent"
 

@@ -7,10 +7,9 @@ difference. Does not know why an entry is sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.mail.layout import READ, split
 from teamwright.protocol.errors import InboxFull
+from teamwright.protocol.values import dataclass
 from teamwright.storage.array import TAIL, ArrayFile, Stamp
 
 MOST_UNREAD = 1_000

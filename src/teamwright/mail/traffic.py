@@ -6,10 +6,10 @@ Fed by the inbox with what it sends, reads and flags. Knows ids only; refuses to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from teamwright.mail.layout import Item
 from teamwright.protocol.mail import Entry
+from teamwright.protocol.values import dataclass
 
 MOST_OWN = 4_096
 """So many own letters are remembered; more cannot lie unread, so the oldest are those that nobody will find."""

@@ -7,13 +7,13 @@ capability: no server can ask us for a model's answer, for files or for a person
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.mcp.http import Http
 from teamwright.mcp.listing import MOST_TOOLS
 from teamwright.mcp.peer import Clock, Message, Peer
 from teamwright.mcp.trouble import METHOD_UNKNOWN, UNSUPPORTED_VERSION, Refused, ServerTrouble, plain_line
+from teamwright.protocol.values import dataclass
 
 NEWEST = "2025-11-25"
 HANDSHAKE = (NEWEST, "2025-06-18", "2025-03-26", "2024-11-05")

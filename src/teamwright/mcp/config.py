@@ -10,12 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from teamwright.mcp.names import server_key
+from teamwright.protocol.values import dataclass
 
 Kind: TypeAlias = Literal["stdio", "http"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from typing import Any, cast
 from teamwright.mcp.names import LONGEST, tool_name
 from teamwright.mcp.schemas import Schema, cleaned
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.storage.plain import read_plain

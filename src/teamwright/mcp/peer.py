@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias, cast
 
 from teamwright.mcp.trouble import METHOD_UNKNOWN, Refused, ServerTrouble, plain_line
+from teamwright.protocol.values import dataclass
 
 Message: TypeAlias = dict[str, Any]
 Heard: TypeAlias = Callable[[str, Mapping[str, Any]], None]

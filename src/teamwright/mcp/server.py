@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from teamwright.mcp.client import Client
@@ -17,6 +17,7 @@ from teamwright.mcp.listing import Listings, ServedTool, read_tools
 from teamwright.mcp.peer import Clock, Message, Peer
 from teamwright.mcp.stdio import Stdio, Surroundings
 from teamwright.mcp.trouble import Refused, ServerTrouble
+from teamwright.protocol.values import dataclass
 
 Report: TypeAlias = Callable[[str, str], None]
 """Told what a person should know of a server: a sentence and `info` or `warning`."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from teamwright.mcp.config import ServerConfig
 from teamwright.mcp.listing import ServedTool
 from teamwright.mcp.names import key_of
 from teamwright.mcp.server import Around, Server
+from teamwright.protocol.values import dataclass
 
 WAIT_S = 3.0
 """How long the first agent waits for servers that were never seen before."""

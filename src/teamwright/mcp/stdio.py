@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.mcp.config import ServerConfig
 from teamwright.mcp.peer import Message, Peer
 from teamwright.mcp.trouble import ServerTrouble, plain_line
+from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.process import DRAIN_S, Command, Process
 from teamwright.storage.process_records import ProcessRecords, Purpose

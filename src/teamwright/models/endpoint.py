@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
+
+from teamwright.protocol.values import dataclass
 
 Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "signed"]
 """How a key is shown: in the header of that name, as `Authorization: Bearer`, or by signing each request with it."""

@@ -11,13 +11,13 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from teamwright.models.dialects.dialect import Outgoing, Reader
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Answered, Trouble, event_trouble, http_trouble, request_id_of
+from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response

@@ -5,12 +5,13 @@ Knows endpoints and troubles; decides nothing about trying again. No key is in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Failure, ModelCard
 from teamwright.models.prompt_check import Cut
 from teamwright.models.trouble import Trouble, context_is_full, worth_retrying
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

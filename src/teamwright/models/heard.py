@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.envelope import PEER_NOTE
+from teamwright.protocol.values import dataclass
 
 TASK_LIST = "task-list"
 """The sender of claimed tasks."""

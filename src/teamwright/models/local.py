@@ -10,12 +10,12 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from teamwright.models.endpoint import Endpoint, is_loopback
 from teamwright.models.providers import PROVIDERS, Provider, base_url_of
+from teamwright.protocol.values import dataclass
 
 PROBE_S = 0.3
 """How long all local servers together may take to answer."""

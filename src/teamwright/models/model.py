@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

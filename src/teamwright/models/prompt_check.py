@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from teamwright.models.model import Request
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 GROWTH = 512
 """Tokens (bytes / 4) that must have been added before a report that stands still means anything."""

@@ -7,12 +7,13 @@ that it works: by somebody's hand, or by its own documentation only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from teamwright.models.endpoint import Api, Auth, Endpoint, clean_base_url, is_loopback
 from teamwright.models.settings import CustomProvider
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 
 Proof: TypeAlias = Literal["tried", "by its documentation"]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from teamwright.models.script_text import Template, compile_deep, names_deep, put_in
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 
 EVERYBODY = "*"
 """The agent whose turns are tried after those of the named one."""

@@ -10,13 +10,14 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, cast
 
 from teamwright.models.heard import TASK_LIST, Note, Outcome, heard
 from teamwright.models.script_file import Call, Part, Turn, When
 from teamwright.models.script_text import fill_deep
 from teamwright.protocol.blocks import Block, text_block, tool_calls
+from teamwright.protocol.values import dataclass
 
 Receipts: TypeAlias = Callable[[str], str]
 """The runtime's number of a call (`c7`) for a tool_use_id; empty when it has none."""

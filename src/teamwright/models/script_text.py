@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
+
+from teamwright.protocol.values import dataclass
 
 Lookup: TypeAlias = Callable[[str], str]
 """The text of a name; raises KeyError for one that nothing has given yet."""

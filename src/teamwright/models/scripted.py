@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from teamwright.models.script_player import CannotPlay, Player, Receipts
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 _USAGE = Usage(requests=1)
 """A scripted answer reads no tokens and costs nothing."""

@@ -7,11 +7,12 @@ variable or a price; whoever builds these values sees to that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from teamwright.models.endpoint import Api
+from teamwright.protocol.values import dataclass
 
 Thinking: TypeAlias = Literal["adaptive", "off"]
 

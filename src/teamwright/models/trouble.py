@@ -12,9 +12,10 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, cast
+
+from teamwright.protocol.values import dataclass
 
 STATUS_OF = {
     "invalid_request_error": 400,

@@ -6,13 +6,14 @@ Sorted once and kept, so that a tool without rules costs one look-up. Does not d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 
 from teamwright.permissions.fence import Fence
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.protocol.values import dataclass
 
 PLAN_MODE = f"mode {Mode.PLAN}"
 """What names plan mode as the reason of a decision."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.permissions.edits import changes
 from teamwright.permissions.parsed import Command
 from teamwright.permissions.table import table
+from teamwright.protocol.values import dataclass
 
 _CHANGERS = table(
     "rm rmdir unlink shred truncate tee ln link install rsync dd chmod chown chgrp setfacl patch ed ex mktemp split"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.shell import parse
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
+from teamwright.protocol.values import dataclass
 from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})

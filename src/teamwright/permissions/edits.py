@@ -7,12 +7,12 @@ the disk now. Does not know rules, modes or directories.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.permissions.options import Row, read_line
 from teamwright.permissions.parsed import Command
 from teamwright.permissions.readonly import absolute, written_out
+from teamwright.protocol.values import dataclass
 
 MAX_FILES = 500
 """A copy or move of more files than this is not looked through."""

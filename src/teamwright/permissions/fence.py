@@ -7,11 +7,11 @@ path patterns; does not know who wrote the fences down.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.permissions.rule import PathPattern
 from teamwright.permissions.verdict import Decision, Verdict
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Knows no program by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ Made by `shell`, judged by `commands`. Knows words only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.permissions.wrappers import Words
+from teamwright.protocol.values import dataclass
 
 Places = frozenset[Path | None]
 """The directories a command may run in; None among them: one that only the shell will know."""

@@ -11,12 +11,12 @@ import itertools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.permissions.options import Row, read_line
 from teamwright.permissions.parsed import Command
 from teamwright.permissions.readonly_git import git_reads
+from teamwright.protocol.values import dataclass
 
 MAX_MATCHES = 1_000
 """More file names than this behind one star are not looked at."""

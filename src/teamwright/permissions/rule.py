@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from teamwright.permissions.line import as_line
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
 
 READERS = frozenset({"Read", "Glob", "Grep"})
 """Tools that a `Read` rule speaks about."""

@@ -6,10 +6,12 @@ The decision itself is in `decide`; this file only has its words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
+
+from teamwright.protocol.values import dataclass
 
 
 class Verdict(StrEnum):

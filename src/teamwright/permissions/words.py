@@ -7,10 +7,10 @@ the node types of tree-sitter-bash. Does not know what a command is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamwright.permissions.table import table
+from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
+
+from teamwright.protocol.values import dataclass
 
 Words = tuple[str | None, ...]
 

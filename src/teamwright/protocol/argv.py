@@ -7,10 +7,11 @@ Below it: errors. Refuses to know what program is started.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
+
+from teamwright.protocol.values import dataclass
 
 Block: TypeAlias = dict[str, Any]
 """One content block, e.g. `{"type": "text", "text": "…"}`."""

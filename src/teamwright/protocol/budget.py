@@ -7,11 +7,12 @@ what a cap must be; refuses to know who counts and who refuses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, cast
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 _WHOLE = frozenset({"tokens", "turns", "calls"})
 

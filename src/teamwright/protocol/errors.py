@@ -21,7 +21,8 @@ happened, what was looked at, what to do, and a slug that docs/errors.md explain
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

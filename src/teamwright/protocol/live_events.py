@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, cast
 
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, ClassVar, TypeAlias, cast
+
+from teamwright.protocol.values import dataclass
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
     ("agentId", "agent_id"),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, cast
+
+from teamwright.protocol.values import dataclass
 
 
 class TaskStatus(StrEnum):

@@ -5,7 +5,7 @@ One value for a request, an agent, a task, a team. A price that is unknown stays
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
+from teamwright.protocol.values import dataclass
 from teamwright.skills.recipe import NAME, Kind, Recipe, Source, recipe_of
 from teamwright.storage.plain import read_plain
 

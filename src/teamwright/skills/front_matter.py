@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from yaml.events import Event

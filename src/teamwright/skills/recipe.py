@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import FrontMatter, parse
 
 Kind: TypeAlias = Literal["skill", "command"]

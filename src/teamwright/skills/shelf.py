@@ -7,10 +7,11 @@ whether they may be. Knows no agent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 from teamwright.skills.finding import FILE_MOST, body_file
 from teamwright.skills.front_matter import parse
 from teamwright.skills.recipe import Kind, Recipe

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from teamwright.protocol.values import dataclass
 
 PIECES_MOST = 40
 """Shell lines and files of one text."""

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from teamwright.protocol.values import dataclass
 
 MARK = "TEAMWRIGHT_PROCESS"
 """The variable in whose value a process's descendants can be recognised (Linux). See `new_mark`."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from teamwright.protocol.values import dataclass
 from teamwright.storage.gitdir import running_entries
 from teamwright.storage.process import run_argv
 

@@ -11,10 +11,11 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import Family, Look, end_families, this_boot
 from teamwright.storage.plain import read_plain
 from teamwright.storage.process_records import RECORDS, Purpose

@@ -10,13 +10,14 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward, read_lines
 
 MOST_UNREAD = 20_000

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
 from teamwright.protocol.ids import dir_stem, inbox_stem
+from teamwright.protocol.values import dataclass
 
 FOREIGN_ROOT = ".claude"
 """Name of the other product's root: found by name, never guessed from content."""

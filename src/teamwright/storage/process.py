@@ -12,10 +12,10 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import MARK, Family, new_mark
 from teamwright.storage.output import Output
 from teamwright.storage.process_records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose

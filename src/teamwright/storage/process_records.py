@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.protocol.clock import now_ms
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import start_of, this_boot
 from teamwright.storage.paths import make_private
 

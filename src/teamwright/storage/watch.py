@@ -11,11 +11,12 @@ import contextlib
 import importlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from teamwright.protocol.values import dataclass
 from teamwright.storage.array import Stamp, stamp_of
 
 _Awatch = Callable[..., AsyncIterator[set[tuple[int, str]]]]

@@ -7,12 +7,12 @@ may have one run, is the business of whoever fills the port. Pure but for that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CHECK, CHECKED, Task, TaskStatus
+from teamwright.protocol.values import dataclass
 from teamwright.tasks.rules import merged
 
 

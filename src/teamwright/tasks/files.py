@@ -10,13 +10,13 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task, parse_task
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_new
 
 LOCK = ".lock"

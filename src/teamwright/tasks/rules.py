@@ -7,13 +7,13 @@ Refuses to know files and locks; callers ask again under the lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
 from teamwright.protocol.task import CHECK, CHECKED, Task, TaskStatus
+from teamwright.protocol.values import dataclass
 
 DELETED = "deleted"
 """The status that is only ever a wish: the file goes."""

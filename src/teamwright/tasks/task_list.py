@@ -7,12 +7,12 @@ edges, claims, rules. Sends no mail: `on_change` tells what happened, the caller
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from teamwright.protocol.ids import task_id
 from teamwright.protocol.task import CHECKED, Task, TaskStatus
+from teamwright.protocol.values import dataclass
 from teamwright.tasks import claim, moves
 from teamwright.tasks.check import Check, Checked, Proof, changed, failed, marked, own_check, reopened, with_check
 from teamwright.tasks.edges import add_edges, drop_references, refuse_bad_edges

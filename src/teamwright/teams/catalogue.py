@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, cast
@@ -19,6 +18,7 @@ from teamwright.protocol.ids import LEAD, agent_id, dir_stem, nearest, team_dir,
 from teamwright.protocol.mail import parse_entry, says_nothing
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.paths import Home
 from teamwright.tasks.shared import is_shared

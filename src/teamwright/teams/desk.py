@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.agent.agent import Steered
 from teamwright.agent.commands import SOURCES, CommandQueue
@@ -27,6 +27,7 @@ from teamwright.protocol.mail import (
     ShutdownRequest,
     parse_protocol,
 )
+from teamwright.protocol.values import dataclass
 from teamwright.teams.told import ToldIds
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from teamwright.protocol.events import TaskInfo
 from teamwright.protocol.mail import IdleNotification, PermissionRequest, PlanApprovalRequest
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.teams.plans.awaited import Awaited
 
 OUTSIDE: Final = "outside"

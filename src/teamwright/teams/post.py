@@ -7,7 +7,6 @@ text that would parse as a protocol message is fenced. Knows the team and its in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from teamwright.protocol.clock import iso
@@ -17,6 +16,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, key
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.courtesy import talked, tell_of_circle
 from teamwright.teams.lifecycle import State

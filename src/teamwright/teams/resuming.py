@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.agent.transcript import calls_without_result, read_header
@@ -16,6 +16,7 @@ from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightErro
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE

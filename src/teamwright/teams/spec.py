@@ -5,12 +5,12 @@ The route decides nothing here. A value; knows nothing of the room.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.definition import AgentDefinition, Bounds
 from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

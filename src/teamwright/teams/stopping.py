@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from teamwright.agent.conversation import Conversation
@@ -16,6 +16,7 @@ from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
+from teamwright.protocol.values import dataclass
 from teamwright.teams.ending import bound, kill, verdict
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.member.mate import Mate

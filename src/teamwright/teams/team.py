@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from teamwright.protocol.events import Emit, MemberChanged, TaskChanged, TaskInf
 from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.storage.paths import Home
 from teamwright.tasks.check import Check

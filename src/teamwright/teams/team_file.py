@@ -11,7 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from teamwright.models.effort import Effort, parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.lease import lease_held
 from teamwright.storage.lock import lock_for

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from teamwright.protocol.events import TurnEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.keeping import kept_at_work

@@ -14,11 +14,12 @@ import random
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import isawaitable
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
+from teamwright.protocol.values import dataclass
 from teamwright.testing.replies import Answer, Cut, CutPrompt, ErrorEvent, Raw, Scripted, Stall, Status
 from teamwright.testing.wires.counts import Asking
 from teamwright.testing.wires.wire import MESSAGES, Wire, model_of, wire_of

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
+
+from teamwright.protocol.values import dataclass
 
 Event: TypeAlias = dict[str, Any]
 ToolUse: TypeAlias = tuple[str, Mapping[str, Any]]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
 
 from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.measure import answer_tokens, context_of, tokens_of, tokens_of_all, tokens_of_prefix
@@ -28,6 +28,7 @@ from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted
 from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.protocol.values import dataclass
 
 WHAT = "compaction"
 """What the model call of a compaction is called in events and books."""

@@ -8,7 +8,6 @@ transcripts; knows no agent. Format: docs/formats/transcript.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from teamwright.agent.transcript import (
     without_thoughts,
 )
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward_at
 
 KEY = "fork"

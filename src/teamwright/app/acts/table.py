@@ -7,7 +7,7 @@ and does it. Below it: agents and what is looked up of them. Refuses to know ses
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 from teamwright.agent.agent import Agent
@@ -22,6 +22,7 @@ from teamwright.app.renewing.reload import Reloading
 from teamwright.models.model import Failure
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
+from teamwright.protocol.values import dataclass
 from teamwright.teams.member.away import Away
 from teamwright.teams.team import Team
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -20,6 +20,7 @@ from teamwright.models.effort import parse_effort
 from teamwright.permissions.rule import split_rules
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
+from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import Unreadable
 
 NAME_MOST, DESCRIPTION_MOST, LIST_MOST = 64, 4_000, 200

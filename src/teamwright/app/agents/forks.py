@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from teamwright.models.model import Model
 from teamwright.models.prefix import tool_names
 from teamwright.protocol.blocks import tool_calls
 from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.out_of_reach import OutOfReach

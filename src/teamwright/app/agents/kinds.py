@@ -7,7 +7,7 @@ read again when they changed. Does not know how an agent is made of a kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from teamwright.app.agents.reading import Found
 from teamwright.app.definition.applying import role_kinds
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
 
 State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]
 

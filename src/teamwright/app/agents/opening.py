@@ -5,8 +5,6 @@ Assembly only. A person may trust a definition while the session runs; an agent 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.app.agents.kinds import Kinds
 from teamwright.app.agents.reading import Found
 from teamwright.app.agents.resolving import Resolver
@@ -15,6 +13,7 @@ from teamwright.app.trust.store import Trust, TrustState
 from teamwright.app.trust.survey import agent_entry
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from teamwright.app.agents.plugins import Plugin, plugin_at
 from teamwright.app.agents.reading import Found, definition_files, given_agents, read_file
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 REPOSITORY, USER, PLUGIN = "repository", "user", "plugin"

@@ -12,12 +12,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.plain import read_plain
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"

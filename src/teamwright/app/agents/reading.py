@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ from typing import Any, cast
 from teamwright.agent.definition import AgentDefinition
 from teamwright.app.agents.fields import Origin, definition_of, stem_of
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import Unreadable, parse_typed
 from teamwright.storage.plain import read_plain
 

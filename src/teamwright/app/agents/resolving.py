@@ -7,7 +7,7 @@ agent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from teamwright.agent.definition import BUILT_IN, FORK, AgentDefinition, Bounds
 from teamwright.app.agents.fields import INHERIT
@@ -18,6 +18,7 @@ from teamwright.hooks.book import Hook
 from teamwright.models.effort import Effort, in_words, taken, takes
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.teams.spec import SpawnSpec
 
 

@@ -7,7 +7,6 @@ that it takes away becomes a rule. Knows names alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.definition import LEAD_ONLY, TEAMMATE_TOOLS
@@ -15,6 +14,7 @@ from teamwright.permissions.rule import parse_rule
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 KNOWN = frozenset(
     {

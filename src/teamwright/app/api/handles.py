@@ -6,7 +6,7 @@ All is read from the team at the moment it is asked for. Knows a team's rooms; k
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, Unpack
 
 from teamwright.app.api.options import PermissionMode
@@ -14,6 +14,7 @@ from teamwright.app.modes import Modes
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.tasks.rules import Wish
 from teamwright.teams.ending import kill
 from teamwright.teams.member.mate import Mate

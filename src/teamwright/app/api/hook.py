@@ -6,12 +6,12 @@ Checked when it is made. Knows the events; fires nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from teamwright.hooks import book
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from teamwright.app.checking.settings import CheckSettings
 from teamwright.permissions.verdict import Access, Mode, Verdict, stricter
 from teamwright.protocol.events import Emit, Underway
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, run
 from teamwright.storage.process_records import Purpose

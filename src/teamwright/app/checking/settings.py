@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

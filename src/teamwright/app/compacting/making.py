@@ -7,7 +7,6 @@ its team and the kit; compacts nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
@@ -21,6 +20,7 @@ from teamwright.models.effort import taken
 from teamwright.models.model import Prefix
 from teamwright.models.prefix import prefix_for
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.values import dataclass
 from teamwright.teams.restating import Restating
 from teamwright.teams.team import Team
 

@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ from teamwright.models.effort import LEVELS, parse_effort
 from teamwright.protocol.budget import NAMES, Budget
 from teamwright.protocol.errors import CannotStart, InvalidName, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, member_name, nearest
+from teamwright.protocol.values import dataclass
 from teamwright.storage.plain import read_plain
 
 FILE = Path(".teamwright") / "team.toml"

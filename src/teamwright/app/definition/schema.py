@@ -5,11 +5,12 @@ Does not read files, does not know trust, settings or agents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.models.effort import EXPECTED as EFFORTS
 from teamwright.models.effort import Effort
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.app.looking.sessions import LEASE
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home
 from teamwright.teams.lost_jobs import tell_lost

@@ -7,7 +7,6 @@ and makes nothing. Knows rosters, team files and sessions; does not know what is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
@@ -16,6 +15,7 @@ from teamwright.app.looking.sessions import LEASE, SessionView, find_session, le
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import nearest, team_dir
 from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
 

@@ -10,12 +10,12 @@ import asyncio
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.looking.sessions import lease_holder
 from teamwright.app.members.places import Places
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import Family, Look, start_of
 from teamwright.storage.leftovers import end_leftovers
 from teamwright.teams.member.room import LEASE, room_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
@@ -18,6 +17,7 @@ from teamwright.app.ended.outliving import Outlived, end_outlived
 from teamwright.app.inspect import TeamView, team_view
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease
 from teamwright.storage.leftovers import end_leftovers
 from teamwright.storage.paths import Home

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -37,6 +37,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.teams.lead import Lead
 from teamwright.teams.team import Team
 from teamwright.tools.tasks.port import Completing

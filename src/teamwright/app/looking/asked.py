@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.requests import OpenRequest, open_requests
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home
 from teamwright.storage.watch import Watcher

@@ -7,7 +7,6 @@ process. It locks nothing and changes nothing; a damaged file is a finding. Refu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.app.looking.evidence.logs import read_logs
@@ -18,6 +17,7 @@ from teamwright.app.looking.evidence.remains import Lock, Remains, find_remains
 from teamwright.app.looking.evidence.requests import Requests, judge_requests
 from teamwright.app.looking.evidence.tasks import Tasks, judge_tasks
 from teamwright.app.looking.evidence.transcripts import Ledger, read_ledger
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 _SHOWN = 6

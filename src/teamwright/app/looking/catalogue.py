@@ -6,13 +6,13 @@ Knows the room `models`; asks a service only when it is named.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from teamwright.models.catalog import aliases, card, known_ids, seen
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.providers import endpoint_of
 from teamwright.models.resolve import providers
 from teamwright.models.settings import ModelSettings
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

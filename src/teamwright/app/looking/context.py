@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.agent.agent import Agent
@@ -16,6 +15,7 @@ from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, answer_tokens, 
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import encode
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 
 SYSTEM, TOOLS, SERVED, INSTRUCTIONS = "system prompt", "tools", "tools of MCP servers", "instructions"
 SKILLS, MEMORY, MESSAGES = "skills", "memory", "messages"

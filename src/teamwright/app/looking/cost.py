@@ -6,7 +6,6 @@ Every token is in each of the three lists once. Reads only; knows logs and books
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.looking.receipts import LogView, find_log
@@ -16,6 +15,7 @@ from teamwright.app.spending.reading import spending
 from teamwright.protocol.events import RoundEnded, TaskChanged, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 

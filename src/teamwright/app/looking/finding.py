@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 Verdict: TypeAlias = Literal["ok", "note", "problem"]

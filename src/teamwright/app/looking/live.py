@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.looking.sessions import LEASE, lease_holder
@@ -16,6 +16,7 @@ from teamwright.app.looking.status import StatusReader, StatusView
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import Tail, last_number
 from teamwright.storage.paths import Home

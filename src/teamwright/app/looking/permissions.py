@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Upd
 from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, SessionId, addressee, nearest
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.log_reader import read_events
 from teamwright.storage.paths import Home

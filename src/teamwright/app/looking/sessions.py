@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,7 @@ from teamwright.agent.transcript import parse_header
 from teamwright.protocol.blocks import text_of
 from teamwright.protocol.envelope import PEER_NOTE
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home

@@ -10,7 +10,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.storage.log_reader import Tail, read_recent
 from teamwright.storage.paths import Home
 from teamwright.teams.health.standing import MemberStanding, Standing

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 from teamwright.app.members.calling import LEAD_GONE, Line
 from teamwright.app.members.told import answer_of, answer_to_json, question_to_json
@@ -23,6 +23,7 @@ from teamwright.protocol.errors import LimitExceeded, TeamRefused
 from teamwright.protocol.event_json import usage_to_json
 from teamwright.protocol.events import Emit
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ it is asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.agent.gate import Denial, Grant
@@ -24,6 +24,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import FAILED, AgentChanged, RoundEnded, TeamEvent, ToolCalled
+from teamwright.protocol.values import dataclass
 from teamwright.storage.sockets.wire import Said
 from teamwright.teams.ending import kill
 

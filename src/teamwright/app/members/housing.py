@@ -6,7 +6,6 @@ Knows options, settings and where members may live; does not know how a place is
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.ground import Ground, deserted
@@ -17,6 +16,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.argv import MemberFlags, to_argv
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.log_reader import event_of, last_number
 from teamwright.teams.member.room import room_of

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeAlias
@@ -33,6 +33,7 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import SessionOpened
 from teamwright.protocol.ids import SessionId
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import hang, ring
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog

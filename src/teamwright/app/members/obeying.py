@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.app.acts.table import Here, perform
@@ -20,6 +20,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import LIVE, MemberChanged, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.values import dataclass
 from teamwright.storage.sockets.wire import Said
 from teamwright.tasks.outside import Outside
 from teamwright.teams.lifecycle import GONE, State

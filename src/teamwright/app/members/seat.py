@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.agent.agent import Agent
@@ -25,6 +25,7 @@ from teamwright.app.requests.looking import Place, open_in
 from teamwright.app.result import TaskLine
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import BUSY
 from teamwright.teams.post import send_text
 from teamwright.teams.team_file import read_team_file

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.options import Options
 from teamwright.protocol.budget import NO_CAPS
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 

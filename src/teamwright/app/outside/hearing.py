@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from teamwright.mail.requests import RequestBox
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import hang
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.task_list import TaskList

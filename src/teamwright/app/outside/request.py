@@ -10,13 +10,13 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.mail.requests import RequestBox, file_stem
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_new
 
 KIND = "stop"

@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.outside.request import USER
@@ -29,6 +28,7 @@ from teamwright.protocol.events import MemberChanged, MessageSeen, TeamEvent, Tu
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, message_id
 from teamwright.protocol.mail import Entry, fenced
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import ring
 from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import Tail, last_number

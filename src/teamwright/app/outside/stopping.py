@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from teamwright.app.outside.target import Target, is_ours, strange
 from teamwright.mail.requests import RequestBox, file_stem
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, addressee
+from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import ring
 from teamwright.storage.leftovers import end_leftovers
 from teamwright.storage.lives import Life, Row, end_all

@@ -6,7 +6,6 @@ Read without locks; nothing is made. Knows rosters, team files, leases and logs;
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from teamwright.protocol.errors import TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest, parse_agent_id
 from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import event_of

@@ -6,7 +6,7 @@ Done in the process that the agent lives in. Knows its parts; refuses to know wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.beginning import begin_anew
@@ -19,6 +19,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.events import ModelChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.values import dataclass
 from teamwright.teams.member.away import Away
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import keep_model, read_team_file

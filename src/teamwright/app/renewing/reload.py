@@ -7,7 +7,7 @@ be something else now. Knows the session's ground and its maker; knows no screen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.beginning import begin_anew
@@ -35,6 +35,7 @@ from teamwright.mcp.config import ServerConfig
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import Notice, Reloaded
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.skills.shelf import Shelf
 
 

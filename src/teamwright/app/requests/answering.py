@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.requests.looking import find_request, means, open_requests, places
@@ -17,6 +16,7 @@ from teamwright.mail.requests import RequestBox
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, inbox_stem, nearest
+from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import ring
 from teamwright.storage.paths import Home
 

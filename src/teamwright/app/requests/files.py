@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import hang
 from teamwright.teams.team import Team
 

@@ -7,7 +7,7 @@ Only a person grants: a lead never does. Knows the policies of a session and the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.app.modes import Modes
 from teamwright.app.requests.keeping import Places, keep
@@ -17,6 +17,7 @@ from teamwright.permissions.verdict import Answer, Mode, Update
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 
 PEOPLE = frozenset({"terminal", "another terminal", "program"})
 """Who answers as a person does, and so may grant. A hook may, too: only one that a person put there is ever run."""

@@ -7,7 +7,6 @@ the lead allows only what it would be allowed itself. Knows the team and its mai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from teamwright.permissions.verdict import Mode, Question
@@ -16,6 +15,7 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MessageSent, RequestAnswer
 from teamwright.protocol.ids import LEAD, keyed_id, nearest
 from teamwright.protocol.mail import Entry, PermissionRequest, PermissionResponse
+from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import put
 from teamwright.teams.post import send_protocol, summary_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.app.looking.sessions import LEASE
@@ -18,6 +18,7 @@ from teamwright.app.requests.record import OpenRequest, parse_request
 from teamwright.mail.requests import RequestBox
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import parse_config
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home
 from teamwright.teams.team_file import read_team_file

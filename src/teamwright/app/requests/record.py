@@ -6,7 +6,7 @@ Below it: the words of requests and answers. Refuses to know where the files lie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 
 KINDS = frozenset({"permission", "question", "plan"})
 """Kinds of requests that a person may answer; shutdown and stop requests are answered by the runtime."""

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from teamwright.permissions.updates import from_wire, to_wire
@@ -20,6 +20,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import PermissionRequest, PermissionResponse, Protocol, parse_protocol
+from teamwright.protocol.values import dataclass
 from teamwright.teams.outside import Followed
 from teamwright.teams.plans.beyond import life_of
 from teamwright.teams.post import send_protocol

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.protocol.values import dataclass
 from teamwright.storage.plain import read_plain
 
 FILE = ".mcp.json"

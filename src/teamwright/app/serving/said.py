@@ -7,7 +7,7 @@ only where a person trusted exactly that one, with the scripts of the repository
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from teamwright.app.serving.project import FILE, SERVERS, project_servers
@@ -15,6 +15,7 @@ from teamwright.app.settings.files import Layer, Origin
 from teamwright.app.settings.parts import Part, Parts
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import entry_of, server_entry
+from teamwright.protocol.values import dataclass
 
 ENABLE_ALL = "enableAllProjectMcpServers"
 ENABLED = "enabledMcpjsonServers"

@@ -6,7 +6,7 @@ The rooms that speak to servers load with the first server. Knows settings and k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from teamwright.app.serving.said import McpSettings
 from teamwright.app.serving.state import ServerStatus, write_state
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
     from teamwright.mcp.config import Reading, ServerConfig

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.plain import read_plain
 

@@ -6,11 +6,11 @@ Documentation, the JSON Schema and whatever reads or writes a file go by this ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.models.effort import EXPECTED as EFFORTS
 from teamwright.models.effort import is_effort
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

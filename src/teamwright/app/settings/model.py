@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from teamwright.models.effort import Effort
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.ports import AgentSettings
 from teamwright.teams.member.settings import TeamSettings
 from teamwright.teams.places.settings import PlacesSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 from teamwright.app.settings.files import Layer, Origin
 from teamwright.app.settings.positions import At, Positions, positions
 from teamwright.protocol.errors import CannotStart, TeamwrightError
+from teamwright.protocol.values import dataclass
 
 State: TypeAlias = Literal["used", "ignored", "needs trust", "broken"]
 

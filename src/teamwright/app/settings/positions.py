@@ -9,8 +9,10 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
+
+from teamwright.protocol.values import dataclass
 
 At: TypeAlias = tuple[str | int, ...]
 """The way to a value: keys of objects and places in lists, from the top."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from teamwright.agent.agent import Agent, TurnEnd
@@ -25,6 +24,7 @@ from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.skills.recipe import Recipe
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.agents.run import Run

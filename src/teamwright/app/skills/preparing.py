@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.prompting import attach
@@ -19,6 +18,7 @@ from teamwright.permissions.verdict import Access, Verdict
 from teamwright.protocol.blocks import Block, ToolCall, text_block
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.ids import message_id
+from teamwright.protocol.values import dataclass
 from teamwright.skills.recipe import Recipe
 from teamwright.skills.template import PIECES_MOST, Arguments, NotPlain, Piece, filled, pieces
 from teamwright.tools.skill.skill import names_of

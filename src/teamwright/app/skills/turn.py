@@ -7,7 +7,6 @@ session and its log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from teamwright.app.session import Session
 from teamwright.models.model import Model, Prefix
@@ -16,6 +15,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import Rule
 from teamwright.protocol.events import MemberChanged, ModelChanged, TeamEvent
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(slots=True)

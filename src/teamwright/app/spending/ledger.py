@@ -7,11 +7,12 @@ knows no caps, no prices and no files.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from teamwright.protocol.events import FAILED, MemberChanged, RoundEnded, TeamChanged, TeamEvent
 from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.protocol.values import dataclass
 
 TaskKey: TypeAlias = tuple[str, str]
 """A task for good: the directory of the team whose list it is on (empty: the session's own), and its number."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 
 from teamwright.app.spending.ledger import Ledger
@@ -20,6 +20,7 @@ from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import FAILED, Compacted, RoundEnded, TaskChanged, TaskInfo, TeamChanged, TeamEvent
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(slots=True)

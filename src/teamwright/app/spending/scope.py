@@ -7,11 +7,12 @@ held for it. Knows budgets and usage; does not know who waits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.models.model import Refusal
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.agent.definition import Bounds
@@ -24,6 +23,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.teams.places.choosing import IN_PROCESS, TMUX
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.plans.beyond import mode_beyond

@@ -6,13 +6,14 @@ They are the user's alone: a repository only names one of them. Starts nothing, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.settings.files import bad_settings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 
 COMMANDS, COMMAND = "members.commands", "members.command"
 

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -26,6 +25,7 @@ from teamwright.app.settings.files import Layer, Origin, read_layer
 from teamwright.app.settings.keys import KEYS
 from teamwright.hooks.book import Hook, parse_hooks
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 from teamwright.skills.finding import FILE_MOST, SKILL_FILE, skill_file
 from teamwright.skills.recipe import Kind
 from teamwright.skills.telling import effects

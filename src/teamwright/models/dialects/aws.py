@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -22,6 +22,7 @@ from teamwright.models.dialects.dialect import Outgoing
 from teamwright.models.endpoint import Endpoint, Signing
 from teamwright.models.trouble import Answered, Trouble
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 
 SERVICE = "bedrock"
 PROFILES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")

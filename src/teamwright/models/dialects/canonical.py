@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import Block, encode, text_block, text_of
+from teamwright.protocol.values import dataclass
 
 KEPT_BYTES = 32 * 1024 * 1024
 """Bytes of converted messages that are kept; beyond it the oldest are converted again."""

@@ -6,10 +6,10 @@ The adapter (`models.messages_api`) does all else for every dialect: connection,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from teamwright.models.model import Prefix
+from teamwright.protocol.values import dataclass
 
 Event: TypeAlias = dict[str, Any]
 """One decoded event of a stream."""

@@ -5,7 +5,9 @@ Times are of `time.monotonic`, which all processes of a machine share and no set
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from teamwright.protocol.values import dataclass
 
 OPEN = 1e9
 """The limit while nobody was refused: then only `Terms.most` counts."""

@@ -5,11 +5,11 @@ Values and protocols; nothing is done here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from teamwright.agent.agent import Agent
+from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.run import Run
 from teamwright.teams.spec import SpawnSpec
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.commands import CommandQueue
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 RunState = Literal["running", "completed", "failed", "killed"]
 

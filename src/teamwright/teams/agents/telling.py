@@ -5,11 +5,10 @@ Told live, and after a kill by `lost_jobs`. Knows the lead, the team and the sub
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.book import INTERRUPTED, LEFT, Agents
 from teamwright.teams.agents.words import changed, job_notification
 from teamwright.teams.agents.words import notification as of_agent

@@ -7,11 +7,12 @@ writes nothing. Format: docs/guest.md, as observed in 2.1.41 and 2.1.329.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import Entry, IdleNotification, PlanApprovalRequest, fenced, parse_protocol
 from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.values import dataclass
 from teamwright.teams.plans.awaited import Awaited
 from teamwright.teams.post import summary_of
 

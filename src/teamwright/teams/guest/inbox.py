@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from teamwright.mail.inbox import Inbox, peek
@@ -18,6 +18,7 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import InboxFull, LockLost, LockTimeout, StorageError
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.mail import Entry
+from teamwright.protocol.values import dataclass
 from teamwright.teams.guest.dialect import Dialect
 
 AGAIN_S = 2.0

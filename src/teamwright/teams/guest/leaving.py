@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, ShutdownApproved
 from teamwright.protocol.task import TaskStatus
+from teamwright.protocol.values import dataclass
 from teamwright.teams.guest.inbox import GuestInbox
 from teamwright.teams.guest.place import RosterPlace
 from teamwright.teams.guest.record import Farewell

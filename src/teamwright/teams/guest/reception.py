@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.clock import ms_of
@@ -24,6 +24,7 @@ from teamwright.protocol.mail import (
     fenced,
     parse_protocol,
 )
+from teamwright.protocol.values import dataclass
 from teamwright.teams.plans.approval import apply_answer, take_up_plan
 from teamwright.teams.plans.rows import answer_body, newest_of, of_life
 from teamwright.teams.team import Team

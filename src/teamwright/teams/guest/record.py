@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.roster import Member, parse_member
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
 from teamwright.teams.team_file import Life, parse_life

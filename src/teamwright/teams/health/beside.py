@@ -5,9 +5,8 @@ In the lead's process there are none: it has all of them. Knows the roster and h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.teams.health.standing import MemberStanding
 from teamwright.teams.team import Team
 

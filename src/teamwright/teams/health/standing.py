@@ -7,7 +7,7 @@ came behind it: both see the same. Knows events; knows neither files nor process
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, cast
 
 from teamwright.protocol.event_json import usage_from_json, usage_to_json
@@ -33,6 +33,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.storage.log_reader import Recent
 from teamwright.teams.lifecycle import GONE, State
 

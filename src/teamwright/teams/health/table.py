@@ -7,10 +7,10 @@ probes nothing itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 from teamwright.teams.health.standing import SUSPENDED, Asked, MemberStanding, Standing
 from teamwright.teams.lifecycle import LIMITED, State
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from teamwright.protocol.values import dataclass
 from teamwright.teams.member.mate import Mate
 
 

@@ -5,7 +5,6 @@ Knows hooks and tasks; does not know the teammate, which decides what becomes of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from teamwright.agent.agent import TurnEnd
@@ -14,6 +13,7 @@ from teamwright.hooks.book import TASK_COMPLETED, TEAMMATE_IDLE
 from teamwright.hooks.outcome import Outcome
 from teamwright.hooks.payload import task_event
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 
 
 class Holding(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.events import Emit, MemberChanged
 from teamwright.protocol.mail import ShutdownRequest
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import Event, State, advance
 from teamwright.teams.places.place import Spot, Where
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited

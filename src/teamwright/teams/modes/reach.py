@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Mode
+from teamwright.protocol.values import dataclass
 
 REACH = {
     Mode.PLAN: 0,

@@ -7,10 +7,11 @@ Refuses to know how anything is found, and what a place does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 
 from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.values import dataclass
 
 ASKED_FOR = "it was asked for"
 IN_PROCESS, TMUX, AUTO = "in-process", "tmux", "auto"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from teamwright.protocol.values import dataclass
 
 Layout = Literal["split", "window"]
 

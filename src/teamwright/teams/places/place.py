@@ -6,9 +6,11 @@ Below is nothing. Refuses to know which places there are, who chooses one, and w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
+
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Any, cast
 
+from teamwright.protocol.values import dataclass
 from teamwright.teams.places.choosing import AUTO, IN_PROCESS, TMUX
 
 DETACHED = "detached"

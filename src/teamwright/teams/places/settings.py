@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from teamwright.protocol.values import dataclass
 from teamwright.teams.places.choosing import AUTO
 from teamwright.teams.places.panes import Layout
 from teamwright.teams.places.recipe import Recipe

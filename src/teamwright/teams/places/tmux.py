@@ -14,9 +14,10 @@ import re
 import secrets
 import shlex
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import Family, Look, start_of
 from teamwright.storage.lives import Life
 from teamwright.teams.places import tmux_panes

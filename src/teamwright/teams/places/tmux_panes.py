@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from teamwright.protocol.values import dataclass
 from teamwright.teams.places import borders
 from teamwright.teams.places.panes import COLOUR, FORMAT, TAG, WINDOW_TAG, Home, NewWindow, Pane, evening, rows, ways
 from teamwright.teams.places.tmux_server import Server, TmuxGone, TmuxRefused, literal

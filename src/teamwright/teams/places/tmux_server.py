@@ -11,7 +11,8 @@ import contextlib
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from teamwright.protocol.values import dataclass
 
 LEAST_VERSION = (3, 2)
 """Of 2021: the first in which each pane can have a border colour. 3.3a is what it was tried with."""

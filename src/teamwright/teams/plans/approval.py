@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from teamwright.agent.plan_mode import PlanMode, Submission
@@ -18,6 +17,7 @@ from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.protocol.values import dataclass
 from teamwright.teams.member.away import Away
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, USER, Awaited
 from teamwright.teams.plans.beyond import life_of, settle_beyond

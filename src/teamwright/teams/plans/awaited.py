@@ -5,10 +5,9 @@ A value. Knows the conversation's last line; refuses to know requests and who an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 
 USER = "user"
 """For whom a plan waits that a person approves."""

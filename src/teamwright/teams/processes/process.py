@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
+from teamwright.protocol.values import dataclass
 from teamwright.storage.sockets.wire import Said, Wire
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.away import Away

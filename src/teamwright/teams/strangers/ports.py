@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import Life

@@ -6,12 +6,13 @@ Looks without a lock and changes nothing. A file that is cut or empty this momen
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.mail.inbox import peek
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import Entry
+from teamwright.protocol.values import dataclass
 from teamwright.storage.array import Stamp, stamp_of
 
 

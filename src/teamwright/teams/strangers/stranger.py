@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import start_of
 from teamwright.storage.lives import Life as ProcessLife
 from teamwright.teams.lifecycle import GONE, Event, State

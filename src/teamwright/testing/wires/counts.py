@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
+from teamwright.protocol.values import dataclass
 from teamwright.testing.replies import Answer
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
 
+from teamwright.protocol.values import dataclass
 from teamwright.testing.replies import ERROR_TYPES, Answer, Event
 from teamwright.testing.wires import bedrock, gemini, messages, openai_chat, openai_responses
 from teamwright.testing.wires.counts import Asking

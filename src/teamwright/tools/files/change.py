@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from teamwright.agent.tool import ToolContext, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
 from teamwright.tools.files.former import digest, kept, record
 from teamwright.tools.files.replacing import MOST, held, place, read_all
 from teamwright.tools.files.text import counted, decode, is_binary, shown, unified_diff

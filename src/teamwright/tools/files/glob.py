@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
@@ -14,6 +13,7 @@ from pydantic import Field
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.values import dataclass
 from teamwright.tools.files.globs import compiled
 from teamwright.tools.files.walk import OutOfTime, walk
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -16,6 +15,7 @@ from pydantic import ConfigDict, Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.process import Command, run
 from teamwright.tools.files import globs

@@ -10,10 +10,11 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from teamwright.protocol.values import dataclass
 from teamwright.tools.files.globs import compiled
 from teamwright.tools.files.text import decode, is_binary, shown
 from teamwright.tools.files.walk import walk

@@ -5,11 +5,10 @@ Nothing else of a model approves a plan. Knows the team and how a plan is answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teamwright.agent.tool import ToolResult
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, addressee
+from teamwright.protocol.values import dataclass
 from teamwright.teams.plans.approval import STANDS, PlanAnswer, answer_plan, whose_plan
 from teamwright.tools.team.caller import Caller, json_result
 

@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, PrivateAttr
@@ -20,6 +19,7 @@ from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
 from teamwright.storage.process import Command, Process, finish

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from teamwright.protocol.values import dataclass
 from teamwright.tools.shell.startup import Startup, bare
 from teamwright.tools.shell.which import plain_shell
 

@@ -11,11 +11,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.permissions.table import table
+from teamwright.protocol.values import dataclass
 
 VERSION = 1
 

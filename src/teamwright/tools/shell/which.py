@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.values import dataclass
 
 WITH_STARTUP = ("bash", "zsh")
 """Shells whose startup files are read for commands."""

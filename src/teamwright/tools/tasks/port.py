@@ -5,10 +5,10 @@ Filled in `app`. The caller's name is set by the runtime, never by the model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.tasks.task_list import TaskList
 
 

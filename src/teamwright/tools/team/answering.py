@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from teamwright.agent.tool import ToolResult
 from teamwright.protocol.errors import TeamRefused, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.tools.team.caller import Caller, json_result
 
 

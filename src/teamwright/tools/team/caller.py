@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from teamwright.agent.tool import ToolResult
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.teams.team import Team
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.values import dataclass
 from teamwright.tools.web import page
 from teamwright.tools.web.address import Unreachable, checked_address
 

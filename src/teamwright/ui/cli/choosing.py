@@ -6,7 +6,6 @@ Knows sessions through `app`; asks on a terminal, else the error lists what ther
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from teamwright.app.ended.naming import session_meant, teams_by_session
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.sessions import SessionView, latest_session, session_views
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.output import one_line, say, say_table
 from teamwright.ui.cli.place import Place
 

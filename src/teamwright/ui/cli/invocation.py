@@ -11,7 +11,7 @@ import select
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import dir_stem, session_id
+from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.agents.given import agents_given, plugins_given
 from teamwright.ui.cli.place import Place
 

@@ -6,13 +6,13 @@ One value read from the click context. Knows click; opens nothing.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from teamwright.protocol.errors import CannotStart, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.flags import PLACE_KEY
 
 

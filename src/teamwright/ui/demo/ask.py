@@ -14,7 +14,7 @@ import signal
 import sys
 import textwrap
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from importlib import resources
 from typing import Any
@@ -26,6 +26,7 @@ from teamwright.app.repository import Repository
 from teamwright.app.result import Result
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import closed_words, short_id
 from teamwright.ui.demo.board import WIDTH
 from teamwright.ui.demo.screen import Screen

@@ -6,11 +6,12 @@ Fed by events alone; 80 columns, readable without colour. Knows no terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.app.tally import Tally
 from teamwright.protocol.events import MemberChanged, MessageSent, TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.ui.headless.progress import shown
 from teamwright.ui.terminal.text import cells, cut, one_line, padded
 

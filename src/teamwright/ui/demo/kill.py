@@ -16,7 +16,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.inspect import home_at
@@ -27,6 +27,7 @@ from teamwright.app.repository import Repository
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RunEnded, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.values import dataclass
 from teamwright.ui.demo.life import Life
 from teamwright.ui.demo.prompt import SCRIPTED_PROMPT
 from teamwright.ui.demo.screen import Screen

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from teamwright.app.inspect import home_at
@@ -20,6 +20,7 @@ from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.ui.demo.prompt import SCRIPTED_PROMPT
 from teamwright.ui.demo.session import demo_options, team_of
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TextIO
 
 from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.values import dataclass
 from teamwright.ui.demo.board import WIDTH, Board
 from teamwright.ui.demo.lines import laid_out, line_of
 from teamwright.ui.headless.progress import shown

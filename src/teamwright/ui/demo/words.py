@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.report import Calls, cited
 from teamwright.app.repository import Repository
 from teamwright.app.result import Result
+from teamwright.protocol.values import dataclass
 from teamwright.ui.demo.board import WIDTH
 from teamwright.ui.terminal.text import clean, cut, one_line
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -20,6 +20,7 @@ from teamwright.app.report import Calls
 from teamwright.app.result import Result
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.values import dataclass
 from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.editor import Editor, Kept, Withdrawn
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.questions import (

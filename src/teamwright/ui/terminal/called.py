@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import call_command
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.parsing import Called
 from teamwright.ui.terminal.text import clean
 

@@ -6,7 +6,7 @@ cleaned before it is shown. Knows events and colours; writes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from textwrap import wrap
 
 from teamwright.protocol.events import (
@@ -24,6 +24,7 @@ from teamwright.protocol.events import (
     ToolCalled,
 )
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.compacted import compacted_words
 from teamwright.ui.terminal.paint import Paint

@@ -7,10 +7,10 @@ into words is not offered. Pure; knows requests, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.protocol.events import RequestOpened
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.text import one_line
 
 PLACES = {

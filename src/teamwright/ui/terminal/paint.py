@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from teamwright.protocol.values import dataclass
 
 _CODES = {
     "bold": "1",

@@ -7,12 +7,12 @@ request by `request_lines`, so that a person sees the same wherever they answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from teamwright.protocol.events import RequestOpened
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.lines import Narrator, diff_line
 from teamwright.ui.terminal.offers import PLACES, kept_in, offers_of
 from teamwright.ui.terminal.text import clean, one_line

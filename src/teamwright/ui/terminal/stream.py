@@ -5,7 +5,7 @@ Output goes above the line that is being typed, so half a line cannot be shown a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ Knows an editor and requests; does not know what a line means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.asking import Questions
 from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Withdrawn
 from teamwright.ui.terminal.lines import Narrator

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from teamwright.app.looking.evidence.place import Place
 from teamwright.app.looking.evidence.transcripts import reader_of
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 
 _MOST_PROBLEMS = 5

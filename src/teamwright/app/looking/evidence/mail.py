@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -28,6 +28,7 @@ from teamwright.protocol.mail import (
     parse_entry,
     parse_protocol,
 )
+from teamwright.protocol.values import dataclass
 from teamwright.storage.array import NotAnArray, read_stamped
 from teamwright.storage.jsonl import read_lines
 from teamwright.teams.desk import wakes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.app.looking.evidence.logs import Logs, Sending
 from teamwright.app.looking.evidence.mail import Key, Letter, Mail
@@ -16,6 +16,7 @@ from teamwright.app.looking.evidence.place import Place, moment_ms
 from teamwright.app.looking.evidence.transcripts import Ledger, Told
 from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.values import dataclass
 from teamwright.teams.returning import returned_id
 
 

@@ -7,7 +7,6 @@ making to the making of the next. Knows folders and headers; refuses to judge wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from teamwright.app.inspect import ARCHIVED, find_team
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, inbox_stem, parse_agent_id
 from teamwright.protocol.roster import TeamConfig, parse_config
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 from teamwright.storage.paths import Home
 from teamwright.teams.team_file import TeamFile, read_team_file

@@ -13,12 +13,12 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.looking.evidence.place import Place, entries
 from teamwright.app.looking.sessions import LEASE, lease_holder
+from teamwright.protocol.values import dataclass
 from teamwright.storage.family import MARK, processes
 from teamwright.storage.lease import lease_held
 from teamwright.storage.lockdir import Mark, mark_of

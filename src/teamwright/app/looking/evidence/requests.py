@@ -6,7 +6,6 @@ Reads the files as they are; a damaged one is left where it is. Refuses to know 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from teamwright.app.looking.evidence.logs import Logs
 from teamwright.app.looking.evidence.mail import Mail
 from teamwright.app.looking.evidence.place import Place, entries
 from teamwright.mail.requests import request_id_of
+from teamwright.protocol.values import dataclass
 
 _ANSWER = ".answer.json"
 

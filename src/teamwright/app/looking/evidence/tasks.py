@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from teamwright.app.looking.evidence.logs import Logs, Step
 from teamwright.app.looking.evidence.place import Place
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task, TaskStatus
+from teamwright.protocol.values import dataclass
 from teamwright.tasks.files import Damaged, numbers_in, read_task
 from teamwright.tasks.rules import same
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +21,7 @@ from teamwright.protocol.blocks import Block, text_of
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.mail import fenced
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
 
 _MAIL = "mail:"

@@ -7,7 +7,6 @@ counts. What a call would do is sent whole, or not at all. Knows the queue and m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.app.asking import Requests
@@ -17,6 +16,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import PermissionRequest, PermissionResponse
+from teamwright.protocol.values import dataclass
 from teamwright.teams.post import send_protocol, summary_of
 from teamwright.teams.team import Team
 

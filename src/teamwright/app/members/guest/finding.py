@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.looking.system import require_platform
@@ -18,6 +17,7 @@ from teamwright.protocol.argv import MemberFlags
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError, TeamwrightError, UsageError
 from teamwright.protocol.ids import SessionId, keyed_id, member_name, parse_agent_id, session_id, team_dir, team_name
 from teamwright.protocol.roster import TeamConfig
+from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import FOREIGN_ROOT, Home, home_of
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import read_team_file

@@ -7,7 +7,7 @@ says. Knows policies; asks nobody.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.app.policies import Policies
 from teamwright.permissions.bounds import check_mode
@@ -15,6 +15,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Answer, Mode, Update
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, ModeChanged, Notice
+from teamwright.protocol.values import dataclass
 
 _SOURCE = "granted by the lead's mail"
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import Notice, SessionOpened
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog

@@ -6,7 +6,6 @@ records; starts nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from teamwright.app.builder import Maker
@@ -16,6 +15,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import agent_id
 from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
 from teamwright.teams.guest.record import GuestRecord, read_record
 from teamwright.teams.member.room import room_of
 from teamwright.teams.spec import SpawnSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.values import dataclass
 from teamwright.storage.log import EventLog
 from teamwright.tasks.outside import Outside
 from teamwright.teams.guest.leaving import COMES_BACK, Leaver, leave

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from teamwright.app.inspect import home_at
@@ -16,6 +15,7 @@ from teamwright.app.requests import OpenRequest, Outcome, answer_request, find_r
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.cli.output import one_line
 from teamwright.ui.cli.place import Place

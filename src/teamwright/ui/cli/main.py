@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
+COMPLETES = "_TEAMWRIGHT_COMPLETE"
+"""Set by the script of a shell that asks what may come next in its line: which shell it is."""
+
 MEMBER = "--agent-id"
 """What a member's own process is told first (see protocol.argv, which need not load for anybody else)."""
 
@@ -37,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if deaf:
             raise _no_stdout()
+        if shell := os.environ.get(COMPLETES):
+            from teamwright.ui.cli.completion.shells import answer
+
+            return answer(shell)
         if args and args[0].partition("=")[0] == MEMBER:
             from teamwright.ui.member.run import run_member
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from teamwright.protocol.blocks import Block, ToolCall, decode, encode, text_of,
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal
 
 PAUSED = "pause_turn"

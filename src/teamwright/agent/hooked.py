@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from teamwright.hooks.payload import Who
 from teamwright.hooks.starts import Starts
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.envelope import escaped, reminder
+from teamwright.protocol.values import dataclass
 
 REFUSED_BY = "hook"
 """The rule that a refusal of a hook names."""

@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.blocks import Block, encode, text_block, tool_calls
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward, read_lines
 
 SCHEMA = 1

@@ -8,11 +8,12 @@ tells what changed. New kinds may come in a minor version: a `match` shows `case
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
 from teamwright.protocol.live_events import Event, Spoken, TextDelta, ToolStarted
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

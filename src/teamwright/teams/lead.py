@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, Steered, TurnEnd
@@ -28,6 +28,7 @@ from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 from teamwright.teams.desk import Desk
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.team import Team

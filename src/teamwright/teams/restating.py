@@ -7,7 +7,6 @@ sub-agents; does not know what the conversation was about.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from teamwright.agent.agent import Agent
@@ -16,6 +15,7 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import escaped
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import Task, open_blockers
+from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.desk import Desk
 from teamwright.teams.health.beside import beside

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from teamwright.agent.tool import AnyTool
 from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.usage import Usage
+from teamwright.protocol.values import dataclass
 
 AUTO, MANUAL = "auto", "manual"
 """What began a compaction."""

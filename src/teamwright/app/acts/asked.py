@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.compact import compact_now
@@ -22,6 +22,7 @@ from teamwright.app.session import Session
 from teamwright.models.model import Model
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
+from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import BUSY
 from teamwright.teams.member.away import Away
 

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from teamwright.app.trust.store import Trust
 from teamwright.app.trust.survey import entry_of
 from teamwright.permissions.verdict import Update
 from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.gitdir import common_dir, find_git_dir
 from teamwright.storage.paths import Home

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from teamwright.app.settings.keys import KEYS, NEVER_USED, NOT_USED_YET, TOPS
 from teamwright.app.settings.positions import positions
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.values import dataclass
 from teamwright.storage.plain import read_plain
 
 MAX_BYTES = 1_000_000

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.settings.files import bad_settings
 from teamwright.app.trust.survey import TrustEntry, survey
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.gitdir import trust_root, work_tree
 from teamwright.storage.paths import Home

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.looking.system import mask_secrets
@@ -25,6 +25,7 @@ from teamwright.protocol.events import (
     TextDelta,
     TurnEnded,
 )
+from teamwright.protocol.values import dataclass
 from teamwright.ui.member.commands import RUN, background_lines, command, offered, unknown_lines
 from teamwright.ui.member.words import header, lead_lines, told_lines
 from teamwright.ui.terminal.activity import Activity

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.protocol.events import TeamEvent, ToolCalled, ToolStarted
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.text import cut, one_line
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from teamwright.app.modes import meanings
 from teamwright.app.renewing.model import model_names
 from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.parsing import NAMES
 from teamwright.ui.terminal.text import clean
 

@@ -6,10 +6,11 @@ An editor reads one line at a time while output goes above it. Knows no session.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.completion import Candidate
 from teamwright.ui.terminal.keys import Act
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.result import Result
@@ -28,6 +28,7 @@ from teamwright.app.talking import (
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.called import Calls
 from teamwright.ui.terminal.commands import RUN, background_lines, unknown_lines

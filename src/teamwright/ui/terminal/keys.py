@@ -9,8 +9,9 @@ No key loses anything: a cleared line stays in the history, an ended turn leaves
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from teamwright.protocol.values import dataclass
 
 WINDOW_S = 2.0
 """Seconds within which a second Ctrl-C at an idle prompt leaves."""

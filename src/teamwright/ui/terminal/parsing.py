@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from teamwright.app.skills.words import command_of
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.protocol.values import dataclass
 
 COMMANDS: dict[str, str] = {
     "/help": "this list",

@@ -10,8 +10,9 @@ import contextlib
 import os
 import sys
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import Act
 

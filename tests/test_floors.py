@@ -1,6 +1,7 @@
 """The floor plan is a test: imports point down, rooms stay small, and there is no list of exemptions."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,13 @@ def test_a_module_has_a_docstring_at_most_400_lines_and_functions_of_at_most_50(
 def test_a_directory_holds_at_most_25_modules():
     crowded = {d for d in {p.parent for p in MODULES} if len(list(d.glob("*.py"))) > 26}
     assert not crowded
+
+
+def test_data_classes_are_made_in_one_way():
+    """`protocol/values.py` says why; for type checkers it is the standard one."""
+    standard = re.compile(r"^from dataclasses import (\(\n)?[^)\n]*\bdataclass\b|\bdataclasses\.dataclass\b", re.M)
+    ways = [str(p.relative_to(ROOT)) for p in MODULES if standard.search(p.read_text())]
+    assert ways == ["protocol/values.py"], "write: from teamwright.protocol.values import dataclass"
 
 
 def test_no_check_is_silenced():

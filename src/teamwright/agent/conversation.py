@@ -245,6 +245,20 @@ class Conversation:
         self.items, self.prefix, self.reported, self.inherited = list(messages), sent, (0, 0), 0
         self._covered, self._answered = boundary.covered, boundary.answers
 
+    def clear(self, first: bytes, about: Mapping[str, Any]) -> None:
+        """Begin anew with this encoded message, which stands for all before it; nothing is owed any more.
+
+        Calls without a result get one that says so, in the part that is left behind. Raises StorageError.
+        """
+        self._repair()
+        owed = self.owes_round, self.interrupted
+        self.owes_round = self.interrupted = False
+        try:
+            self.fold((first,), len(self.items), about)
+        except BaseException:
+            self.owes_round, self.interrupted = owed
+            raise
+
     def begin(self, prefix: Prefix, about: Mapping[str, Any]) -> None:
         """Send another prefix from now on, and thinking of before no more: it is bound to what stood before it.
 

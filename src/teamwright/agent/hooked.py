@@ -15,7 +15,15 @@ from typing import Any
 from teamwright.agent.tool import ToolResult
 from teamwright.agent.toolbox import Prepared, Step, revise
 from teamwright.hooks import payload
-from teamwright.hooks.book import POST_TOOL, PRE_TOOL, SESSION_START, SUBAGENT_START, SUBAGENT_STOP, TOOL_FAILURE
+from teamwright.hooks.book import (
+    POST_TOOL,
+    PRE_TOOL,
+    SESSION_END,
+    SESSION_START,
+    SUBAGENT_START,
+    SUBAGENT_STOP,
+    TOOL_FAILURE,
+)
 from teamwright.hooks.firing import Hooks, no_hooks
 from teamwright.hooks.outcome import ALLOW, ASK, DENY, NOTHING, Outcome
 from teamwright.hooks.payload import Who
@@ -151,11 +159,15 @@ class AgentHooks:
         said = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.who), self.who.agent_type)
         return tuple(note(context) for context in said.contexts)
 
-    async def began_anew(self, model: str) -> tuple[Block, ...]:
-        """The lead is about to go on from a summary: what hooks of the session's start want it to know again."""
+    async def ended_by(self, reason: str) -> None:
+        """The lead's conversation is about to be over, though its session goes on."""
+        if self.who.kind == payload.LEAD:
+            await self.fire(SESSION_END, lambda: payload.session_end(reason), reason)
+
+    async def began_anew(self, model: str, source: str = "compact") -> tuple[Block, ...]:
+        """The lead is about to go on from a summary, or from nothing: what hooks of a start want it to know again."""
         if self.who.kind != payload.LEAD:
             return ()
-        source = "compact"
         said = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
         return tuple(note(context) for context in said.contexts)
 

@@ -165,7 +165,8 @@ class AgentChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted(Event):
-    """A conversation is made smaller: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto.
+    """A conversation is made smaller: `state` is begun, done, or failed with `detail`; `trigger` is manual or auto,
+    or clear where no summary stands for it.
 
     `before` and `after` are its tokens, of which those after are estimated.
     """

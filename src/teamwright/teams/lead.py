@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, Steered, TurnEnd
 from teamwright.agent.commands import Command, CommandQueue, When
+from teamwright.agent.compacting.clearing import clear
+from teamwright.agent.compacting.state import Shortened
 from teamwright.agent.conversation import Told
 from teamwright.agent.hooked import note
 from teamwright.agent.loop import settle, tell
@@ -23,6 +25,7 @@ from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso
 from teamwright.protocol.envelope import reminder, render_entry
+from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
@@ -116,6 +119,24 @@ class Lead:
     def interrupted(self) -> None:
         """A person cut the turn short: what it was at goes along with the next words, also after a kill."""
         self.agent.conversation.interrupt()
+
+    async def clear(self) -> Shortened:
+        """Go on with an empty conversation; team, members and what waits for the lead stay. Only between two turns.
+
+        Raises TeamRefused while a turn runs or is about to, and TeamwrightError; nothing is changed then.
+        """
+        if self._one.locked() or self.agent.compaction.turn.locked() or self.queue or self._unheard:
+            raise TeamRefused(
+                "team-refused",
+                "the lead is at work",
+                do=["wait until it has answered, or end its turn with Ctrl-C; then /clear"],
+                note="nothing was cleared",
+            )
+        async with self._one:
+            made = await clear(self.agent)
+            if made.done:
+                self.owing, self.last = False, TurnEnd("done")
+            return made
 
     def aside(self, text: str, key: str = "") -> None:
         """A note that wakes nobody: it goes along with the next words or mail. The key is as in `notice`."""

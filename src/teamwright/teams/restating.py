@@ -55,7 +55,7 @@ class Restating:
 
     async def restated(self) -> str:
         """See Beside.restated."""
-        lines = [f"How things stand now ({iso()}); this is from the files, not from the summary."]
+        lines = [f"How things stand now ({iso()}); this is from the files, not from memory."]
         lines += self._who()
         if self.team is not None:
             lines += self._members(self.team)

@@ -7,6 +7,8 @@ from teamwright.protocol.events import Compacted
 
 def compacted_words(event: Compacted) -> str:
     """What happens to a conversation, or happened."""
+    if event.trigger == "clear":
+        return f"begins with an empty conversation: {event.before:,} tokens became about {event.after:,}"
     match event.state:
         case "begun":
             return f"compacts its conversation ({event.before:,} tokens)"

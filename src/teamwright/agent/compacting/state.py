@@ -15,8 +15,8 @@ from teamwright.models.model import Failure, ModelCard, Prefix
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
-AUTO, MANUAL = "auto", "manual"
-"""What began a compaction."""
+AUTO, MANUAL, CLEAR = "auto", "manual", "clear"
+"""What began a compaction; the last one writes no summary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ HEAD = "Your conversation up to here was compacted. This is your own summary of 
 KEPT = "What follows is as it was said."
 """Put behind the summary where a part of the conversation stays."""
 
+CLEARED = (
+    "Your conversation begins here: the user cleared what was said before, and you no longer know it. Team, tasks and "
+    "files are as they were. What the user wants now comes with their next words."
+)
+
 _MARKS = re.compile(r"<(?=/?(?:summary|conversation)\b)", re.I)
 
 
@@ -55,7 +60,16 @@ def inside(text: str) -> str:
 
 def summary_blocks(summary: str, restated: str, note: Block | None) -> list[Block]:
     """The message that stands for what was compacted: the summary, how things stand, what the agent is reminded of."""
-    blocks = [text_block(f"{HEAD}\n<summary>\n{inside(summary)}\n</summary>\n{KEPT}")]
+    return _beside(text_block(f"{HEAD}\n<summary>\n{inside(summary)}\n</summary>\n{KEPT}"), restated, note)
+
+
+def cleared_blocks(restated: str, note: Block | None) -> list[Block]:
+    """The message that a cleared conversation begins with: that it was, how things stand, what is reminded of."""
+    return _beside(text_block(reminder(CLEARED)), restated, note)
+
+
+def _beside(first: Block, restated: str, note: Block | None) -> list[Block]:
+    blocks = [first]
     if restated:
         blocks.append(text_block(reminder(restated)))
     return blocks if note is None else [*blocks, note]

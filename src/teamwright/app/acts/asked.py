@@ -77,6 +77,11 @@ async def _compacting(agent: Agent | Away, keep: str) -> Shortened:
     return await COMPACT.at(agent, keep=keep) if isinstance(agent, Away) else await compact_now(agent, keep)
 
 
+async def clear_lead(session: Session) -> Shortened:
+    """Have the lead go on with an empty conversation; members and all on disk stay. Raises TeamRefused in a turn."""
+    return await session.lead.clear()
+
+
 # ── another model ────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from teamwright.agent.compacting.state import Shortened
-from teamwright.app.acts.asked import compact_agent, context_view, reload_session, set_model
+from teamwright.app.acts.asked import clear_lead, compact_agent, context_view, reload_session, set_model
 from teamwright.app.acts.table import ALLOW
 from teamwright.app.api.handles import USER, Member, Tasks
 from teamwright.app.api.options import (
@@ -297,6 +297,14 @@ class Team:
         says whether it was, `why` what was in the way; nothing was changed then. Raises UnknownMember.
         """
         return await compact_agent(self.session, name, keep)
+
+    async def clear(self) -> Shortened:
+        """Have the lead go on with an empty conversation: team, members, tasks and unread mail stay, as does its file.
+
+        It is told anew how things stand. `done` of the result is false where nothing was said yet. Raises TeamRefused
+        while it is in a turn.
+        """
+        return await clear_lead(self.session)
 
     async def context(self, name: str = "lead") -> ContextView:
         """What fills the window of the lead, or of a member, and when it is compacted. Raises UnknownMember."""

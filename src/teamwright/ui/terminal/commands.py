@@ -9,7 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from textwrap import wrap
 from typing import TypeAlias
 
-from teamwright.app.acts.asked import begin_compacting, context_view, models_in_use, reload_session, set_model
+from teamwright.app.acts.asked import (
+    begin_compacting,
+    clear_lead,
+    context_view,
+    models_in_use,
+    reload_session,
+    set_model,
+)
 from teamwright.app.looking.cost import session_cost
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
@@ -196,6 +203,31 @@ async def _compact(session: Session, rest: str) -> list[str]:
     return [f"  {shown(begun.member)} does it before its next model call"] if begun.waits else []
 
 
+async def _clear(session: Session, rest: str) -> list[str]:
+    if rest:
+        return ["  /clear takes no words: it is the lead's conversation that begins anew"]
+    made = await clear_lead(session)
+    if not made.done:
+        return [f"  {made.why}: there is nothing to clear"]
+    tasks = [task for task in await session.task_lines() if task.status != "completed"]
+    stays = [*_members_in_words(session), *([_counted(len(tasks), "open task")] if tasks else [])]
+    lines = [f"  {' and '.join(stays)} stay as they are"] if stays else []
+    lines.append(
+        "  the lead no longer knows what was said, and cannot be given it back; the file keeps it, and the log:"
+    )
+    return [*lines, f"  {clean(str(session.lead.agent.conversation.path))}", f"  teamwright log {session.id[:8]}"]
+
+
+def _members_in_words(session: Session) -> list[str]:
+    """How many members there are besides the lead, in words; nothing when there is none."""
+    count = len(live_members(session)) - 1
+    return [_counted(count, "member")] if count else []
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def mode_lines(session: Session) -> list[str]:
     """The lead's mode and its members', then all modes with their meaning."""
     modes = [f"  {shown(one.name):<18} {one.mode}" for one in live_members(session)]
@@ -217,8 +249,9 @@ RUN: dict[str, Shown] = {
     "/reload": _reload,
     "/context": _context,
     "/compact": _compact,
+    "/clear": _clear,
 }
-"""What runs a command. `/quit` is not here: it is the session's own end."""
+"""What runs a command. `/quit` is not here: it is the session's own end; nor `/view`, which is about the screen."""
 
 
 def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:

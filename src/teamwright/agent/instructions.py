@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import Literal
 
 from teamwright.protocol.values import dataclass
 
@@ -30,6 +31,9 @@ LOCAL = "CLAUDE.local.md"
 _OUTSIDE = frozenset({".md", ".mdc", ".txt", ".rst"})
 """What a trusted repository may import from outside it: texts, never keys or settings."""
 
+_AFTER = ".,;:!?)"
+"""What may stand behind an import, and is not a part of it."""
+
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 _IMPORT = re.compile(r"(?<!\S)@((?:~/|/|\.{0,2}/)?[^\s@`]+)")
@@ -44,11 +48,35 @@ class Instruction:
     warning: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A file, or an import at a line of one, whose text is not given, and why."""
+
+    path: Path
+    why: str
+    verdict: Literal["ignored", "needs trust", "broken"] = "ignored"
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What is given, in its order; `bare` are files that only import others; and what was passed over."""
+
+    found: list[Instruction]
+    bare: list[Path]
+    passed: list[Passed]
+
+
 def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> list[Instruction]:
     """All instructions for an agent that works in `cwd`, in the order in which it reads them.
 
     `home` is the user's state root. With `compat` the files of the other product are read as well.
     """
+    return read_instructions(cwd, repo_root, home, compat, trusted).found
+
+
+def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> Instructions:
+    """The same, with what was passed over."""
     reader = _Reader(Path(os.path.realpath(repo_root)), compat, trusted)
     reader.read(home / "AGENTS.md", own=True)
     if compat:
@@ -58,7 +86,7 @@ def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
         reader.read_directory(place)
     for place in places if compat else ():
         reader.read(place / LOCAL)
-    return reader.found
+    return reader.all
 
 
 class NestedInstructions:
@@ -88,6 +116,11 @@ class NestedInstructions:
         new = self._reader.found[before:]
         return "\n\n".join(f"{one.path} holds for what lies in its directory:\n{one.text.strip()}" for one in new)
 
+    @property
+    def read(self) -> Instructions:
+        """What was read of deeper directories so far, and what was passed over."""
+        return self._reader.all
+
     def _begin(self) -> None:
         self._reader.root = Path(os.path.realpath(self._reader.root))
         for instruction in self._known:
@@ -103,9 +136,15 @@ class _Reader:
     compat: bool
     trusted: bool
     found: list[Instruction] = field(default_factory=list[Instruction])
-    _paths: set[str] = field(default_factory=set[str])
-    _digests: set[bytes] = field(default_factory=set[bytes])
+    bare: list[Path] = field(default_factory=list[Path])
+    passed: list[Passed] = field(default_factory=list[Passed])
+    _paths: dict[str, Path] = field(default_factory=dict[str, Path])
+    _digests: dict[bytes, Path] = field(default_factory=dict[bytes, Path])
     _total: int = 0
+
+    @property
+    def all(self) -> Instructions:
+        return Instructions(self.found, self.bare, self.passed)
 
     def read_directory(self, directory: Path) -> None:
         for name in NAMES if self.compat else NAMES[:1]:
@@ -113,30 +152,58 @@ class _Reader:
 
     def remember(self, instruction: Instruction) -> None:
         """This one was given already."""
-        self._paths.add(os.path.realpath(instruction.path))
-        self._digests.add(_digest(instruction.text))
+        self._paths[os.path.realpath(instruction.path)] = instruction.path
+        self._digests[_digest(instruction.text)] = instruction.path
 
     def read(self, path: Path, *, own: bool = False, depth: int = 0) -> None:
         """One file and its imports. `own`: the user's, which may lead anywhere."""
         real = os.path.realpath(path)
-        if real in self._paths or not self._may(Path(real), own, depth):
+        if (other := self._paths.get(real)) is not None:
+            if other != path and depth == 0:
+                self.passed.append(Passed(path, f"it is {other}, which is read already"))
+            return
+        if why := self._refused(Path(real), own, depth):
+            if os.path.lexists(path):
+                self.passed.append(Passed(path, *why))
             return
         text = _text(Path(real))
         if text is None:
+            if os.path.lexists(path):
+                self.passed.append(Passed(path, "it is empty, or no text"))
             return
-        self._paths.add(real)
-        imports = list(_imports(text)) if depth < MAX_DEPTH else []
-        targets = [target for name in imports if (target := _target(name, Path(real).parent)) is not None]
-        if _digest(text) not in self._digests and (not targets or not _only_imports(text)):
-            self._digests.add(_digest(text))
+        self._paths[real] = path
+        targets = self._targets(path, text, Path(real).parent, depth)
+        digest = _digest(text)
+        if digest in self._digests:
+            self.passed.append(Passed(path, f"it says what {self._digests[digest]} says, which is read already"))
+        elif targets and _only_imports(text):
+            self.bare.append(path)
+        else:
+            self._digests[digest] = path
             self._add(path, text)
         for target in targets:
             self.read(target, own=own, depth=depth + 1)
 
-    def _may(self, real: Path, own: bool, depth: int) -> bool:
+    def _targets(self, path: Path, text: str, base: Path, depth: int) -> list[Path]:
+        """The files that a text imports; what is named and not there, or too deep, is noted."""
+        found: list[Path] = []
+        for name, line in _imports(text):
+            target = _target(name, base)
+            if target is None:
+                if Path(name.rstrip(_AFTER)).suffix.lower() in _OUTSIDE and "://" not in name:
+                    self.passed.append(Passed(path, f"@{name}: there is no such file", "broken", line))
+            elif depth >= MAX_DEPTH:
+                self.passed.append(Passed(path, f"@{name}: imports are followed {MAX_DEPTH} deep", line=line))
+            else:
+                found.append(target)
+        return found
+
+    def _refused(self, real: Path, own: bool, depth: int) -> tuple[str, Literal["ignored", "needs trust"]] | None:
         if own or real.is_relative_to(self.root):
-            return True
-        return self.trusted and real.suffix.lower() in _OUTSIDE and (depth > 0 or real.name in {*NAMES, LOCAL})
+            return None
+        if real.suffix.lower() not in _OUTSIDE or not (depth > 0 or real.name in {*NAMES, LOCAL}):
+            return "it leads out of the repository, and not to a text", "ignored"
+        return None if self.trusted else ("it leads out of the repository", "needs trust")
 
     def _add(self, path: Path, text: str) -> None:
         warning = ""
@@ -174,16 +241,16 @@ def _text(path: Path) -> str | None:
     return None if b"\0" in content or not content.strip() else content.decode("utf-8-sig", "replace")
 
 
-def _imports(text: str) -> Iterator[str]:
-    """The `@path` words that stand outside code."""
-    for line in _without_code(text):
+def _imports(text: str) -> Iterator[tuple[str, int]]:
+    """The `@path` words that stand outside code, each with its line."""
+    for number, line in _without_code(text):
         for found in _IMPORT.finditer(_INLINE_CODE.sub("", line)):
-            yield found[1]
+            yield found[1], number
 
 
-def _without_code(text: str) -> Iterator[str]:
+def _without_code(text: str) -> Iterator[tuple[int, str]]:
     fence = ""
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         mark = _FENCE.match(line)
         if fence:
             if mark is not None and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
@@ -192,12 +259,12 @@ def _without_code(text: str) -> Iterator[str]:
         if mark is not None:
             fence = mark[1]
             continue
-        yield line
+        yield number, line
 
 
 def _target(name: str, base: Path) -> Path | None:
     """The file that an import names, or None: a mention or an address is not an import."""
-    for form in (name, name.rstrip(".,;:!?)")):
+    for form in (name, name.rstrip(_AFTER)):
         path = Path(os.path.normpath(os.path.join(base, os.path.expanduser(form))))
         try:
             if path.is_file():

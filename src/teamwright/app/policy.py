@@ -105,4 +105,4 @@ def _price(settings: Settings, name: str, value: Mapping[str, Any]) -> Price:
 
 
 def _bad(settings: Settings, key: str, what: str) -> Exception:
-    return bad_settings(Path(settings.origins.get(key, "settings")), f"{key}: {what}")
+    return bad_settings(Path(settings.origins.get(key, "settings")), f"{key}: {what}", key)

@@ -84,7 +84,33 @@ class Reading:
 
 
 class _Unusable(Exception):
-    """Why an entry is left out."""
+    """Why an entry is left out. `broken`: it is wrong, not only unknown to us or without its variable."""
+
+    def __init__(self, why: str, *, broken: bool = True) -> None:
+        super().__init__(why)
+        self.broken = broken
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRead:
+    """One entry as it was read: a server, or why it is left out; `strange` is a key of it that is not used."""
+
+    config: ServerConfig | None
+    why: str = ""
+    broken: bool = False
+    strange: str = ""
+
+
+def read_server(name: str, entry: object, reading: Reading) -> ServerRead:
+    """One entry of an `mcpServers` object. Never raises."""
+    try:
+        made = parse_server(name, entry, reading)
+    except _Unusable as problem:
+        return ServerRead(None, str(problem), problem.broken)
+    if made is None:
+        return ServerRead(None, "it says that it is disabled")
+    strange = sorted(set(cast("dict[str, Any]", entry)) - _UNDERSTOOD)
+    return ServerRead(made, strange=f"{_shown(strange[0])} is not used" if strange else "")
 
 
 def parse_servers(value: object, reading: Reading) -> tuple[list[ServerConfig], list[str]]:
@@ -96,20 +122,19 @@ def parse_servers(value: object, reading: Reading) -> tuple[list[ServerConfig], 
     entries = cast("dict[str, Any]", value)
     for name, entry in list(entries.items())[:MOST_SERVERS]:
         where = f"{reading.source}: the MCP server {_shown(name)}"
-        try:
-            made = parse_server(name, entry, reading)
-        except _Unusable as problem:
-            warnings.append(f"{where} is left out: {problem}")
-            continue
-        if made is None:
-            continue
-        found.append(made)
-        strange = sorted(set(cast("dict[str, Any]", entry)) - _UNDERSTOOD)
-        if strange:
-            warnings.append(f"{where}: {_shown(strange[0])} is not used")
+        read = read_server(name, entry, reading)
+        if read.config is not None:
+            found.append(read.config)
+            warnings += [f"{where}: {read.strange}"] if read.strange else []
+        elif not _disabled(entry):
+            warnings.append(f"{where} is left out: {read.why}")
     if len(entries) > MOST_SERVERS:
         warnings.append(f"{reading.source}: only the first {MOST_SERVERS} MCP servers are used")
     return found, warnings
+
+
+def _disabled(entry: object) -> bool:
+    return isinstance(entry, dict) and cast("dict[str, Any]", entry).get("disabled") is True
 
 
 def parse_server(name: str, entry: object, reading: Reading) -> ServerConfig | None:
@@ -120,7 +145,7 @@ def parse_server(name: str, entry: object, reading: Reading) -> ServerConfig | N
     if not isinstance(entry, dict):
         raise _Unusable("it is not an object")
     said = cast("dict[str, Any]", entry)
-    if said.get("disabled") is True:
+    if _disabled(said):
         return None
     kind = said.get("type", "http" if "url" in said and "command" not in said else "stdio")
     digest = _digest(said, reading.cwd)
@@ -137,8 +162,9 @@ def parse_server(name: str, entry: object, reading: Reading) -> ServerConfig | N
         headers = _headers(fill.map(said.get("headers", {}), "headers"))
         return ServerConfig(name, key, "http", reading.source, digest, cwd, url=url, headers=headers, call_s=call_s)
     if kind == "sse":
-        raise _Unusable('the old transport "sse" is not supported; most such servers also have an "http" address')
-    raise _Unusable(f"the type {_shown(str(kind))} is not supported")
+        why = 'the old transport "sse" is not supported; most such servers also have an "http" address'
+        raise _Unusable(why, broken=False)
+    raise _Unusable(f"the type {_shown(str(kind))} is not supported", broken=False)
 
 
 class _Filling:
@@ -176,12 +202,12 @@ class _Filling:
     def _value(self, match: re.Match[str]) -> str:
         name, otherwise = match[1], cast("str | None", match[2])
         if name in self._reading.withheld:
-            raise _Unusable(f"the variable {name} is not given to servers of a repository")
+            raise _Unusable(f"the variable {name} is not given to servers of a repository", broken=False)
         value = self._reading.variables.get(name)
         if value:
             return value
         if otherwise is None:
-            raise _Unusable(f"the variable {name} is not set")
+            raise _Unusable(f"the variable {name} is not set", broken=False)
         return otherwise
 
 

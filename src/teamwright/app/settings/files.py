@@ -85,8 +85,11 @@ class Layer:
 def read_layer(path: Path, origin: Origin) -> Layer | None:
     """The file's values, or None when there is none. Raises CannotStart (`bad-settings`) with file and position."""
     text = _text(path)
-    if text is None:
-        return None
+    return None if text is None else layer_of(path, origin, text)
+
+
+def layer_of(path: Path, origin: Origin, text: str) -> Layer:
+    """What a file with this text says. Raises CannotStart (`bad-settings`) with file and position."""
     twice: list[str] = []
     try:
         read: Any = json.loads(text, object_pairs_hook=partial(_once, twice)) if text.strip() else {}

@@ -71,7 +71,8 @@ def load_settings(home: Home, cwd: Path, flags: Flags, trust: TrustState) -> Set
     return merge.finished(compat)
 
 
-def _places(home: Home, root: Path, compat: bool) -> list[tuple[Path, Origin]]:
+def settings_places(home: Home, root: Path, compat: bool) -> list[tuple[Path, Origin]]:
+    """The files that may hold settings for this repository, the farthest first."""
     theirs = Path(os.path.expanduser("~/.claude/settings.json"))
     users = [*([(theirs, Origin.COMPAT_USER)] if compat else []), (home.settings, Origin.USER)]
     known = {os.path.realpath(path) for path, _ in users}
@@ -107,7 +108,7 @@ class Merge:
 
     def files(self, home: Home, flags: Flags, compat: bool) -> None:
         """Read all files. Raises CannotStart (`bad-settings`) unless the merge is tolerant."""
-        for path, origin in _places(home, self.trust.root, compat):
+        for path, origin in settings_places(home, self.trust.root, compat):
             layer = self.read(path, origin)
             if layer is not None:
                 self.layer(layer)

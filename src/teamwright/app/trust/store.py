@@ -39,6 +39,11 @@ class TrustState:
     pending: tuple[TrustEntry, ...] = ()
     _allowed: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
 
+    @classmethod
+    def as_written(cls, root: Path, entries: Iterable[TrustEntry]) -> TrustState:
+        """A state in which exactly these entries are trusted: to see what they would do."""
+        return cls(root, root, True, _allowed=frozenset((entry.key, entry.digest) for entry in entries))
+
     def allows(self, entry: TrustEntry) -> bool:
         """Whether exactly this entry, saying exactly this, was trusted."""
         return self.trusted and (entry.key, entry.digest) in self._allowed

@@ -1,0 +1,212 @@
+"""One value of one settings file of ours changed: checked as a run checks it, everything else in the file kept.
+
+Written whole, two spaces deep, by rename. What a person writes into a repository that they trust is trusted as it was
+written. Files of the other product are never written. Knows files and trust.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from teamwright.app.configuring.looking import require_key
+from teamwright.app.settings.files import Layer, bad_settings, layer_of, read_layer
+from teamwright.app.settings.keys import KEYS, Key
+from teamwright.app.settings.merging import OWN_ONLY
+from teamwright.app.settings.own_files import Places, require_inside, write_settings
+from teamwright.app.settings.parts import reason
+from teamwright.app.settings.surveying import survey_layer
+from teamwright.app.settings.variables import is_own
+from teamwright.app.trust.store import Trust, repository_of
+from teamwright.app.trust.survey import layer_entries
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.values import dataclass
+from teamwright.storage.paths import Home
+
+Target: TypeAlias = Literal["user", "project", "local"]
+
+_PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
+_PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.recipes", "members.commands"})
+"""Keys that hold an object, whose parts can be named behind a dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What was done: the file, whether it says something else now, and whether that waits for trust."""
+
+    key: str
+    file: str
+    changed: bool
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Where a value is changed: the directory's repository, and which of its files, or the user's."""
+
+    home: Home
+    cwd: Path
+    target: Target = "user"
+
+
+def set_value(change: Change, name: str, text: str) -> Changed:
+    """Set a key to what a person typed. `env.NAME` and the like name one part of a key that holds an object.
+
+    Raises UsageError for a key or a value that cannot be, CannotStart (`bad-settings`) for a file that cannot be read,
+    TeamRefused for one that lies elsewhere, StorageError.
+    """
+    key, part = _split(name)
+    value = parse_value(KEYS[key], name, text, part=bool(part))
+
+    def put(there: dict[str, Any], last: str) -> None:
+        there[last] = value
+
+    return _change(change, key, part, put)
+
+
+def unset_value(change: Change, name: str) -> Changed:
+    """Take a key out of the file; objects that are empty then go too. Raises as `set_value` does."""
+    key, part = _split(name)
+    return _change(change, key, part, None)
+
+
+def parse_value(key: Key, name: str, text: str, *, part: bool = False) -> Any:
+    """The value that a text stands for: JSON where it is some, else the text itself. Raises UsageError.
+
+    A list may also be given as one text, which is its only item.
+    """
+    try:
+        read: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        read = text
+    if part:
+        return cast("Any", read) if isinstance(read, dict | list) else text
+    wanted = [read, text]
+    if key.kind == "texts":
+        wanted.append([text])
+    for value in wanted:
+        if key.fits(value):
+            return cast("Any", value)
+    raise UsageError(
+        "usage",
+        f"{name} must be {key.expected}",
+        looked_at=[("given", text[:80])],
+        do=[f"teamwright config set {name} {_sample(key)}"],
+        note="nothing was changed",
+    )
+
+
+def _sample(key: Key) -> str:
+    if key.words:
+        return key.words[0]
+    samples = {"bool": "true", "count": "3", "positive": "3", "amount": "1.5", "share": "0.8", "effort": "high"}
+    samples |= {"texts": """'["Bash(git log:*)"]'""", "map": """'{"name": {}}'""", "env": """'{"NAME": "value"}'"""}
+    return samples.get(key.kind.removesuffix(" or null"), "30")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The key, and the part of it that is named. Raises UsageError naming the nearest."""
+    for key in _PARTS:
+        if name.startswith(f"{key}.") and name != f"{key}.":
+            return key, name.removeprefix(f"{key}.")
+    require_key(name)
+    return name, ""
+
+
+def _change(change: Change, key: str, part: str, put: Callable[[dict[str, Any], str], None] | None) -> Changed:
+    root = repository_of(change.cwd)
+    path, origin = Places(change.home, root).of(_PLACES[change.target])
+    shown = f"{key}.{part}" if part else key
+    if origin.of_repository:
+        _require_allowed(key, part, shown)
+        require_inside(root, path)
+    before = read_layer(path, origin)
+    content = {} if before is None else _copy(before.raw)
+    way = (*key.split("."), *([part] if part else []))
+    changed = _put(content, way, put, path) if put is not None else _take(content, way)
+    if not changed:
+        return Changed(shown, str(path), False)
+    layer = _checked(Layer(path, origin, text=json.dumps(content)), before, root, key)
+    write_settings(root, path, origin, content)
+    return Changed(shown, str(path), True, put is not None and not _trusted(change.home, root, layer, before))
+
+
+def _require_allowed(key: str, part: str, shown: str) -> None:
+    """Raises UsageError for what a repository may not say, whoever writes it there."""
+    own = KEYS[key].user_only or (key == "env" and part and is_own(part))
+    if not own:
+        return
+    why = "a repository is read by everybody who works in it, and may not decide this for them"
+    raise UsageError(
+        "usage",
+        f"{shown} is taken from your own settings only",
+        looked_at=[("why", why)],
+        do=[f"teamwright config set --user {shown} …"],
+        note="nothing was changed",
+    )
+
+
+def _copy(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(json.dumps(raw)))
+
+
+def _put(content: dict[str, Any], way: tuple[str, ...], put: Callable[[dict[str, Any], str], None], path: Path) -> bool:
+    before = json.dumps(content)
+    place = content
+    for name in way[:-1]:
+        below: Any = place.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise bad_settings(path, f"{name} is not an object")
+        place = cast("dict[str, Any]", below)
+    put(place, way[-1])
+    return json.dumps(content) != before
+
+
+def _take(content: dict[str, Any], way: tuple[str, ...]) -> bool:
+    """Whether there was something to take out."""
+    name = way[0]
+    if name not in content:
+        return False
+    if len(way) == 1:
+        del content[name]
+        return True
+    below = content[name]
+    taken = isinstance(below, dict) and _take(cast("dict[str, Any]", below), way[1:])
+    if taken and not below:
+        del content[name]
+    return taken
+
+
+def _checked(after: Layer, before: Layer | None, root: Path, key: str) -> Layer:
+    """The file as it will be. Raises UsageError for a value that a run would refuse or leave out."""
+    try:
+        layer = layer_of(after.path, after.origin, after.text)
+    except TeamwrightError as refused:
+        raise _not_so(key, reason(refused)) from None
+    known = [] if before is None else _problems(before, root, key)
+    new = [problem for problem in _problems(layer, root, key) if problem not in known]
+    if new:
+        raise _not_so(key, new[0])
+    return layer
+
+
+def _problems(layer: Layer, root: Path, key: str) -> list[str]:
+    """What would not take effect of this key."""
+    found = [part for part in survey_layer(layer, root) if part.key == key and part.state in ("broken", "ignored")]
+    return [" ".join(f"{part.name if part.name != part.value else ''} {part.why}".split()) for part in found]
+
+
+def _not_so(key: str, why: str) -> UsageError:
+    what = f"{key} {why}" if why == OWN_ONLY else f"{key} cannot be set so: {why}"
+    return UsageError("usage", what, note="nothing was changed")
+
+
+def _trusted(home: Home, root: Path, layer: Layer, before: Layer | None) -> bool:
+    """Trust exactly what was written, if the repository is trusted for good. Whether it takes effect next time."""
+    if not layer.origin.of_repository:
+        return True
+    known = {(entry.key, entry.digest) for entry in ([] if before is None else layer_entries(before, root))}
+    new = [entry for entry in layer_entries(layer, root) if (entry.key, entry.digest) not in known]
+    return not new or Trust.load(home).give_also(root, new)

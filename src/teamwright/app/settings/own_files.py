@@ -1,0 +1,84 @@
+"""Our own settings files as they are written: where each lies, never through a link out of the repository, whole.
+
+The checkout's own file stays out of git through `.git/info/exclude`. Which value goes in is decided above.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from teamwright.app.settings.files import Origin
+from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.gitdir import common_dir, find_git_dir
+from teamwright.storage.paths import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where settings are kept: the user's under this home, a repository's under `root`."""
+
+    home: Home
+    root: Path
+
+    def of(self, destination: str) -> tuple[Path, Origin]:
+        """The file of a destination that is kept for good, and whose words it holds."""
+        ours = self.root / ".teamwright"
+        if destination == "userSettings":
+            return self.home.settings, Origin.USER
+        if destination == "projectSettings":
+            return ours / "settings.json", Origin.SHARED
+        return ours / "settings.local.json", Origin.LOCAL
+
+
+def write_settings(root: Path, path: Path, origin: Origin, content: Mapping[str, Any]) -> None:
+    """Write a file whole, as JSON with two spaces. Raises StorageError; the file is as it was then."""
+    mode = _mode_of(path)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_atomic(path, text.encode("utf-8", "surrogatepass"))
+    if origin is Origin.SHARED:
+        with suppress(OSError):
+            os.chmod(path, mode)  # it belongs to everybody who works on the repository
+    if origin is Origin.LOCAL:
+        exclude(root, path)
+
+
+def exclude(root: Path, path: Path) -> None:
+    """Keep the file out of git, without touching anything that git tracks. Raises StorageError."""
+    found = find_git_dir(root)
+    if found is None:
+        return
+    tree, git_dir = found
+    line = f"/{path.relative_to(tree)}" if path.is_relative_to(tree) else ""
+    listed = common_dir(git_dir) / "info" / "exclude"
+    try:
+        before = listed.read_text(errors="replace") if listed.exists() else ""
+        if not line or line in before.splitlines():
+            return
+        listed.parent.mkdir(exist_ok=True)
+        with listed.open("a") as file:
+            file.write(("" if before.endswith("\n") or not before else "\n") + line + "\n")
+    except OSError as problem:
+        raise storage_error(problem, listed) from problem
+
+
+def require_inside(root: Path, path: Path) -> None:
+    """A repository may not lead what is written for it to another place. Raises TeamRefused."""
+    place = path.parent
+    if os.path.realpath(place) != os.path.join(os.path.realpath(root), place.name) or path.is_symlink():
+        what = f"{place} leads out of the repository"
+        raise TeamRefused(
+            "team-refused", what, looked_at=[("really", os.path.realpath(path))], note="nothing was saved"
+        )
+
+
+def _mode_of(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_mode & 0o777
+    return 0o644

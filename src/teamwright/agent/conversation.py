@@ -21,6 +21,7 @@ from teamwright.agent.transcript import (
     Boundary,
     History,
     ids_held,
+    queued_line,
     read_header,
     told_before,
     without_thoughts,
@@ -142,7 +143,7 @@ class Conversation:
 
     def queue(self, id: str, blocks: Sequence[Block]) -> None:
         """Append a message that the agent is told later: it is delivered, also through a kill. Raises StorageError."""
-        self._append(encode({"type": "queued", "at": iso(), "id": id, "content": list(blocks)}))
+        self._append(queued_line(id, blocks))
         self.lines -= 1  # it is no step of the conversation: names of places in it stay as they are
         self.queued[id] = list(blocks)
 

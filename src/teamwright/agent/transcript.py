@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -121,6 +121,11 @@ def _parts(line: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
     if line[start - len(_MESSAGES) : start] != _MESSAGES:
         raise ValueError("messages")
     return cast("dict[str, Any]", json.loads(before + b"}")), tuple(messages)
+
+
+def queued_line(id: str, blocks: Sequence[Block]) -> bytes:
+    """The line of a message that the agent is told later; whoever appends it is the transcript's one writer."""
+    return encode({"type": "queued", "at": iso(), "id": id, "content": list(blocks)})
 
 
 @dataclass(slots=True)

@@ -44,6 +44,7 @@ from teamwright.app.shell_line import run_line
 from teamwright.app.skills.places import shelf_warnings
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire
+from teamwright.app.wayback.journal import note_prompt
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso
@@ -150,6 +151,7 @@ def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lea
     lead = Lead(agent, team, owing=ground.resumed and agent.conversation.owes_round)
     owners_of(lead, team, jobs)
     lead.on_shell = partial(run_line, agent)
+    lead.on_prompt = partial(note_prompt, ground.directory / "history")
     return lead
 
 

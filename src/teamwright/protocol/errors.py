@@ -70,6 +70,7 @@ SLUGS: dict[str, Slug] = {
     "hook-refused": Slug(1, 403, "A hook refused the prompt; nobody was told it."),
     "team-refused": Slug(1, 409, "The state of the team forbids it."),
     "request-closed": Slug(1, 409, "Somebody answered the request first, or nobody waits for it any more."),
+    "undo-refused": Slug(1, 409, "An undo would lose something, or there is nothing to take back."),
     "untrusted": Slug(3, 403, "The repository has not been trusted by a person."),
     "failed": Slug(1, 500, "The run failed."),
     "cut-off": Slug(5, 504, "The run ended with members cut off."),

@@ -65,6 +65,8 @@ class Lead:
     queue: CommandQueue = field(default_factory=CommandQueue)
     on_shell: Shell | None = None
     """Runs a person's own shell command; what it printed goes along with the next words."""
+    on_prompt: Callable[[str, str], None] | None = None
+    """Is given the id and the text of a person's words before the lead is told them."""
     _asides: list[tuple[str, Block]] = field(default_factory=list[tuple[str, Block]])
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -216,6 +218,7 @@ class Lead:
         if not waiting:
             return steered
         own = self._with(waiting, ())
+        self._begins(waiting)
 
         async def seen() -> None:
             self._told(waiting)
@@ -265,6 +268,13 @@ class Lead:
         # A prompt takes along whatever is unread, notices without content too; without one only mail that wakes.
         return await desk.unread() if self.queue.inline() else await desk.work()
 
+    def _begins(self, commands: Sequence[Command]) -> None:
+        """What is done from now on is done for the newest of these words."""
+        if self.on_prompt is not None:
+            for one in commands:
+                if one.source == "user":
+                    self.on_prompt(one.id, text_of(one.blocks[:1]))
+
     def _told(self, commands: Sequence[Command]) -> None:
         """The transcript has these: only now do they no longer wait."""
         self.queue.done(commands)
@@ -288,6 +298,7 @@ class Lead:
         begun = self.agent.conversation.length
         try:
             if told is not None:
+                self._begins(prompts)
                 tell(self.agent, told)
                 self._told(prompts)
                 if mail and self.team.lead_desk is not None:

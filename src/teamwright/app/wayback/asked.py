@@ -1,0 +1,156 @@
+"""What people ask of the way back, for all faces: what changed, and to take a prompt's edits back.
+
+In a session that runs here, or in one that nobody drives. Knows who is at work and how the lead is told; the edits
+themselves are known below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from teamwright.agent.transcript import queued_line
+from teamwright.app.looking.sessions import LEASE
+from teamwright.app.session import Session
+from teamwright.app.wayback.changes import FileChange, file_changes, one_edit, taken_back
+from teamwright.app.wayback.journal import read_edits
+from teamwright.app.wayback.places import Place, agents_of, owners_in, place_of_session, rooms_held, wish_of
+from teamwright.app.wayback.planning import Plan
+from teamwright.app.wayback.undoing import Undone, carry_out, planned
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.envelope import reminder
+from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.protocol.ids import LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+from teamwright.storage.jsonl import Journal
+from teamwright.storage.lease import Lease, lease_held
+
+BY_UNDO = "the user's undo"
+"""Who changed a file last, as an agent is told that has an old reading of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a session changed. `again` counts files that are as they were before; `cut_off` is when an undo began that
+    did not come to its end; `damaged` counts lines of the journal that cannot be read."""
+
+    place: Place
+    member: str
+    files: Iterator[FileChange]
+    again: int = 0
+    cut_off: str = ""
+    damaged: int = 0
+
+
+def changes_of(place: Place, member: str | None = None) -> Changes:
+    """What changed since the session began: all of it, or a member's share with that of its sub-agents.
+
+    The files come one by one. Raises UnknownMember, StorageError.
+    """
+    edits, owners = read_edits(place.history), owners_in(place)
+    by = agents_of(place, edits, member, owners)
+    cut_off = edits.cut_off.at if edits.cut_off is not None else ""
+    files = file_changes(edits, place.history, place.cwd, by, owners)
+    return Changes(place, member or "", files, 0 if by else taken_back(edits), cut_off, edits.damaged)
+
+
+def edit_of(place: Place, call: str) -> FileChange:
+    """What one call changed, `c7` or `7`. Raises UsageError when no edit was made by it."""
+    wanted = f"c{call.strip().lower().removeprefix('c')}"
+    edits = read_edits(place.history)
+    found = one_edit(edits, place.history, place.cwd, wanted)
+    if found is None:
+        calls = [change.call for lines in edits.changes.values() for change in lines if change.call]
+        known = ", ".join(sorted(set(calls), key=lambda one: (len(one), one))[-8:])
+        raise UsageError("usage", f"{wanted[:40]} changed no file", looked_at=[("edits", known or "none")])
+    return found
+
+
+async def undo_here(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> Undone:
+    """Take back the last prompt's edits in a session that runs here; the lead is told with its next turn.
+
+    Raises TeamwrightError (`undo-refused`) for files that must not be touched, and while somebody works unless
+    `force`; UnknownMember, UsageError, StorageError.
+    """
+    place = place_of_session(session)
+    plan = _planned(place, member, left)
+    if not force and (busy := _at_work(session)):
+        raise TeamwrightError(
+            "undo-refused",
+            f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} at work",
+            do=["wait for it, or end it: Ctrl-C, /interrupt NAME, /stop NAME", "all the same: /undo --force"],
+            note="nothing was changed",
+        )
+    made = await carry_out(place.history, place.cwd, plan, lambda id, text: session.lead.keep(text, f"undo-{id}"))
+    for step in plan.steps:
+        session.maker.edits.by[step.path] = (BY_UNDO, step.after or "")
+    return made
+
+
+def undo_ahead(place: Place, member: str | None, left: tuple[str, ...]) -> Plan:
+    """What an undo would do now; nothing is changed. Raises as `undo_ended`, but for who is at work."""
+    return _planned(place, member, left)
+
+
+async def undo_ended(
+    place: Place, member: str | None, left: tuple[str, ...], *, force: bool, agreed: Plan | None = None
+) -> Undone:
+    """Take back the last prompt's edits of a session that nobody drives; its lead reads of it when it is resumed.
+
+    `agreed` is what somebody said yes to. Raises CannotStart (`session-busy`) while a process drives it, and
+    TeamwrightError (`undo-refused`) for files that must not be touched, for members whose own processes live (unless
+    `force`), and when there is something else to take back than was agreed to.
+    """
+    lease = _lease(place)
+    try:
+        alive = [name for name, path in rooms_held(place).items() if lease_held(path)]
+        if alive and not force:
+            raise TeamwrightError(
+                "undo-refused",
+                f"{', '.join(alive)} still {'has a process' if len(alive) == 1 else 'have processes'} of {place.team}",
+                do=["end them: teamwright stop TEAM", "all the same: add --force"],
+                note="nothing was changed",
+            )
+        plan = _planned(place, member, left)
+        if agreed is not None and plan != agreed:
+            what = "there is something else to take back now than was shown"
+            raise TeamwrightError("undo-refused", what, do=["look again"], note="nothing was changed")
+        return await carry_out(place.history, place.cwd, plan, lambda id, text: _told_later(place, id, text))
+    finally:
+        lease.release()
+
+
+def _planned(place: Place, member: str | None, left: tuple[str, ...]) -> Plan:
+    edits = read_edits(place.history)
+    wish = wish_of(place, edits, member, left, owners_in(place) if member else {})
+    return planned(edits, place.history, place.cwd, wish)
+
+
+def _at_work(session: Session) -> list[str]:
+    """Who is in a turn, or on the way to one."""
+    agents = [run.name or run.id for run in session.agents.running()]
+    return [*([LEAD_ALIAS] if session.lead.busy else []), *(mate.name for mate in session.team.busy()), *agents]
+
+
+def _lease(place: Place) -> Lease:
+    try:
+        return Lease.take(place.directory / LEASE, f"undo in session {place.session}")
+    except CannotStart as problem:
+        held = [pair for pair in problem.looked_at if pair[0] != "lease"]
+        raise CannotStart(
+            "session-busy",
+            problem.what,
+            looked_at=[("session", place.session), *held],
+            do=["type /undo there", "end it, then undo"],
+            note="nothing was changed",
+        ) from None
+
+
+def _told_later(place: Place, id: str, text: str) -> None:
+    """Leave the words in the lead's conversation: they go along with its next ones. Raises StorageError."""
+    if not place.transcript.exists():
+        return
+    transcript = Journal.open(place.transcript)
+    try:
+        transcript.append(queued_line(f"notice:undo-{id}", [text_block(reminder(text))]))
+    finally:
+        transcript.close()

@@ -1,0 +1,115 @@
+"""Whose edits, of which session: a directory on disk with its history, and names of agents in it.
+
+Knows where sessions lie and who started which sub-agent. Refuses to know what is done with the edits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from teamwright.agent.transcript import read_header
+from teamwright.app.looking.receipts import find_log, real_name
+from teamwright.app.session import Session
+from teamwright.app.wayback.journal import Edits
+from teamwright.app.wayback.undoing import Wish
+from teamwright.protocol.errors import UnknownMember
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.storage.paths import Home
+from teamwright.teams.agents.journal import RunJournal
+from teamwright.teams.member.room import LEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A session's files. `cwd` is where it works, as far as that is known; `team` may be empty."""
+
+    directory: Path
+    session: str
+    cwd: str
+    team: str = ""
+
+    @property
+    def history(self) -> Path:
+        """The contents and the journal of edits."""
+        return self.directory / "history"
+
+    @property
+    def transcript(self) -> Path:
+        """The lead's conversation."""
+        return self.directory.with_name(f"{self.directory.name}.jsonl")
+
+
+def place_on_disk(home: Home, cwd: Path, name: str | None) -> Place:
+    """The session of a team (also of a deleted one), of that id, or the newest of this directory.
+
+    Raises TeamwrightError (`unknown-team`, `unknown-session`).
+    """
+    found = find_log(home, cwd, name)
+    directory = found.path.parent
+    header = read_header(directory.with_name(f"{directory.name}.jsonl")) or {}
+    return Place(directory, found.session or directory.name, str(header.get("cwd", "")), found.team)
+
+
+def place_of_session(session: Session) -> Place:
+    """That of a session that runs here."""
+    maker = session.maker
+    return Place(maker.home.session(maker.cwd, session.id), session.id, str(maker.cwd), session.team.name)
+
+
+def owners_in(place: Place) -> dict[str, str]:
+    """For each sub-agent the member that it works for, the lead or a teammate."""
+    journals = [place.directory, *sorted((place.directory / "members").glob("*/"))]
+    direct = {run.id: run.owner for directory in journals for run in RunJournal(directory).runs.values()}
+    return {id: _root(direct, id) for id in direct}
+
+
+def _root(direct: Mapping[str, str], id: str) -> str:
+    seen: set[str] = set()
+    while id in direct and id not in seen:
+        seen.add(id)
+        id = direct[id]
+    return id
+
+
+def agents_of(place: Place, edits: Edits, member: str | None, owners: Mapping[str, str]) -> tuple[str, ...]:
+    """Whose edits a member's are: its own and its sub-agents'. None named: empty, which means everybody's.
+
+    Raises UnknownMember naming who changed something.
+    """
+    if not member:
+        return ()
+    wanted = real_name(member)
+    changed = edits.members
+    own = [name for name in changed if wanted in (name.lower(), owners.get(name, "").lower())]
+    if own:
+        return tuple(own)
+    known = {LEAD, *changed, *owners.values(), *(path.stem for path in (place.directory / "agents").glob("*.jsonl"))}
+    if wanted in {name.lower() for name in known}:
+        return (wanted,)
+    names = [LEAD_ALIAS if name == LEAD else name for name in dict.fromkeys([*changed, *sorted(known)])]
+    close = nearest(member, names)
+    raise UnknownMember(
+        "unknown-member",
+        f'"{member[:80]}" is nobody of this session',
+        looked_at=[("session", place.session), ("agents", ", ".join(names[:8]))],
+        do=[f"did you mean {close}?"] if close else [],
+        note="nothing was changed",
+    )
+
+
+def wish_of(place: Place, edits: Edits, member: str | None, left: tuple[str, ...], owners: Mapping[str, str]) -> Wish:
+    """An undo as people say it. Files to leave are named from the session's directory. Raises UnknownMember."""
+    paths = tuple(str((Path(place.cwd) / Path(path).expanduser()).resolve()) for path in left)
+    by = agents_of(place, edits, member, owners)
+    return Wish(by, paths, _shown(member) if member else "")
+
+
+def _shown(member: str) -> str:
+    return LEAD_ALIAS if real_name(member) == LEAD else real_name(member)
+
+
+def rooms_held(place: Place) -> dict[str, Path]:
+    """The leases of members' own processes, by name."""
+    return {path.parent.name: path for path in sorted((place.directory / "members").glob(f"*/{LEASE}"))}

@@ -1,0 +1,130 @@
+"""What an undo would do: the newest prompt whose edits are still there, and for each of its files what is to come back.
+
+Decides and changes nothing. A file is refused, by name and with the reason, where anything but the edits that are to
+be taken back would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from teamwright.app.wayback.journal import Change, Edits, Prompt, Undo, names
+from teamwright.app.wayback.present import Present, present
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+from teamwright.tools.files.former import kept
+
+WITHOUT_CONTENT = "what it had before is missing or damaged in the session's history"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file: it has `before` now and is to have `after` (None: it is removed, it was made by an edit).
+
+    `made` is the topmost directory that came with it. `already`: nothing is to be done.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+    members: tuple[str, ...]
+    made: str = ""
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A file that an undo must not touch, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes."""
+
+    prompt: Prompt
+    steps: tuple[Step, ...]
+    refused: tuple[Refused, ...]
+    left: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    undo: Undo | None = None
+
+
+def plan_undo(edits: Edits, history: Path, by: Sequence[str] = (), left: Collection[str] = ()) -> Plan | None:
+    """What to take back of these members' edits (none named: of everybody's), without the files to leave.
+
+    An undo that a kill ended is completed first. None: there is nothing to take back.
+    """
+    if (cut_off := edits.cut_off) is not None:
+        number, by, wanted = cut_off.prompt, cut_off.by, set(cut_off.paths)
+        left = {*cut_off.left, *left}
+    else:
+        number, wanted = _newest(edits, by), set[str]()
+        if number is None:
+            return None
+    steps: list[Step] = []
+    refused: list[Refused] = []
+    stay: list[str] = []
+    for path in edits.changes:
+        if wanted and path not in wanted and path not in left:
+            continue
+        found = _file(edits, history, path, number, by)
+        if found is not None and path in left:
+            stay.append(path)
+        elif isinstance(found, Step):
+            steps.append(found)
+        elif found is not None:
+            refused.append(found)
+    return Plan(edits.prompts[number], tuple(steps), tuple(refused), tuple(stay), tuple(by), cut_off)
+
+
+def _newest(edits: Edits, by: Sequence[str]) -> int | None:
+    """The number of the newest prompt of which something can be taken back."""
+    found = [
+        change.prompt
+        for path in edits.changes
+        for change in edits.in_effect(path, lambda path=path: present(path).digest)
+        if (not by or change.member in by) and not edits.left_out(change)
+    ]
+    return max(found, default=None)
+
+
+def _file(edits: Edits, history: Path, path: str, number: int, by: Sequence[str]) -> Step | Refused | None:
+    """What becomes of one file; None when nothing of that prompt is in it."""
+    now = present(path)
+    stack = edits.in_effect(path, lambda: now.digest)
+    mine = [place for place, change in enumerate(stack) if change.prompt == number and _is_of(change, by)]
+    if not mine:
+        return None
+    if others := names([change for change in stack[mine[0] :] if change.prompt != number or not _is_of(change, by)]):
+        return Refused(path, f"{' and '.join(map(_shown, others))} changed it too, after that")
+    own = [stack[place] for place in mine]
+    if any(one.after != next_one.before for one, next_one in pairwise(own)):
+        return Refused(path, "something else changed it between two of the edits")
+    return _step(history, path, own, now)
+
+
+def _step(history: Path, path: str, own: Sequence[Change], now: Present) -> Step | Refused:
+    first, last = own[0], own[-1]
+    members = tuple(names(own))
+    if now.why:
+        return Refused(path, now.why)
+    if now.digest == first.before:
+        return Step(path, now.digest, first.before, members, already=True)
+    if now.digest != last.after:
+        return Refused(path, "it was deleted since" if now.digest is None else "it changed since")
+    if first.before is not None and kept(history, first.before) is None:
+        return Refused(path, WITHOUT_CONTENT)
+    return Step(path, now.digest, first.before, members, made=first.made)
+
+
+def _is_of(change: Change, by: Sequence[str]) -> bool:
+    return not by or change.member in by
+
+
+def _shown(name: str) -> str:
+    return LEAD_ALIAS if name == LEAD else name

@@ -1,0 +1,235 @@
+"""An undo: all of a prompt's files or none, each through the lock that edits go through, noted before and after.
+
+A kill leaves each file old or new, and the undo can be completed. Knows the journal and files; does not know who is
+at work, and who is to be told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from shlex import quote
+
+from teamwright.app.wayback.journal import Edits, Undo, note_undo, note_undone, note_undone_file
+from teamwright.app.wayback.planning import Plan, Refused, Step, plan_undo
+from teamwright.app.wayback.present import shown_path
+from teamwright.protocol.clock import iso
+from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.ids import message_id, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.tools.files.former import digest, kept
+from teamwright.tools.files.replacing import held, place, read_all
+
+COMMANDS_STAY = "what shell commands changed is not taken back"
+"""What an undo does not cover, in the words of all faces."""
+
+RESTORED, REMOVED, ALREADY, KEPT = "restored", "removed", "already", "kept"
+"""What became of a file: it has its former content, it is gone, it was so already, it was left as it is."""
+
+_NAMED = 7
+"""Files that an error names; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneFile:
+    """One file of an undo: its path as people read it, what became of it, whose edits were taken back."""
+
+    path: str
+    did: str
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo did. `prompt` is how the words began whose edits it took back, `at` when they were said.
+
+    `completed`: a kill had ended it before. `id` names it in the journal.
+    """
+
+    id: str
+    prompt: str
+    at: str
+    files: tuple[UndoneFile, ...]
+    completed: bool = False
+
+    @property
+    def changed(self) -> tuple[UndoneFile, ...]:
+        """The files that are not what they were before the undo."""
+        return tuple(file for file in self.files if file.did in {RESTORED, REMOVED})
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be undone: of which agents (none named: of all), and which files to leave, by absolute path.
+
+    `who` says whose edits these are, for people; empty: everybody's.
+    """
+
+    by: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    who: str = ""
+
+
+def planned(edits: Edits, history: Path, cwd: str, wish: Wish) -> Plan:
+    """What would be done. Raises TeamwrightError (`undo-refused`) with every file that must not be touched, and why;
+    UsageError for a file to leave that is none of them; StorageError."""
+    plan = plan_undo(edits, history, wish.by, wish.left)
+    if plan is None:
+        raise _nothing(edits, wish.who)
+    _require_known(plan, wish.left, cwd)
+    if plan.refused:
+        raise _refusal(plan, cwd)
+    if not plan.steps and plan.undo is None:
+        raise TeamwrightError("undo-refused", "every file is to be left as it is", note="nothing was changed")
+    return plan
+
+
+async def carry_out(history: Path, cwd: str, plan: Plan, tell: Callable[[str, str], None]) -> Undone:
+    """Do it. `tell` is given the id and the words for the lead, before the undo counts as done.
+
+    Raises StorageError, and TeamwrightError (`undo-refused`) when a file could not be changed after all: what is done
+    then stays done, and the same undo completes the rest.
+    """
+    undo = plan.undo
+    if undo is None:
+        paths = tuple(step.path for step in plan.steps)
+        undo = Undo(message_id(), iso(), plan.prompt.number, plan.by, paths, plan.left)
+        note_undo(history, undo, plan.prompt.id)
+    elif set(plan.left) - set(undo.left):
+        note_undo(history, Undo(undo.id, undo.at, undo.prompt, undo.by, undo.paths, plan.left), plan.prompt.id)
+    failed: list[Refused] = []
+    files: list[UndoneFile] = []
+    for step in plan.steps:
+        if problem := await _take_back(history, undo.id, step):
+            failed.append(Refused(step.path, problem))
+            continue
+        did = ALREADY if step.already else REMOVED if step.after is None else RESTORED
+        files.append(UndoneFile(shown_path(step.path, cwd), did, step.members))
+    if failed:
+        raise _stopped(failed, len(files), cwd)
+    files += _earlier(plan, undo, cwd)
+    files += [UndoneFile(shown_path(path, cwd), KEPT) for path in plan.left]
+    made = Undone(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None)
+    tell(undo.id, told(made))
+    note_undone(history, undo.id)
+    return made
+
+
+def told(undone: Undone) -> str:
+    """What the lead is told of an undo, on one line."""
+    names = [file.path for file in undone.files if file.did in {RESTORED, REMOVED}]
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
+    return f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
+
+
+async def _take_back(history: Path, undo: str, step: Step) -> str:
+    """Change one file, locked; why it could not be, or nothing."""
+    path = Path(step.path)
+    content = None if step.after is None else kept(history, step.after)
+    if content is None and step.after is not None:
+        return "its former content is gone from the history"
+    try:
+        async with held(path) as fd:
+            return _replace(history, undo, step, content, fd)
+    except FileExistsError:
+        return "it has appeared meanwhile"
+    except OSError as problem:
+        return problem.strerror or str(problem)
+
+
+def _replace(history: Path, undo: str, step: Step, content: bytes | None, fd: int | None) -> str:
+    if (None if fd is None else digest(read_all(fd))) != step.before:
+        return "it changed at this moment"
+    note_undone_file(history, undo, step.path, step.before, step.after)
+    if step.before == step.after:
+        return ""
+    path = Path(step.path)
+    if content is not None:
+        place(path, content, fd)
+        return ""
+    path.unlink()
+    if step.made:
+        _remove_empty(path.parent, Path(step.made))
+    return ""
+
+
+def _remove_empty(directory: Path, top: Path) -> None:
+    """Remove the directories that an edit made, as far as nothing else is in them."""
+    with contextlib.suppress(OSError):
+        while directory.is_relative_to(top):
+            os.rmdir(directory)
+            directory = directory.parent
+
+
+def _earlier(plan: Plan, undo: Undo, cwd: str) -> list[UndoneFile]:
+    """Files that this undo had taken back before it was cut off."""
+    if plan.undo is None:
+        return []
+    now = {step.path for step in plan.steps} | set(plan.left)
+    done = [path for path in undo.paths if path not in now]
+    return [UndoneFile(shown_path(path, cwd), RESTORED if os.path.exists(path) else REMOVED) for path in done]
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _nothing(edits: Edits, who: str) -> TeamwrightError:
+    whose = f"of {who} " if who else ""
+    if not edits.changes:
+        what = "no file was changed with Write, Edit or NotebookEdit in this session"
+    else:
+        what = f"no edit {whose}is left that could be taken back"
+    return TeamwrightError("undo-refused", what, do=["teamwright diff"], note=COMMANDS_STAY)
+
+
+def _refusal(plan: Plan, cwd: str) -> TeamwrightError:
+    count = len(plan.refused)
+    return TeamwrightError(
+        "undo-refused",
+        f"{_files(count)} cannot be taken back, so none was",
+        looked_at=_named(plan.refused, cwd),
+        do=[f"take back the {_files(len(plan.steps))} that can be: add {_except(plan.refused, cwd)}"]
+        if plan.steps
+        else ["look at it: teamwright diff"],
+        note="nothing was changed",
+    )
+
+
+def _stopped(failed: Sequence[Refused], done: int, cwd: str) -> TeamwrightError:
+    return TeamwrightError(
+        "undo-refused",
+        f"{_files(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
+        looked_at=_named(failed, cwd),
+        do=["make that possible and undo again: it goes on with the rest", f"or leave it: {_except(failed, cwd)}"],
+    )
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _named(refused: Sequence[Refused], cwd: str) -> list[tuple[str, str]]:
+    rows = [("file", f"{shown_path(one.path, cwd)}: {one.why}") for one in refused[:_NAMED]]
+    return [*rows, *([("", f"and {len(refused) - _NAMED} more")] if len(refused) > _NAMED else [])]
+
+
+def _except(refused: Sequence[Refused], cwd: str) -> str:
+    words = [f"--except {quote(shown_path(one.path, cwd))}" for one in refused[:_NAMED]]
+    return " ".join(words) + (" …" if len(refused) > _NAMED else "")
+
+
+def _require_known(plan: Plan, left: Collection[str], cwd: str) -> None:
+    known = [step.path for step in plan.steps] + [one.path for one in plan.refused] + list(plan.left)
+    for path in left:
+        if path in plan.left:
+            continue
+        close = nearest(shown_path(path, cwd), [shown_path(one, cwd) for one in known])
+        raise UsageError(
+            "usage",
+            f"{shown_path(path, cwd)} is no file that would be taken back",
+            do=[f"did you mean {close}?"] if close else ["leave --except out"],
+            note="nothing was changed",
+        )

@@ -1,0 +1,67 @@
+"""Edits as agents make them, with the real tools, in a directory with a history; and what undoes them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from teamwright.agent.tool import ToolContext, ToolResult
+from teamwright.agent.workplace import Edits, Workplace
+from teamwright.app.wayback.changes import FileChange, file_changes
+from teamwright.app.wayback.journal import note_prompt, read_edits
+from teamwright.app.wayback.undoing import Undone, Wish, carry_out, planned
+from teamwright.tools.files.edit import Edit, EditInput
+from teamwright.tools.files.read import Read, ReadInput
+from teamwright.tools.files.write import Write, WriteInput
+
+
+@dataclass
+class Desk:
+    """One session: its directory of work, its history, who edits, and what the lead was told."""
+
+    work: Path
+    history: Path
+    told: list[str] = field(default_factory=list)
+    shared: Edits = field(default_factory=Edits)
+    places: dict[str, Workplace] = field(default_factory=dict)
+    calls: int = 0
+
+    def prompt(self, text: str) -> None:
+        note_prompt(self.history, f"prompt:{text}", text)
+
+    def ctx(self, who: str) -> ToolContext:
+        self.calls += 1
+        made = Workplace(self.work, (self.work,), self.history.parent, self.history, edits=self.shared)
+        return ToolContext(who, self.places.setdefault(who, made), f"c{self.calls}")
+
+    async def read(self, who: str, path: str) -> ToolResult:
+        return await Read().run(ReadInput(file_path=path), self.ctx(who))
+
+    async def writes(self, who: str, path: str, content: str) -> None:
+        if (self.work / path).exists():
+            await self.read(who, path)
+        done = await Write().run(WriteInput(file_path=path, content=content), self.ctx(who))
+        assert not done.is_error, done.content
+
+    async def edit(self, who: str, path: str, old: str, new: str) -> ToolResult:
+        return await Edit().run(EditInput(file_path=path, old_string=old, new_string=new), self.ctx(who))
+
+    async def undo(self, *by: str, left: tuple[str, ...] = ()) -> Undone:
+        wish = Wish(by, tuple(str(self.work / path) for path in left), " ".join(by))
+        plan = planned(read_edits(self.history), self.history, str(self.work), wish)
+        return await carry_out(self.history, str(self.work), plan, lambda _id, text: self.told.append(text))
+
+    def diff(self, *by: str) -> dict[str, FileChange]:
+        found = file_changes(read_edits(self.history), self.history, str(self.work), by)
+        return {change.path: change for change in found}
+
+    def text(self, path: str) -> str | None:
+        file = self.work / path
+        return file.read_text() if file.exists() else None
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    work = tmp_path / "work"
+    work.mkdir()
+    return Desk(work, tmp_path / "session" / "history")

@@ -430,7 +430,7 @@ def test_a_request_is_put_off_and_asked_again_while_the_person_talks_to_the_lead
         person.says("/requests")
         person.sees("perm-", "lead wants to use Bash: touch made", "lead wants to use Bash", "allow?")
         person.says("l")
-        person.sees("it waits; /requests asks again", "1 question waits", "\n>")
+        person.sees("it waits; /requests asks again", "\n>", "1 request waits")
         person.says("/members")
         person.sees("  lead ")
         person.says("/requests")

@@ -108,7 +108,7 @@ def test_a_question_shows_all_of_it_and_gives_back_the_line_that_was_being_typed
 
     with at_terminal(play, repo) as (person, _):
         person.says("go")
-        person.sees("lead: Bash cat gate")
+        person.sees("● lead ", "Bash cat gate")
         person.types("half a tho")
         person.sees("half a tho")
         gate()
@@ -162,7 +162,7 @@ def test_ctrl_c_in_a_tool_call_ends_the_turn_and_the_next_prompt_is_accepted(rep
 
     with at_terminal(play, repo) as (person, server):
         person.says("go")
-        person.sees("lead: Bash cat gate")
+        person.sees("● lead ", "Bash cat gate")
         person.types(CTRL_C)
         person.sees("the lead's turn was ended")
         assert unanswered(transcript(own_home)) == set()
@@ -220,7 +220,7 @@ def test_lines_typed_while_the_lead_works_reach_its_next_round(repo, gate):
 
     with at_terminal(play, repo) as (person, server):
         person.says("go")
-        person.sees("lead: Bash cat gate")
+        person.sees("● lead ", "Bash cat gate")
         person.says("mind the tests")
         person.sees("reads it before its next step")
         gate()

@@ -44,7 +44,7 @@ def start_team(person: Person) -> None:
     person.says("go")
     person.sees("tester     joined")
     person.sees("The tester is at it.")
-    person.sees("tester: Bash cat gate")
+    person.sees("● tester ", "Bash cat gate")
 
 
 def let_through(repo) -> None:
@@ -72,7 +72,7 @@ def test_ctrl_c_ends_the_leads_turn_and_no_members(gates):
     with at_terminal(a_team, gates) as (person, _):
         start_team(person)
         person.says("again")
-        person.sees("lead: Bash cat gate2")
+        person.sees("● lead ", "Bash cat gate2")
         person.types(CTRL_C)
         person.sees("the lead's turn was ended; tester go on")
         let_through(gates)
@@ -166,7 +166,7 @@ def test_questions_of_members_name_them_and_wait_for_each_other(gates):
     with at_terminal(play, gates) as (person, _):
         person.says("go")
         person.sees("wants to use Bash", "allow?")
-        person.sees("1 question waits")
+        person.sees("2 requests wait")
         person.says("y")
         person.sees("wants to use Bash", "allow?", "wants to use Bash", "allow?")
         person.says("n not now")

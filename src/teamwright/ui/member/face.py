@@ -27,7 +27,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.values import dataclass
 from teamwright.ui.member.commands import RUN, background_lines, command, offered, unknown_lines
-from teamwright.ui.member.words import header, lead_lines, told_lines
+from teamwright.ui.member.words import header, lead_lines
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.editor import Editor, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
@@ -35,6 +35,7 @@ from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean, cut
 from teamwright.ui.terminal.typing import Typing
+from teamwright.ui.terminal.viewing.told import told_lines
 
 
 @dataclass(slots=True)

@@ -29,20 +29,11 @@ from teamwright.app.talking import (
     tasks_of,
     to_background,
 )
+from teamwright.ui.terminal.keys import key_lines
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
 from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines
-
-KEYS = (
-    "@NAME words        to that member; without @NAME to the lead, also while it works",
-    "!COMMAND           your own shell command; the lead reads what it printed with your next words",
-    "@PATH in a prompt  attaches the file",
-    "Alt-Enter          a new line · Tab completes @member, @path, /command",
-    "Ctrl-C             clears the line; on an empty line ends the lead's turn, members go on",
-    "Ctrl-B             on an empty line: /bg, what the lead waits for goes on in the background",
-    "Ctrl-D             leave, like /quit",
-)
 
 Shown: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
 
@@ -55,7 +46,7 @@ async def _help(session: Session, _rest: str) -> list[str]:
     return [
         *(f"  {usage:<18} {about}" for usage, about in COMMANDS.items()),
         *_written(session),
-        *(f"  {line}" for line in KEYS),
+        *(f"  {line}" for line in key_lines()),
     ]
 
 

@@ -22,7 +22,7 @@ MOST = 50
 
 _MOST_LOOKED_AT = 5_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
-_NAMED = re.compile(r"/(?:stop|interrupt|hide|show)\s+(\S*)$")
+_NAMED = re.compile(r"/(?:stop|interrupt|hide|show|view)\s+(\S*)$")
 _COMPACT = re.compile(r"/(?:compact|context)\s+(@\S*)$")
 _MODEL = re.compile(r"/model\s+(?:\S+\s+)?(\S*)$")
 _MODE = re.compile(r"/mode\s+(?:\S+\s+)?(\S*)$")

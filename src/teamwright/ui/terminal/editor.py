@@ -43,12 +43,45 @@ def _nothing() -> None:
     """No key for that."""
 
 
+def _prompt() -> str:
+    return "> "
+
+
+class Below(Protocol):
+    """What stands below the line, and the keys that go there."""
+
+    def lines(self) -> Sequence[str]:
+        """Its rows as they are now, each shorter than the window is wide."""
+        ...
+
+    def move(self, by: int) -> bool:
+        """Mark the next row (1) or the one before (-1); False: the key is the line's."""
+        ...
+
+    def marked(self) -> bool:
+        """Whether a row is."""
+        ...
+
+    def open(self) -> bool:
+        """View what is marked; False: nothing is."""
+        ...
+
+    def leave(self) -> bool:
+        """Give the keys back to the line; False: it had them."""
+        ...
+
+    def toggle_tasks(self) -> None:
+        """Show the task list, or hide it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """What an editor asks of whoever reads from it.
 
     `interrupted(line)` says what Ctrl-C does, with something typed or nothing; `offered(text before the cursor)`
-    what Tab offers; `status` what is going on, on one line or empty. `history` is a file, made 0600.
+    what Tab offers; `status` what is going on, on one line or empty; `label` stands before the line. `history` is a
+    file, made 0600.
     """
 
     interrupted: Callable[[bool], Act]
@@ -60,6 +93,9 @@ class Wiring:
     """What Ctrl-B does on an empty line."""
     escaped: Callable[[], None] | None = None
     """What Esc does on an empty line; None: nothing of its own."""
+    label: Callable[[], str] = _prompt
+    below: Below | None = None
+    """What stands below the line, where the cursor can be moved."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -26,21 +26,22 @@ from teamwright.app.talking import (
     write_to,
 )
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent, TextDelta
+from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.called import Calls
 from teamwright.ui.terminal.commands import RUN, background_lines, unknown_lines
 from teamwright.ui.terminal.completion import Candidate, candidates
-from teamwright.ui.terminal.editor import Editor
+from teamwright.ui.terminal.editor import Editor, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.panel.panel import Panel
 from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
-from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean
 from teamwright.ui.terminal.typing import Typing
+from teamwright.ui.terminal.viewing.view import View
 
 
 @dataclass(slots=True)
@@ -51,11 +52,12 @@ class Host:
     narrator: Narrator
     typing: Typing = field(init=False)
     calls: Calls = field(init=False)
+    view: View = field(init=False)
+    panel: Panel = field(init=False)
     activity: Activity = field(default_factory=Activity)
     last: Result | None = None
     cut: list[str] = field(default_factory=list[str])
     interrupts: Interrupts = field(default_factory=Interrupts)
-    _stream: LineStream = field(default_factory=LineStream)
     _turn: asyncio.Task[bool] | None = None
     _leaving: bool = False
     _by_hand: bool = False
@@ -64,6 +66,9 @@ class Host:
     def __post_init__(self) -> None:
         self.calls = Calls(self.session, self.show, self._show_error)
         self.typing = Typing(self.narrator, self.show)
+        self.view = View(self.session, self.narrator, self.show)
+        viewed, paint = (lambda: self.view.name), self.narrator.paint
+        self.panel = Panel(self.session, self.activity, paint, viewed, self._open, changed=self._refresh)
 
     @property
     def editor(self) -> Editor:
@@ -77,6 +82,7 @@ class Host:
     async def run(self, prompt: str | None) -> Ending:
         """Until the person leaves, or the session is over by itself (`last` says how). `cut` names who was at work."""
         unsubscribe = self.session.log.subscribe(lambda _number, event: self._happened(event))
+        self.panel.begin()
         if prompt:
             self._first(prompt)
         reading = asyncio.create_task(self._read_lines(), name="reading lines")
@@ -85,6 +91,7 @@ class Host:
             await asyncio.wait({reading, working}, return_when=asyncio.FIRST_COMPLETED)
             return reading.result() if reading.done() else working.result()
         finally:
+            self.panel.end()
             await self.calls.cancel()
             await self._end_turn()
             for task in (reading, working):
@@ -105,6 +112,8 @@ class Host:
         if self._leaving and not runs and not line:
             self._turn_was_ended()  # what sees all through was about to begin
             return Act.END_TURN
+        if self.view.member and not self._leaving:
+            return self._interrupted_viewed(line)
         # Waiting to leave is the lead's work too, even while it has nothing to do itself.
         works = self.lead_works or (self._leaving and runs)
         if not works and not line and self.calls.running:
@@ -117,6 +126,27 @@ class Host:
         elif act is Act.HINT:
             self.show([self._hint()])
         return act
+
+    def _interrupted_viewed(self, line: bool) -> Act:
+        """In a member's view Ctrl-C is about that member, and about nobody else."""
+        act = self.interrupts.pressed(line=line, lead_works=self.view.works, now=time.monotonic())
+        if act is Act.END_TURN:
+            self.view.interrupt()
+        elif act is Act.HINT:
+            self.show([f"{self._hint()} Esc goes back to the lead."])
+        return act
+
+    def escaped(self) -> None:
+        """What Esc on an empty line does."""
+        self.view.back()
+
+    def _open(self, name: str) -> None:
+        """View a member, or the lead again."""
+        self.narrator.width = self._width()
+        try:
+            self.view.open(name)
+        except TeamwrightError as problem:
+            self._show_error(problem)
 
     def background(self) -> None:
         """What Ctrl-B on an empty line does: nobody waits any more for what could go on in the background."""
@@ -132,11 +162,6 @@ class Host:
         written = [(one.name, one.about) for one in command_lines(self.session)] if before.startswith("/") else []
         return candidates(before, member_names(self.session), self.session.maker.cwd, written)
 
-    def status(self) -> str:
-        """What goes on, on one line."""
-        waiting = self.typing.questions.count
-        return self.activity.line(self.lead_works, members_at_work(self.session), waiting, self._width())
-
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self, lines: Sequence[str]) -> None:
@@ -147,13 +172,11 @@ class Host:
             self.editor.show(mask_secrets(text, os.environ if env is None else env))
 
     def _happened(self, event: TeamEvent) -> None:
-        if isinstance(event, TextDelta):
-            if event.member == LEAD:
-                self.show([clean(line) for line in self._stream.add(event.text)])
+        self.narrator.width = self._width()
+        if self.view.before(event):
             return
-        if event.member == LEAD:
-            self.show([clean(line) for line in self._stream.end()])
         self.activity.note(event)
+        self.panel.note(event)
         match event:
             case RequestOpened():
                 self.typing.opened(event)
@@ -161,8 +184,11 @@ class Host:
                 self.typing.closed(event)
             case _:
                 pass
-        self.narrator.width = self._width()
         self.show(self.narrator.lines(event))
+        self.view.after(event)
+        self.editor.refresh()
+
+    def _refresh(self) -> None:
         self.editor.refresh()
 
     # ── the lead's turns ──────────────────────────────────────────────────────────────────────────────────────
@@ -174,7 +200,7 @@ class Host:
                 await self.session.lead.wait()
             self._turn = asyncio.create_task(self._see_through() if self._leaving else self._one_turn())
             await asyncio.wait({self._turn})
-            self.show([clean(line) for line in self._stream.end()])
+            self.view.end_of_turn()
             if self._turn.cancelled():
                 self._turn_was_ended()
             elif self._turn.result():
@@ -246,23 +272,49 @@ class Host:
         line = parse(text, names, is_path, written)
         try:
             match line:
-                case Command(name="/quit"):
-                    raise EOFError
-                case Command(name="/requests"):
-                    questions = self.typing.questions
-                    self.show([] if questions.again() else questions.lines(self.narrator))
                 case Command():
-                    self.show(await RUN[line.name](self.session, line.rest))
+                    await self._command(line)
                 case Called():
                     self.calls.start(line)
                 case Unknown():
                     self.show(unknown_lines(line, written))
                 case Mail():
                     await write_to(self.session, line.to, line.text)
+                case Prompt() if self.view.member and line.text.strip():
+                    await write_to(self.session, self.view.member, line.text)
                 case Prompt():
                     self._prompt(line.text)
         except TeamwrightError as problem:
             self._show_error(problem)
+
+    async def _command(self, line: Command) -> None:
+        """Run a command of the terminal. Raises EOFError for /quit."""
+        viewed = self.view.member
+        match line:
+            case Command(name="/quit"):
+                raise EOFError
+            case Command(name="/view"):
+                self._open(line.rest.strip().removeprefix("@") or LEAD)
+            case Command(name="/stop", rest="") if viewed:
+                await self._stop_viewed(viewed)
+            case Command(name="/interrupt", rest="") if viewed:
+                self.view.interrupt()
+            case Command(name="/requests"):
+                questions = self.typing.questions
+                self.show([] if questions.again() else questions.lines(self.narrator))
+            case _:
+                self.show(await RUN[line.name](self.session, line.rest))
+
+    async def _stop_viewed(self, name: str) -> None:
+        """End the viewed member for good, once the person has said so."""
+        try:
+            said = await self.editor.answer(f"end {clean(name)} for good? [y/n] ")
+        except (Withdrawn, EOFError):
+            said = ""
+        if said.strip().lower() in {"y", "yes"}:
+            self.show(await RUN["/stop"](self.session, name))
+        else:
+            self.show([f"  {clean(name)} stays"])
 
     def _written(self) -> list[str]:
         return [one.name for one in command_lines(self.session)]

@@ -1,10 +1,11 @@
-"""What Ctrl-C means: one small table over what is typed, what the lead does, and when it was pressed last.
+"""The keys: one table of them, for the editor that binds them and for /help; and what Ctrl-C means.
 
     line typed ──▶ clear the line
-    empty line, lead works ──▶ end the lead's turn (members go on)
-    empty line, lead idle ──▶ first: say how to leave; again within the window: leave
+    empty line, whoever is viewed works ──▶ end that turn, and no other one
+    empty line, it is idle ──▶ first: say how to leave; again within the window: leave
 
-No key loses anything: a cleared line stays in the history, an ended turn leaves a conversation that goes on.
+No key loses anything: a cleared line stays in the history, an ended turn leaves a conversation that goes on. Pure;
+names keys as prompt_toolkit does, and does not know it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,75 @@ from __future__ import annotations
 from enum import StrEnum
 
 from teamwright.protocol.values import dataclass
+
+
+class Deed(StrEnum):
+    """What a key of ours does."""
+
+    SEND = "send"
+    NEW_LINE = "new_line"
+    INTERRUPT = "interrupt"
+    BACKGROUND = "background"
+    DOWN = "down"
+    UP = "up"
+    NEXT = "next"
+    PREVIOUS = "previous"
+    BACK = "back"
+    TASKS = "tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row of the table. `binds` are the deeds with the keys that do them; none where the library's own do.
+
+    `shown` and `about` are for people; a row without them is one that another row tells of.
+    """
+
+    shown: str
+    about: str
+    binds: tuple[tuple[Deed, tuple[str, ...]], ...] = ()
+
+
+TABLE: tuple[Key, ...] = (
+    Key("@NAME words", "to that member; without @NAME to whoever is viewed, the lead at first, also while it works"),
+    Key("!COMMAND", "your own shell command; the lead reads what it printed with your next words"),
+    Key("@PATH in a prompt", "attaches the file"),
+    Key(
+        "Alt-Enter",
+        "a new line · Tab completes @member, @path, /command",
+        ((Deed.SEND, ("enter",)), (Deed.NEW_LINE, ("escape", "enter"))),
+    ),
+    Key(
+        "Down, Up",
+        "on an empty line: into the members below, and out again; Enter views the one that is marked",
+        ((Deed.DOWN, ("down",)), (Deed.UP, ("up",))),
+    ),
+    Key(
+        "Shift-Down, -Up",
+        "the same, also with words in the line",
+        ((Deed.NEXT, ("s-down",)), (Deed.PREVIOUS, ("s-up",))),
+    ),
+    Key("Esc", "leaves the marked member; then the viewed one, back to the lead", ((Deed.BACK, ("escape",)),)),
+    Key("Ctrl-T", "shows and hides the task list", ((Deed.TASKS, ("c-t",)),)),
+    Key(
+        "Ctrl-C",
+        "clears the line; on an empty line ends the turn of whoever is viewed, all others go on",
+        ((Deed.INTERRUPT, ("c-c",)),),
+    ),
+    Key(
+        "Ctrl-B",
+        "on an empty line: /bg, what the lead waits for goes on in the background",
+        ((Deed.BACKGROUND, ("c-b",)),),
+    ),
+    Key("Ctrl-D", "leave, like /quit"),
+)
+"""Every key there is, in the order of /help."""
+
+
+def key_lines() -> list[str]:
+    """The table, a line each."""
+    return [f"{key.shown:<18} {key.about}" for key in TABLE]
+
 
 WINDOW_S = 2.0
 """Seconds within which a second Ctrl-C at an idle prompt leaves."""

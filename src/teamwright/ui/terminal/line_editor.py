@@ -1,15 +1,17 @@
 """A keyboard with line editing, history and completion; output goes above the line that is being typed.
 
 The one module that knows prompt_toolkit, and imported only when a person sits at a terminal that can do it. Enter
-sends, Alt-Enter (or Esc, Enter) begins a new line, pasted line feeds are kept. Knows no session.
+sends, Alt-Enter (or Esc, Enter) begins a new line, pasted line feeds are kept. Below the line stand rows that whoever
+reads hands in. Knows no session.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -19,16 +21,25 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
-from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.filters import is_done, to_filter
+from prompt_toolkit.formatted_text import ANSI, FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VerticalAlign, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
-from teamwright.ui.terminal.keys import Act
+from teamwright.ui.terminal.keys import TABLE, Act, Deed
+
+REDRAW_S = 0.03
+"""Redraws come no closer than this, in seconds: each costs bytes on the way to the terminal."""
+
+LOOK_S = 0.1
+"""So long what happens is gathered before it is seen whether anything below the line is different."""
 
 _ESCAPE_S = 0.3
 """How long Esc waits for the Enter that belongs to it, in seconds."""
@@ -67,17 +78,24 @@ class LineEditor:
             session.app.ttimeoutlen = _ESCAPE_S
             if wiring.escaped is not None:
                 session.app.timeoutlen = _ESCAPE_S
+            session.app.min_redraw_interval = REDRAW_S
+            if wiring.below is not None:
+                _put_below(session, self._rows)
+        self._lines.default_buffer.on_text_changed += self._text_changed
+        self._looking: asyncio.TimerHandle | None = None
+        self._shown_below: list[str] = []
         self._reading: PromptSession[str] | None = None
         self._withdrawn = False
         self._shown_status = ""
 
     async def read(self, kept: Kept = NOTHING) -> str:
         """See Editor."""
-        return await self._prompt(self._lines, kept, "> ")
+        return await self._prompt(self._lines, kept, self._wiring.label)
 
     async def answer(self, label: str, kept: Kept = NOTHING) -> str:
         """See Editor."""
-        return await self._prompt(self._answers, kept, label)
+        self._typed()
+        return await self._prompt(self._answers, kept, lambda: label)
 
     def withdraw(self) -> None:
         """See Editor."""
@@ -104,20 +122,35 @@ class LineEditor:
             app.invalidate()
 
     def refresh(self) -> None:
-        """See Editor."""
-        if self._reading is not None and self._wiring.status() != self._shown_status:
-            self._reading.app.invalidate()
+        """See Editor. Looked at once for all that happens within a moment, and redrawn if something is different."""
+        if self._reading is not None and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     async def close(self) -> None:
         """See Editor."""
+        if self._looking is not None:
+            self._looking.cancel()
         self._stack.close()
 
-    async def _prompt(self, session: PromptSession[str], kept: Kept, label: str) -> str:
+    def _look(self) -> None:
+        self._looking = None
+        if self._reading is None:
+            return
+        below = self._wiring.below
+        if self._wiring.status() != self._shown_status or (below and list(below.lines()) != self._shown_below):
+            self._reading.app.invalidate()
+
+    def _rows(self) -> ANSI:
+        """What stands below, as the library draws it. Our rows are clean: they hold no sequence but our colours."""
+        self._shown_below = [] if self._wiring.below is None else list(self._wiring.below.lines())
+        return ANSI("\n".join(self._shown_below))
+
+    async def _prompt(self, session: PromptSession[str], kept: Kept, label: Callable[[], str]) -> str:
         self._reading, self._withdrawn = session, False
         session.app.erase_when_done = False
         try:
             return await session.prompt_async(
-                lambda: self._message(label),
+                lambda: self._message(label()),
                 default=Document(kept.text, kept.cursor),
                 handle_sigint=False,
                 set_exception_handler=False,
@@ -150,38 +183,86 @@ class LineEditor:
         elif act is Act.LEAVE and session is not None and session.app.is_running:
             session.app.exit(exception=EOFError)
 
+    # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────
+
     def _keys(self) -> KeyBindings:
+        """What the table of keys binds, to what each of its deeds does here."""
         keys = KeyBindings()
-
-        @keys.add("enter")
-        def send(event: KeyPressEvent) -> None:
-            event.current_buffer.validate_and_handle()
-
-        @keys.add("escape", "enter")
-        def new_line(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text("\n")
-
-        @keys.add("c-c")
-        def interrupt(event: KeyPressEvent) -> None:
-            self._interrupt(event.current_buffer)
-
-        @keys.add("c-b")
-        def background(event: KeyPressEvent) -> None:
-            if event.current_buffer.text:
-                event.current_buffer.cursor_left()
-            else:
-                self._wiring.background()
-
-        self._bound = (send, new_line, interrupt, background)
-        if (escaped := self._wiring.escaped) is not None:
-
-            @keys.add("escape")
-            def escape(event: KeyPressEvent) -> None:
-                if not event.current_buffer.text:
-                    escaped()
-
-            self._bound = (*self._bound, escape)
+        deeds: dict[Deed, Callable[[Buffer], object]] = {
+            Deed.SEND: self._send,
+            Deed.NEW_LINE: lambda typed: typed.insert_text("\n"),
+            Deed.INTERRUPT: self._interrupt,
+            Deed.BACKGROUND: self._background,
+        }
+        if (below := self._wiring.below) is not None:
+            deeds |= {
+                Deed.DOWN: lambda typed: None if self._moves(1, typed) else typed.auto_down(),
+                Deed.UP: lambda typed: None if self._moves(-1, typed) else typed.auto_up(),
+                Deed.NEXT: lambda _: self._moves_anyhow(1),
+                Deed.PREVIOUS: lambda _: self._moves_anyhow(-1),
+                Deed.TASKS: lambda _: below.toggle_tasks(),
+            }
+        if self._wiring.below is not None or self._wiring.escaped is not None:
+            deeds[Deed.BACK] = self._back
+        for deed, names in (bind for key in TABLE for bind in key.binds):
+            if (do := deeds.get(deed)) is not None:
+                keys.add(*names)(_handler(do))
         return keys
+
+    def _send(self, typed: Buffer) -> None:
+        below = self._wiring.below
+        if below is None or self._reading is not self._lines or not below.open():
+            typed.validate_and_handle()
+
+    def _background(self, typed: Buffer) -> None:
+        if typed.text:
+            typed.cursor_left()
+        else:
+            self._wiring.background()
+
+    def _moves(self, by: int, typed: Buffer) -> bool:
+        """Whether the key goes to the rows below: from an empty line, or while one of them is marked."""
+        below = self._wiring.below
+        ours = below is not None and (below.marked() or not typed.text)
+        return ours and self._moves_anyhow(by)
+
+    def _moves_anyhow(self, by: int) -> bool:
+        below = self._wiring.below
+        return below is not None and self._reading is self._lines and below.move(by)
+
+    def _text_changed(self, _typed: Buffer) -> None:
+        self._typed()
+
+    def _typed(self) -> None:
+        """Whoever types means the line."""
+        if self._wiring.below is not None:
+            self._wiring.below.leave()
+
+    def _back(self, typed: Buffer) -> None:
+        if self._wiring.below is not None and self._wiring.below.leave():
+            return
+        if not typed.text and self._wiring.escaped is not None:
+            self._wiring.escaped()
+
+
+def _handler(do: Callable[[Buffer], object]) -> Callable[[KeyPressEvent], None]:
+    def pressed(event: KeyPressEvent) -> None:
+        do(event.current_buffer)
+
+    return pressed
+
+
+def _put_below(session: PromptSession[str], rows: Callable[[], ANSI]) -> None:
+    """Put rows below the line of this session; they go with the line when it is sent.
+
+    What the terminal has more than is needed stays below the rows, not between the line and them.
+    """
+    for window in session.layout.find_all_windows():
+        if isinstance(window.content, BufferControl) and window.content.buffer is session.default_buffer:
+            window.dont_extend_height = to_filter(True)
+    drawn = Window(FormattedTextControl(rows), dont_extend_height=True)
+    both = HSplit([session.layout.container, ConditionalContainer(drawn, ~is_done)], align=VerticalAlign.TOP)
+    session.layout = session.app.layout = Layout(both, focused_element=session.default_buffer)
 
 
 class _Offers(Completer):

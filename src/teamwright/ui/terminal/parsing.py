@@ -13,6 +13,7 @@ from teamwright.protocol.values import dataclass
 COMMANDS: dict[str, str] = {
     "/help": "this list",
     "/members": "who is in the team, what each does and waits for",
+    "/view NAME": "what a member was told and said, from now on too; your lines go to it. /view: back to the lead",
     "/tasks": "the task list",
     "/cost": "tokens and money so far, by member",
     "/requests": "what waits for your answer; asks again what you put off",

@@ -36,7 +36,7 @@ class PlainEditor:
 
     async def read(self, kept: Kept = NOTHING) -> str:
         """See Editor. What was typed stays with the kernel: there is nothing to put back."""
-        return await self._next("> ")
+        return await self._next(self.wiring.label())
 
     async def answer(self, label: str, kept: Kept = NOTHING) -> str:
         """See Editor. Lines that were finished before the question are not its answer; nothing can be put back."""

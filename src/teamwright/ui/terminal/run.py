@@ -74,10 +74,13 @@ def _editor(session: Session, host: Host) -> Editor:
     wiring = Wiring(
         interrupted=host.interrupted,
         offered=host.offered,
-        status=host.status,
+        status=str,
         history=session.maker.home.history,
         colors=host.narrator.paint.on,
         background=host.background,
+        escaped=host.escaped,
+        label=host.view.label,
+        below=host.panel,
     )
     return editor_for(wiring)
 

@@ -1,0 +1,157 @@
+"""Whose conversation a person sees: the lead's, or that of one member, which is caught up with and then followed.
+
+    lead ──open NAME──▶ NAME ──back, the member is gone──▶ lead
+
+While a member is viewed its words come like the lead's, and the lead's come with its name before them: nothing that is
+said is lost. Knows sessions through `app`; gives lines to whoever shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+from teamwright.app.looking.told import Told, told_of
+from teamwright.app.session import Session
+from teamwright.app.talking import interrupt_member, live_members, members_at_work
+from teamwright.protocol.errors import UnknownMember
+from teamwright.protocol.events import LIVE, MemberChanged, Spoken, TeamChanged, TeamEvent, TextDelta
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
+from teamwright.protocol.values import dataclass
+from teamwright.ui.terminal.lines import NAME_WIDTH, Narrator, shown
+from teamwright.ui.terminal.stream import LineStream
+from teamwright.ui.terminal.text import cells, clean, cut
+from teamwright.ui.terminal.viewing.told import past_lines, said_lines, told_lines
+
+PAST_LINES = 40
+"""Lines of a conversation that are shown when somebody begins to look at it."""
+
+Show = Callable[[Sequence[str]], None]
+
+
+@dataclass(slots=True)
+class View:
+    """Whose it is: `name`, the lead's at first."""
+
+    session: Session
+    narrator: Narrator
+    show: Show
+    name: str = LEAD
+    _told: Told | None = None
+    _streams: dict[str, LineStream] = field(default_factory=lambda: {LEAD: LineStream()})
+
+    @property
+    def member(self) -> str:
+        """The member that is viewed; empty at the lead."""
+        return "" if self.name == LEAD else self.name
+
+    @property
+    def works(self) -> bool:
+        """Whether the viewed member is at work."""
+        return self.member in members_at_work(self.session)
+
+    def label(self) -> str:
+        """What stands before the line."""
+        return f"@{shown(self.name)}> " if self.member else "> "
+
+    # ── going there and back ──────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, name: str) -> None:
+        """Show what this member was told and said last, and follow it. Raises UnknownMember, InvalidName."""
+        told = told_of(self.session, name)
+        if told is None:
+            raise _unknown(self.session, name)
+        if addressee(name) == LEAD:
+            self.back()
+            return
+        live = next(one for one in live_members(self.session) if one.name.lower() == addressee(name).lower())
+        self._end_stream(self.name)
+        self.name, self._told = live.name, told
+        self._streams.setdefault(live.name, LineStream())
+        about = f"{shown(live.name)} · {live.state} · {clean(live.model)} · {clean(str(live.where))}"
+        self.show([self._heading(about), *self._past(told), "  your lines go to it · Esc or /view: back to the lead"])
+
+    def back(self) -> None:
+        """To the lead; nothing when that is what is viewed."""
+        if not self.member:
+            return
+        self._end_stream(self.name)
+        self._streams.pop(self.name, None)
+        self.name, self._told = LEAD, None
+        self.show([self._heading(LEAD_ALIAS)])
+
+    def interrupt(self) -> None:
+        """End the turn of the viewed member, and no other one."""
+        name = shown(self.name)
+        if interrupt_member(self.session, self.name):
+            self.show([f"{name}'s turn was ended; it waits for your words. All others go on."])
+        else:
+            self.show([f"{name}'s turn cannot be cut from here; /stop ends {name}"])
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def before(self, event: TeamEvent) -> bool:
+        """Show what of an event is said, before other lines tell of it; whether there is nothing more to it."""
+        if isinstance(event, TextDelta):
+            if (stream := self._streams.get(event.member)) is not None:
+                self._say(event.member, stream.add(event.text))
+            return True
+        if event.member in self._streams:
+            self._end_stream(event.member)
+        if not self.member or event.member != self.name or self._told is None:
+            return isinstance(event, Spoken)
+        if isinstance(event, Spoken):
+            heard = self._told.live and event.message["role"] == "user"
+            self.show(told_lines(event.content, self.name, self.narrator) if heard else [])
+            return True
+        if not self._told.live and not isinstance(event, LIVE):
+            self._catch_up(self._told)
+        return False
+
+    def after(self, event: TeamEvent) -> None:
+        """Leave a member that is gone."""
+        if self.member and isinstance(event, MemberChanged | TeamChanged) and self.session.team.find(self.name) is None:
+            self.back()
+
+    def end_of_turn(self) -> None:
+        """The lead's turn is over: what is left of its words is shown."""
+        self._end_stream(LEAD)
+
+    def _catch_up(self, told: Told) -> None:
+        for message in told.news():
+            if message["role"] == "user":
+                self.show(told_lines(message["content"], self.name, self.narrator))
+            else:
+                self.show(said_lines([message]))
+
+    def _end_stream(self, name: str) -> None:
+        self._say(name, self._streams[name].end())
+
+    def _say(self, name: str, lines: Sequence[str]) -> None:
+        """Words of whoever is viewed as they are; of the lead, while somebody else is, with its name."""
+        gap = " " * max(1, NAME_WIDTH + 1 - cells(shown(name)))
+        head = "" if name == self.name else f"{self.narrator.name(name)}{gap}"
+        self.show([head + clean(line) for line in lines])
+
+    def _past(self, told: Told) -> list[str]:
+        if not told.there:
+            return ["  another program runs it, and has its conversation; what it writes to the team is shown here"]
+        lines = past_lines(told.recent(PAST_LINES), self.name, self.narrator)
+        return lines if len(lines) <= PAST_LINES else ["  …", *lines[-PAST_LINES:]]
+
+    def _heading(self, about: str) -> str:
+        room = max(20, self.narrator.width - 1)
+        head = cut(f"── {about} ", room)
+        return self.narrator.paint("bold", head + "─" * (room - cells(head)))
+
+
+def _unknown(session: Session, name: str) -> UnknownMember:
+    names = [shown(one.name) for one in live_members(session)]
+    close = nearest(name, names)
+    return UnknownMember(
+        "unknown-member",
+        f'"{name}" is not in the team',
+        looked_at=[("members", ", ".join(names))],
+        do=[f"did you mean {close}?"] if close else [],
+        note="nothing was changed",
+    )

@@ -9,6 +9,7 @@ import click
 
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.doctor import SECTIONS, Finding, Subject, examine
+from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.invocation import on_a_terminal
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import WIDTH, one_line, pad, say, say_json
@@ -19,13 +20,25 @@ _MARKS = {"ok": " ", "note": "·", "problem": "✗"}
 
 @click.command()
 @click.option("--model", metavar="NAME", help="As if the run named this model.")
+@click.option("--live", is_flag=True, help="Ask the model itself, once: key, streaming, a tool call, cache, window.")
+@click.option("--yes", is_flag=True, help="With --live: send it without asking.")
 @json_flag
 @click.pass_context
-def doctor(ctx: click.Context, /, model: str | None, as_json: bool) -> int:
-    """What is found here: machine, model, members, repository, settings. Sends nothing; asks own ports only."""
+def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool) -> int:
+    """What is found here: machine, model, members, repository, settings.
+
+    Sends nothing, and asks own ports only; but with --live one small real request, after showing what it costs.
+    """
     place = place_of(ctx)
     home = home_at(place.home)
-    findings = examine(Subject(home, place.cwd, os.environ, model, place.settings, at_terminal=on_a_terminal()))
+    subject = Subject(home, place.cwd, os.environ, model, place.settings, at_terminal=on_a_terminal())
+    if yes and not live:
+        raise UsageError("usage", "--yes needs --live", note="nothing was sent")
+    if live:
+        from teamwright.ui.cli.setup.live import try_model
+
+        return try_model(subject, yes=yes, as_json=as_json)
+    findings = examine(subject)
     problems = sum(finding.verdict == "problem" for finding in findings)
     if as_json:
         say_json({"ok": not problems, "findings": findings})

@@ -1,0 +1,197 @@
+"""`doctor --live` against servers of every kind: each thing told apart, by its own word, with the right exit code."""
+
+import json
+import os
+import socket
+import sys
+from contextlib import contextmanager
+
+import pexpect
+import pytest
+
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer, CutPrompt, Raw, Stall, Status
+from tests.ui.program import COMMAND, KEY, Program, error_of
+
+pytestmark = [pytest.mark.promise("K13"), pytest.mark.timeout(180)]
+
+CALL = ("report", {"word": "ready", "count": 7})
+READY = Answer("Ready.", tools=[CALL])
+READ = {"input_tokens": 40, "cache_read_input_tokens": 6500, "output_tokens": 30}
+WROTE = {"input_tokens": 40, "cache_creation_input_tokens": 6500, "output_tokens": 30}
+SOUND = [Answer("Ready.", tools=[CALL], usage=WROTE), Answer("Ready.", tools=[CALL], usage=READ)]
+
+
+def states(told: dict) -> dict[str, str]:
+    return {check["label"]: check["state"] for check in told["checks"]}
+
+
+def value(told: dict, label: str) -> str:
+    return next(check["value"] for check in told["checks"] if check["label"] == label)
+
+
+@contextmanager
+def checked(tmp_path, repo, script, *args, provider="", **settings):
+    """What the program tells as JSON, its exit code, and the server that was asked."""
+    with LoopbackModel.in_thread(script) as server:
+        if provider == "mine":
+            settings["providers"] = {"mine": {"base_url": server.url, "key_env": "MINE_KEY"}}
+        variables = {"ollama": {"OLLAMA_HOST": server.url, "ANTHROPIC_API_KEY": ""}, "mine": {"MINE_KEY": KEY}}
+        program = Program(repo, tmp_path / "home", server.url if not provider else "", env=variables.get(provider, {}))
+        program.settings(**settings)
+        done = program.run("doctor", "--live", "--yes", "--json", *args, timeout=120)
+        assert KEY not in done.stdout + done.stderr
+        assert done.stderr == "", done.stderr
+        yield json.loads(done.stdout), done.returncode, server
+
+
+def test_a_sound_service_passes_with_two_requests_that_are_the_same(tmp_path, repo):
+    with checked(tmp_path, repo, SOUND) as (told, code, server):
+        assert (code, told["ok"], told["model"]) == (0, True, "anthropic/claude-sonnet-5-5")
+    assert states(told) == dict.fromkeys(
+        ["reached", "key", "model", "answer", "first token", "tool call", "cache", "window"], "ok"
+    ) | {"whole prompt": "not offered"}
+    assert server.requests[0].body == server.requests[1].body
+    assert len(server.requests) == 2
+    assert "6,500 of 6,540 tokens" in value(told, "cache")
+    assert told["usage"]["requests"] == 2
+    assert 0 < told["usage"]["usd"] <= told["about_usd"] * 1.5
+    assert str(repo) not in server.requests[0].body.decode(), "nothing of the user's is sent"
+
+
+@pytest.mark.parametrize(
+    ("reply", "label", "known", "word"),
+    [
+        (Status(401, f"no {KEY}"), "key", {"reached": "ok"}, "does not accept ANTHROPIC_API_KEY"),
+        (Status(404), "model", {"reached": "ok", "key": "ok"}, "does not have the model"),
+        (Status(429, retry_after=1), "answer", {"key": "not tried"}, "is limiting requests (HTTP 429)"),
+        (Status(529), "answer", {"key": "not tried"}, "overloaded"),
+        (Raw([b'{"type": "message"}'], content_type="application/json"), "answer", {}, "is not an answer of"),
+        (Raw([b"event: message_start\ndata: {]\n\n"]), "answer", {}, "stopped short"),
+        (Stall(2), "answer", {}, "stopped sending"),
+        (Stall(0, pings=False), "answer", {}, "stopped sending"),
+    ],
+)
+def test_what_is_broken_fails_in_its_own_line_and_nothing_behind_it_is_tried(tmp_path, repo, reply, label, known, word):
+    with checked(tmp_path, repo, [reply], stall_s=1) as (told, code, server):
+        assert code == 1
+    found = states(told)
+    assert [name for name, state in found.items() if state == "failed"] == [label]
+    assert word in value(told, label)
+    assert found | known == found
+    assert (found["tool call"], found["cache"], found["window"]) == ("not tried",) * 3
+    assert len(server.bodies) == 1, "nothing is tried again"
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (Answer("Ready. I would call it now."), "called no tool"),
+        (Answer(tools=[("report_it", {})]), 'it called "report_it"'),
+        (Answer(tools=[("report", {"count": "many"})]), "do not fit the schema"),
+        (
+            Answer(blocks=[{"type": "tool_use", "id": "t", "name": "report", "input": {"unparsed_arguments": "{"}}]),
+            "are not JSON",
+        ),
+    ],
+)
+def test_a_model_that_cannot_call_tools_is_told_so(tmp_path, repo, answer, word):
+    usage = Answer(answer.text, answer.tools, usage=READ, blocks=answer.blocks)
+    with checked(tmp_path, repo, [usage]) as (told, code, _):
+        assert (code, states(told)["tool call"], states(told)["answer"]) == (1, "failed", "ok")
+    assert word in value(told, "tool call")
+
+
+def test_numbers_that_come_as_text_are_read_as_everywhere(tmp_path, repo):
+    with checked(tmp_path, repo, [Answer(tools=[("report", {"word": "ready", "count": "7"})], usage=READ)]) as (
+        told,
+        code,
+        _,
+    ):
+        assert (code, states(told)["tool call"], states(told)["first token"]) == (0, "ok", "not seen")
+
+
+def test_a_cache_that_keeps_nothing_fails_where_it_is_promised(tmp_path, repo):
+    with checked(tmp_path, repo, [READY]) as (told, code, _):
+        assert (code, states(told)["cache"]) == (1, "failed")
+    with checked(tmp_path, repo, [READY], "--model", "mine/x", provider="mine") as (told, code, _):
+        assert (code, states(told)["cache"]) == (0, "not offered")
+
+
+def test_a_local_server_is_asked_for_its_window_and_whether_it_reads_the_whole_prompt(tmp_path, repo):
+    name = ("--model", "ollama/qwen")
+    with checked(tmp_path, repo, [READY], *name, provider="ollama") as (told, code, server):
+        assert (code, told["about_usd"]) == (0, 0.0)
+    assert (states(told)["whole prompt"], states(told)["window"]) == ("ok", "not seen")
+    assert (states(told)["key"], value(told, "key")) == ("ok", "none was asked for")
+    assert len(server.bodies) == 3
+    assert "/api/ps" in {request.path for request in server.requests}
+    with checked(tmp_path, repo, [CutPrompt(4096, READY)], *name, provider="ollama") as (told, code, _):
+        assert (code, states(told)["whole prompt"], states(told)["answer"]) == (1, "failed", "ok")
+    assert "4,096 read" in value(told, "whole prompt")
+    assert "OLLAMA_CONTEXT_LENGTH=" in next(c["do"] for c in told["checks"] if c["label"] == "whole prompt")
+
+
+@pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "gemini"])
+def test_every_api_that_is_spoken_is_tried_the_same_way(tmp_path, repo, api):
+    with LoopbackModel.in_thread([READY]) as server:
+        program = Program(repo, tmp_path / "home", env={"MINE_KEY": KEY})
+        base = server.url + ("/v1" if api.startswith("openai") else "")
+        program.settings(providers={"mine": {"base_url": base, "api": api, "key_env": "MINE_KEY", "caching": True}})
+        done = program.run("doctor", "--live", "--yes", "--json", "--model", "mine/x")
+    told = json.loads(done.stdout)
+    found = states(told)
+    assert (done.returncode, found["tool call"], found["cache"], found["whole prompt"]) == (0, "ok", "not seen", "ok")
+
+
+def test_nobody_there_fails_to_be_reached(tmp_path, repo):
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        done = Program(repo, tmp_path / "home", url).run("doctor", "--live", "--yes")
+    assert done.returncode == 1
+    assert "✗ reached" in done.stdout
+    assert "could not be reached" in done.stdout
+    assert "1 failed" in done.stdout
+
+
+def test_without_a_model_it_cannot_start(tmp_path, repo):
+    done = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": ""}).run("doctor", "--live", "--yes")
+    assert (done.returncode, error_of(done)[0]) == (3, "no-model")
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["--live"], "nobody is here to say yes"),
+        (["--live", "--yes", "--model", "scripted:x.toml"], "no service to try"),
+        (["--yes"], "--yes needs --live"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused_and_nothing_is_sent(tmp_path, repo, args, word):
+    with LoopbackModel.in_thread() as server:
+        done = Program(repo, tmp_path / "home", server.url).run("doctor", *args)
+        assert (done.returncode, error_of(done)[0]) == (2, "usage")
+        assert word in done.stderr
+        assert server.requests == []
+
+
+def test_a_person_sees_model_address_and_cost_and_is_asked_before_anything_is_sent(tmp_path, repo):
+    with LoopbackModel.in_thread(SOUND) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        options = {"cwd": str(repo), "env": program.environment, "encoding": "utf-8", "timeout": 60}
+        for answer in ("n", "y"):
+            shell = pexpect.spawn(sys.executable, [*COMMAND[1:], "doctor", "--live"], dimensions=(40, 100), **options)
+            shell.expect_exact("anthropic/claude-sonnet-5-5")
+            shell.expect_exact(server.url.removeprefix("http://"))
+            shell.expect_exact(f"…{KEY[-4:]}")
+            shell.expect(r"about 0\.\d+ USD by the price list")
+            shell.expect_exact("Send them")
+            assert server.requests == []
+            shell.sendline(answer)
+            shell.expect_exact("Nothing was sent." if answer == "n" else "Nothing failed.")
+            shell.expect(pexpect.EOF)
+            shell.close()
+            assert shell.exitstatus == 0
+        assert len(server.bodies) == 2
+    assert os.path.isdir(repo)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, Row] = {
     "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a team and its members, or with a session."),
     "send": Row("teamwright.ui.cli.mail.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
     "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
+    "undo": Row("teamwright.ui.cli.past.undo:undo", WORK, "Take back the edits of the last prompt, all or none."),
     "requests": Row(
         "teamwright.ui.cli.requests.command:requests", WORK, "What waits for you; `allow` and `deny` answer it."
     ),
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Row] = {
     "inbox": Row("teamwright.ui.cli.mail.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),
     "log": Row("teamwright.ui.cli.past.log:log", LOOK, "What happened in a team or a session."),
     "cost": Row("teamwright.ui.cli.past.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
+    "diff": Row("teamwright.ui.cli.past.diff:diff", LOOK, "What changed in files, and which member did it; --stat."),
     "agents": Row(
         "teamwright.ui.cli.agents.command:agents", LOOK, "Kinds of agents, where each is from; `show` for one of them."
     ),

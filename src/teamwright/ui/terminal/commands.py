@@ -34,6 +34,7 @@ from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
 from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines
+from teamwright.ui.terminal.wayback import undo_shown
 
 Shown: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
 
@@ -230,6 +231,7 @@ RUN: dict[str, Shown] = {
     "/members": _members,
     "/tasks": _tasks,
     "/cost": _cost,
+    "/undo": undo_shown,
     "/stop": _stop,
     "/interrupt": _interrupt,
     "/hide": _hide,
@@ -242,7 +244,8 @@ RUN: dict[str, Shown] = {
     "/compact": _compact,
     "/clear": _clear,
 }
-"""What runs a command. `/quit` is not here: it is the session's own end; nor `/view`, which is about the screen."""
+"""What runs a command. `/quit` is not here: it is the session's own end; nor are `/view` and `/diff`, which need the
+screen."""
 
 
 def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:

@@ -42,6 +42,7 @@ from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknow
 from teamwright.ui.terminal.text import clean
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.view import View
+from teamwright.ui.terminal.wayback import diff_shown
 
 
 @dataclass(slots=True)
@@ -302,6 +303,8 @@ class Host:
             case Command(name="/requests"):
                 questions = self.typing.questions
                 self.show([] if questions.again() else questions.lines(self.narrator))
+            case Command(name="/diff"):
+                self.show(await diff_shown(self.session, line.rest, self.narrator.paint))
             case _:
                 self.show(await RUN[line.name](self.session, line.rest))
 

@@ -59,11 +59,12 @@ def shown(name: str) -> str:
 
 @dataclass(slots=True)
 class Narrator:
-    """Tells a person what happens. `width` is the window's in columns."""
+    """Tells a person what happens. `width` is the window's in columns; `rest` shows the rest of a long diff."""
 
     paint: Paint = field(default_factory=Paint)
     width: int = 80
     colors: dict[str, str] = field(default_factory=dict[str, str])
+    rest: str = ""
     _known: set[str] = field(default_factory=set[str])
     _asked: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -139,7 +140,8 @@ class Narrator:
         room = max(self.width, NARROWEST) - 2
         shown_lines = [f"  {diff_line(self.paint, cut(clean(line), room))}" for line in body[:DIFF_LINES]]
         if len(body) > DIFF_LINES:
-            shown_lines.append(self.paint("dim", f"  … {len(body) - DIFF_LINES} more lines"))
+            more = f": {self.rest} {event.call}" if self.rest else ""
+            shown_lines.append(self.paint("dim", f"  … {len(body) - DIFF_LINES} more lines{more}"))
         return shown_lines
 
     def _message(self, event: MessageSent) -> list[str]:

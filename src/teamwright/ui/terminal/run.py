@@ -46,7 +46,7 @@ def interactive(options: Options, prompt: str | None) -> int:
 async def _interactive(options: Options, prompt: str | None) -> int:
     async with open_session(options) as session:
         loaded()
-        host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty())))
+        host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty()), rest="/diff"))
         host.editor = editor = _editor(session, host)
         with _signals(editor.interrupt) as (terminated, terminate):
             session.outside.end = terminate

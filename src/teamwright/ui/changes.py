@@ -1,0 +1,130 @@
+"""What changed, and what an undo does, as lines for all faces: each a style of `paint` and a text. Pure.
+
+The text is as it was written: whoever shows it makes it fit for a screen first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+from teamwright.app.wayback.changes import FileChange, Share
+from teamwright.app.wayback.planning import Plan
+from teamwright.app.wayback.present import shown_path
+from teamwright.app.wayback.undoing import ALREADY, COMMANDS_STAY, KEPT, REMOVED, RESTORED, Undone, UndoneFile
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.values import dataclass
+
+Line: TypeAlias = tuple[str, str]
+"""A style, empty for none, and a text."""
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_DID = {RESTORED: "restored", REMOVED: "removed", ALREADY: "was so", KEPT: "left"}
+
+
+@dataclass(slots=True)
+class Sums:
+    """What all files come to that were counted."""
+
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    edits: dict[str, int] = field(default_factory=dict[str, int])
+
+    def count(self, change: FileChange) -> FileChange:
+        """Add one; it is given back."""
+        self.files += 1
+        self.added += change.added or 0
+        self.removed += change.removed or 0
+        for share in change.members:
+            self.edits[_name(share)] = self.edits.get(_name(share), 0) + share.edits
+        return change
+
+    def __str__(self) -> str:
+        who = ", ".join(f"{name} {_edits(count)}" for name, count in self.edits.items())
+        return f"{_files(self.files)}, +{self.added} -{self.removed}; {who}"
+
+
+def change_lines(change: FileChange) -> Iterator[Line]:
+    """A file: who changed it and how much, what is to be said of it, its diff."""
+    state = "" if change.state == "changed" else f" ({change.state})"
+    yield "bold", f"{change.path}{state}  {counts(change)}  {who(change.members)}"
+    yield from (("yellow", f"  {note}") for note in notes(change))
+    lines = change.diff.removesuffix("\n").split("\n") if change.diff else []
+    yield from (("bold", line) for line in lines[:2])
+    yield from ((_STYLES.get(line[:1], ""), line) for line in lines[2:])
+
+
+def notes(change: FileChange) -> list[str]:
+    """What is to be said of a file beside its diff."""
+    between = "something else changed it between two of the edits" if change.between else ""
+    return [note for note in (change.note, between, change.since) if note]
+
+
+def counts(change: FileChange) -> str:
+    """Lines added and removed."""
+    return "+? -?" if change.added is None else f"+{change.added} -{change.removed}"
+
+
+def who(shares: Sequence[Share]) -> str:
+    """Who changed a file, with the number of edits of each."""
+    return ", ".join(f"{_name(share)} {_edits(share.edits)}" for share in shares)
+
+
+def shown(name: str) -> str:
+    """A name as people read it."""
+    return LEAD_ALIAS if name == LEAD else name
+
+
+def _name(share: Share) -> str:
+    return f"{shown(share.name)} (of {shown(share.of)})" if share.of else shown(share.name)
+
+
+def around(again: int, cut_off: str, damaged: int) -> list[str]:
+    """What is to be said beside all files."""
+    lines = [f"{_files(again)} edited and as before again"] if again else []
+    lines += [f"an undo that began at {cut_off} was cut off: undo again to complete it"] if cut_off else []
+    return [*lines, *([f"{damaged} lines of the journal cannot be read"] if damaged else [])]
+
+
+# ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def plan_rows(plan: Plan, cwd: str) -> list[tuple[str, str, str]]:
+    """What an undo would do, a file a row: the act, the path, whose edits."""
+    rows = [(_act(step.after, already=step.already), step.path, step.members) for step in plan.steps]
+    rows += [("leave", path, ()) for path in plan.left]
+    return [(act, shown_path(path, cwd), ", ".join(map(shown, members))) for act, path, members in rows]
+
+
+def _act(after: str | None, *, already: bool) -> str:
+    return "is so" if already else "remove" if after is None else "restore"
+
+
+def undone_lines(undone: Undone) -> list[str]:
+    """What an undo did."""
+    prompt = f' of "{undone.prompt}"' if undone.prompt else ""
+    head = "completed an undo that was cut off; its edits were those" if undone.completed else "took back the edits"
+    files = list(map(_undone, undone.files)) or ["no file was left to take back"]
+    return [f"{head}{prompt}", *(f"  {line}" for line in files), COMMANDS_STAY]
+
+
+def _undone(file: UndoneFile) -> str:
+    members = ", ".join(map(shown, file.members))
+    return f"{_DID[file.did]:<8}  {file.path}" + (f"  ({members})" if members else "")
+
+
+def stat_rows(changes: Iterable[FileChange]) -> Iterator[tuple[str, str, str, str]]:
+    """A row a file: path, lines, who, what is to be said of it."""
+    for change in changes:
+        state = () if change.state == "changed" else (change.state,)
+        yield change.path, counts(change), who(change.members), "; ".join((*state, *notes(change)))
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _edits(count: int) -> str:
+    return f"{count} edit{'' if count == 1 else 's'}"

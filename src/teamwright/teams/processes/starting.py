@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,6 +87,7 @@ class Elsewhere:
             if await self._called_again(process, life):
                 self._take_in(process, member, undo)
                 process.begun = True
+                await _take_up_plan(process)
                 return process
         await self.clear(life)
         kind = await self._place_now(member)
@@ -261,3 +262,10 @@ class Elsewhere:
         if team.members.get(process.name) is process:
             del team.members[process.name]
         team.outside.entries.pop(process.name, None)
+
+
+async def _take_up_plan(process: Process) -> None:
+    """A plan that waited when its lead was killed waits for an answer here, or is told the one that it missed."""
+    if process.plan.open:
+        with suppress(TeamwrightError):  # it has ended meanwhile, which is seen to
+            await process.perform("plan_answered")

@@ -13,7 +13,6 @@ from teamwright.app.wayback.changes import FileChange, Share
 from teamwright.app.wayback.planning import Plan
 from teamwright.app.wayback.present import shown_path
 from teamwright.app.wayback.undoing import ALREADY, COMMANDS_STAY, KEPT, REMOVED, RESTORED, Undone, UndoneFile
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 
 Line: TypeAlias = tuple[str, str]
@@ -72,13 +71,8 @@ def who(shares: Sequence[Share]) -> str:
     return ", ".join(f"{_name(share)} {_edits(share.edits)}" for share in shares)
 
 
-def shown(name: str) -> str:
-    """A name as people read it."""
-    return LEAD_ALIAS if name == LEAD else name
-
-
 def _name(share: Share) -> str:
-    return f"{shown(share.name)} (of {shown(share.of)})" if share.of else shown(share.name)
+    return f"{share.name} (of {share.of})" if share.of else share.name
 
 
 def around(again: int, cut_off: str, damaged: int) -> list[str]:
@@ -95,7 +89,7 @@ def plan_rows(plan: Plan, cwd: str) -> list[tuple[str, str, str]]:
     """What an undo would do, a file a row: the act, the path, whose edits."""
     rows = [(_act(step.after, already=step.already), step.path, step.members) for step in plan.steps]
     rows += [("leave", path, ()) for path in plan.left]
-    return [(act, shown_path(path, cwd), ", ".join(map(shown, members))) for act, path, members in rows]
+    return [(act, shown_path(path, cwd), ", ".join(members)) for act, path, members in rows]
 
 
 def _act(after: str | None, *, already: bool) -> str:
@@ -111,7 +105,7 @@ def undone_lines(undone: Undone) -> list[str]:
 
 
 def _undone(file: UndoneFile) -> str:
-    members = ", ".join(map(shown, file.members))
+    members = ", ".join(file.members)
     return f"{_DID[file.did]:<8}  {file.path}" + (f"  ({members})" if members else "")
 
 

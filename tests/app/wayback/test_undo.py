@@ -31,7 +31,7 @@ async def test_all_that_anybody_edited_for_the_last_prompt_is_taken_back(desk):
     await desk.writes("bob", "new/deep/b", "b\n")
     made = await desk.undo()
     assert [(file.path, file.did, file.members) for file in made.files] == [
-        ("a", "restored", ("team-lead", "ada")),
+        ("a", "restored", ("lead", "ada")),
         ("new/deep/b", "removed", ("bob",)),
     ]
     assert made.prompt == "second"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.app.wayback.journal import Change, Edits, names
+from teamwright.app.wayback.journal import Change, Edits, alias, names
 from teamwright.app.wayback.present import present, shown_path
 from teamwright.protocol.values import dataclass
 from teamwright.tools.files.former import kept
@@ -78,7 +78,8 @@ def file_changes(
         spans = _runs(edits, path, own) if by else [_Span(lines[0].before, lines[-1].after)]
         spans = [span for span in spans if span.before != span.after]
         if spans:
-            shares = tuple(Share(name, n, (owners or {}).get(name, "")) for name, n in names(own).items())
+            whose = owners or {}
+            shares = tuple(Share(alias(name), n, alias(whose.get(name, ""))) for name, n in names(own).items())
             made = _file(path, cwd, history, spans, shares)
             yield replace(made, since=_since(lines, now.digest, now.why), between=_between(lines))
 
@@ -89,7 +90,7 @@ def one_edit(edits: Edits, history: Path, cwd: str, call: str) -> FileChange | N
     if not found:
         return None
     last = max(found, key=lambda change: change.at)
-    return _file(last.path, cwd, history, [_Span(last.before, last.after)], (Share(last.member, 1),))
+    return _file(last.path, cwd, history, [_Span(last.before, last.after)], (Share(alias(last.member), 1),))
 
 
 def taken_back(edits: Edits) -> int:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.storage.jsonl import read_lines
@@ -209,3 +210,8 @@ def names(changes: Sequence[Change]) -> dict[str, int]:
     for change in changes:
         counts[change.member] = counts.get(change.member, 0) + 1
     return counts
+
+
+def alias(name: str) -> str:
+    """An agent's name as people read it."""
+    return LEAD_ALIAS if name == LEAD else name

@@ -11,10 +11,10 @@ from pathlib import Path
 from teamwright.agent.transcript import read_header
 from teamwright.app.looking.receipts import find_log, real_name
 from teamwright.app.session import Session
-from teamwright.app.wayback.journal import Edits
+from teamwright.app.wayback.journal import Edits, alias
 from teamwright.app.wayback.undoing import Wish
 from teamwright.protocol.errors import UnknownMember
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS, nearest
+from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 from teamwright.teams.agents.journal import RunJournal
@@ -88,7 +88,7 @@ def agents_of(place: Place, edits: Edits, member: str | None, owners: Mapping[st
     known = {LEAD, *changed, *owners.values(), *(path.stem for path in (place.directory / "agents").glob("*.jsonl"))}
     if wanted in {name.lower() for name in known}:
         return (wanted,)
-    names = [LEAD_ALIAS if name == LEAD else name for name in dict.fromkeys([*changed, *sorted(known)])]
+    names = [alias(name) for name in dict.fromkeys([*changed, *sorted(known)])]
     close = nearest(member, names)
     raise UnknownMember(
         "unknown-member",
@@ -103,11 +103,7 @@ def wish_of(place: Place, edits: Edits, member: str | None, left: tuple[str, ...
     """An undo as people say it. Files to leave are named from the session's directory. Raises UnknownMember."""
     paths = tuple(str((Path(place.cwd) / Path(path).expanduser()).resolve()) for path in left)
     by = agents_of(place, edits, member, owners)
-    return Wish(by, paths, _shown(member) if member else "")
-
-
-def _shown(member: str) -> str:
-    return LEAD_ALIAS if real_name(member) == LEAD else real_name(member)
+    return Wish(by, paths, alias(real_name(member)) if member else "")
 
 
 def rooms_held(place: Place) -> dict[str, Path]:

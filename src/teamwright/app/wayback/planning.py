@@ -10,9 +10,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from teamwright.app.wayback.journal import Change, Edits, Prompt, Undo, names
+from teamwright.app.wayback.journal import Change, Edits, Prompt, Undo, alias, names
 from teamwright.app.wayback.present import Present, present
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.tools.files.former import kept
 
@@ -101,7 +100,7 @@ def _file(edits: Edits, history: Path, path: str, number: int, by: Sequence[str]
     if not mine:
         return None
     if others := names([change for change in stack[mine[0] :] if change.prompt != number or not _is_of(change, by)]):
-        return Refused(path, f"{' and '.join(map(_shown, others))} changed it too, after that")
+        return Refused(path, f"{' and '.join(map(alias, others))} changed it too, after that")
     own = [stack[place] for place in mine]
     if any(one.after != next_one.before for one, next_one in pairwise(own)):
         return Refused(path, "something else changed it between two of the edits")
@@ -110,7 +109,7 @@ def _file(edits: Edits, history: Path, path: str, number: int, by: Sequence[str]
 
 def _step(history: Path, path: str, own: Sequence[Change], now: Present) -> Step | Refused:
     first, last = own[0], own[-1]
-    members = tuple(names(own))
+    members = tuple(map(alias, names(own)))
     if now.why:
         return Refused(path, now.why)
     if now.digest == first.before:
@@ -124,7 +123,3 @@ def _step(history: Path, path: str, own: Sequence[Change], now: Present) -> Step
 
 def _is_of(change: Change, by: Sequence[str]) -> bool:
     return not by or change.member in by
-
-
-def _shown(name: str) -> str:
-    return LEAD_ALIAS if name == LEAD else name

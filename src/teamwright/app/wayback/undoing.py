@@ -16,6 +16,7 @@ from teamwright.app.wayback.journal import Edits, Undo, note_undo, note_undone, 
 from teamwright.app.wayback.planning import Plan, Refused, Step, plan_undo
 from teamwright.app.wayback.present import shown_path
 from teamwright.protocol.clock import iso
+from teamwright.protocol.envelope import escaped
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id, nearest
 from teamwright.protocol.values import dataclass
@@ -122,7 +123,9 @@ def told(undone: Undone) -> str:
     names = [file.path for file in undone.files if file.did in {RESTORED, REMOVED}]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
-    return f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
+    return escaped(
+        f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
+    )
 
 
 async def _take_back(history: Path, undo: str, step: Step) -> str:

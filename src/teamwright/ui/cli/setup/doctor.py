@@ -22,9 +22,10 @@ _MARKS = {"ok": " ", "note": "·", "problem": "✗"}
 @click.option("--model", metavar="NAME", help="As if the run named this model.")
 @click.option("--live", is_flag=True, help="Ask the model itself, once: key, streaming, a tool call, cache, window.")
 @click.option("--yes", is_flag=True, help="With --live: send it without asking.")
+@click.option("--bundle", is_flag=False, flag_value="", metavar="[FILE]", help="Write a redacted zip for a bug report.")
 @json_flag
 @click.pass_context
-def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool) -> int:
+def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, yes: bool, bundle: str | None) -> int:
     """What is found here: machine, model, members, repository, settings.
 
     Sends nothing, and asks own ports only; but with --live one small real request, after showing what it costs.
@@ -34,6 +35,12 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
     subject = Subject(home, place.cwd, os.environ, model, place.settings, at_terminal=on_a_terminal())
     if yes and not live:
         raise UsageError("usage", "--yes needs --live", note="nothing was sent")
+    if live and bundle is not None:
+        raise UsageError("usage", "--live and --bundle exclude each other", note="nothing was sent")
+    if bundle is not None:
+        from teamwright.ui.cli.setup.bundle import make_bundle
+
+        return make_bundle(subject, place.path(bundle) if bundle else None, as_json=as_json)
     if live:
         from teamwright.ui.cli.setup.live import try_model
 

@@ -8,11 +8,13 @@ import re
 import sys
 import time
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pexpect
 
 CTRL_C, CTRL_D, ENTER, ALT_ENTER, BACKSPACE = "\x03", "\x04", "\r", "\x1b\r", "\x7f"
+CTRL_T, ESC, UP, DOWN, SHIFT_UP, SHIFT_DOWN = "\x14", "\x1b", "\x1b[A", "\x1b[B", "\x1b[1;2A", "\x1b[1;2B"
 WAIT_S = 20
 _SEQUENCE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|\x1b[=>]")
 
@@ -48,6 +50,11 @@ class Screen:
     def text(self) -> str:
         """All lines, those that scrolled out first."""
         return "\n".join([*self.above, *("".join(line).rstrip() for line in self.lines)])
+
+    @property
+    def shown(self) -> list[str]:
+        """The rows that are on the screen."""
+        return ["".join(line).rstrip() for line in self.lines]
 
     def _char(self, char: str) -> None:
         if char == "\r":
@@ -120,6 +127,19 @@ class Person:
         while not self._shown(texts):
             if not self._read(deadline):
                 raise AssertionError(f"{texts!r} did not come; there was:\n{self.screen.text}")
+
+    def until(self, says: Callable[[list[str]], object]) -> list[str]:
+        """Wait until what is on the screen is so: its rows from the top, without what scrolled out; those rows."""
+        deadline = time.monotonic() + WAIT_S
+        while not says(self.screen.shown):
+            if not self._read(deadline):
+                raise AssertionError("it did not come; the screen was:\n" + "\n".join(self.screen.shown))
+        return self.screen.shown
+
+    def resizes(self, rows: int, columns: int) -> None:
+        """The window has another size from now on."""
+        self.screen.rows, self.screen.columns = rows, columns
+        self.child.setwinsize(rows, columns)
 
     def shows(self, text: str) -> bool:
         """Whether the text is on the screen now."""

@@ -5,8 +5,8 @@ import pytest
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.envelope import render_entry
 from teamwright.protocol.mail import Entry, ModeChanged, PlanApprovalResponse, ShutdownRequest, TaskAssignment
-from teamwright.ui.terminal.viewing.told import told_lines
 from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.viewing.told import told_lines
 
 NOW = "2026-01-01T00:00:00.000Z"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import field
@@ -38,6 +37,7 @@ from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.panel.panel import Panel
+from teamwright.ui.terminal.panel.window import window_size
 from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
 from teamwright.ui.terminal.text import clean
 from teamwright.ui.terminal.typing import Typing
@@ -364,4 +364,4 @@ class Host:
         self.show([clean(line) for line in problem.render().split("\n")])
 
     def _width(self) -> int:
-        return shutil.get_terminal_size().columns
+        return window_size().columns

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -34,6 +33,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import TABLE, Act, Deed
+from teamwright.ui.terminal.panel.window import window_size
 
 REDRAW_S = 0.03
 """Redraws come no closer than this, in seconds: each costs bytes on the way to the terminal."""
@@ -277,7 +277,7 @@ class _Offers(Completer):
 
 
 def _size() -> Size:
-    columns, rows = shutil.get_terminal_size()
+    columns, rows = window_size()
     return Size(rows=rows, columns=columns)
 
 

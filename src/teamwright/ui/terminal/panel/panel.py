@@ -7,7 +7,6 @@ change, and not before; with nothing that ages there is no timer. Knows a sessio
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +25,7 @@ from teamwright.ui.terminal.panel.rows import Beside, Look, ages_of, member_rows
 from teamwright.ui.terminal.panel.selection import Selection
 from teamwright.ui.terminal.panel.status import status_line
 from teamwright.ui.terminal.panel.tasks import task_rows
+from teamwright.ui.terminal.panel.window import window_size
 
 ROWS_MOST = 8
 """Rows of members, and rows of tasks, at most; in a low window less: each a third of its height."""
@@ -72,7 +72,7 @@ class Panel:
 
     def lines(self) -> list[str]:
         """All rows as they are now, for the window as it is now."""
-        size = shutil.get_terminal_size()
+        size = window_size()
         width, most = max(size.columns - 1, 1), max(1, min(ROWS_MOST, size.lines // 3))
         members, now = members_now(self.session, self.board), time.time()
         self.selection.settle([one.name for one in members])

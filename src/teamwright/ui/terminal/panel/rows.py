@@ -35,11 +35,11 @@ WORDS = {"blocked": "asks", "awaiting": "asks", "waiting": "waits"}
 
 _STYLES = {"working": "green", "blocked": "yellow", "awaiting": "yellow", "stalled": "red", "dead": "red"}
 
-SELECTED, VIEWED = "▸", "@"
+SELECTED, VIEWED = ">", "@"
 
 NAME_MOST = 16
-WORD_FROM, TOKENS_FROM = 60, 60
-"""Columns from which on the state's word and the tokens are shown."""
+WORD_FROM, TOKENS_FROM, AGE_FROM = 60, 60, 30
+"""Columns from which on the state's word, the tokens and the age are shown."""
 
 _AGE, _TOKENS, _WORD = 7, 7, 8
 
@@ -68,7 +68,7 @@ def member_rows(members: Sequence[MemberNow], beside: Beside, look: Look) -> lis
     """The rows; none while the lead is alone and rests."""
     if len(members) == 1 and members[0].state == "idle":
         return []
-    names = min(NAME_MOST, max(cells(shown(one.name)) for one in members))
+    names = min(NAME_MOST, max(1, look.width - 3), max(cells(_name(one)) for one in members))
     if look.selected:
         return _around([(_row(one, beside, look, names), one.name == look.selected) for one in members], look)
     alone, resting = _parted(members, beside, look)
@@ -77,7 +77,7 @@ def member_rows(members: Sequence[MemberNow], beside: Beside, look: Look) -> lis
     room = max(1, look.most - len(last))
     if len(rows) > room:
         left = len(rows) - (room - 1)
-        rows = [*rows[: room - 1], look.paint("dim", cut(f"  … {left} more: {_states(alone[room - 1 :])}", look.width))]
+        rows = [*rows[: room - 1], _counted(f"… {left} more: {_states(alone[room - 1 :])}", look)]
     return [*rows, *last]
 
 
@@ -102,11 +102,12 @@ def _row(one: MemberNow, beside: Beside, look: Look, names: int) -> str:
     paint, style = look.paint, _STYLES.get(one.state, "")
     mine = SELECTED if one.name == look.selected else VIEWED if one.name == look.viewed and look.viewed != LEAD else " "
     mark = MARKS.get(one.state, "?")
-    name = padded(cut(shown(one.name), names), names)
+    name = padded(cut(_name(one), names), names)
     word = f" {padded(cut(WORDS.get(one.state, one.state), _WORD), _WORD)}" if look.width >= WORD_FROM else ""
     end = _end(one, look)
-    room = look.width - cells(f"{mine}{mark} {name}{word} ") - cells(end)
-    said = padded(cut(_says(one, beside), max(0, room)), max(0, room))
+    room = max(0, look.width - cells(f"{mine}{mark} {name}{word} ") - cells(end))
+    said = _says(one, beside) or ("" if word else WORDS.get(one.state, one.state))
+    said = padded(cut(said, room), room)
     styled = paint("bold" if one.name == LEAD else one.color or "", name)
     picked = paint("bold", mine) if mine.strip() else mine
     # Without blanks at its end: a redraw sends no byte for them.
@@ -117,7 +118,11 @@ def _end(one: MemberNow, look: Look) -> str:
     """Tokens and age, right-aligned."""
     tokens = f"{count(one.tokens) if one.tokens else '':>{_TOKENS}}" if look.width >= TOKENS_FROM else ""
     old = age(look.now - one.since) if one.since and one.state != "idle" else ""
-    return f"{tokens}{old:>{_AGE}}"
+    return f"{tokens}{old:>{_AGE}}" if look.width >= AGE_FROM else ""
+
+
+def _name(one: MemberNow) -> str:
+    return one_line(shown(one.name))
 
 
 def _says(one: MemberNow, beside: Beside) -> str:
@@ -135,7 +140,7 @@ def _says(one: MemberNow, beside: Beside) -> str:
 
 
 def _together(resting: Sequence[MemberNow], look: Look) -> str:
-    names = ", ".join(shown(one.name) for one in resting)
+    names = ", ".join(map(_name, resting))
     return cut(f" {MARKS['idle']} {len(resting)} idle: {names}", look.width)
 
 
@@ -145,14 +150,20 @@ def _states(members: Sequence[MemberNow]) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
 
+def _counted(words: str, look: Look) -> str:
+    return look.paint("dim", cut(f"  {words}", look.width))
+
+
 def _around(rows: Sequence[tuple[str, bool]], look: Look) -> list[str]:
     """As many rows as there may be, the selected one among them; those above and below are counted."""
     if len(rows) <= look.most:
         return [row for row, _ in rows]
     at = next((number for number, (_, here) in enumerate(rows) if here), 0)
-    room = max(1, look.most - 2)
+    if look.most < 3:
+        return [row for row, here in rows if here]
+    room = look.most - 2
     first = min(max(0, at - room // 2), len(rows) - room)
     above, below = first, len(rows) - first - room
-    head = [look.paint("dim", f"  ↑ {above} more")] if above else []
-    foot = [look.paint("dim", f"  ↓ {below} more")] if below else []
+    head = [_counted(f"↑ {above} more", look)] if above else []
+    foot = [_counted(f"↓ {below} more", look)] if below else []
     return [*head, *(row for row, _ in rows[first : first + room]), *foot]

@@ -31,7 +31,7 @@ def _order(board: Board, task: TaskInfo) -> tuple[int, int, str]:
 
 def _row(board: Board, task: TaskInfo, width: int) -> str:
     waits = board.waits_for(task)
-    owner = f"  {shown(task.owner)}" if task.owner else ""
+    owner = f"  {one_line(shown(task.owner))}" if task.owner else ""
     end = owner + (f"  waits for {' '.join(f'#{id}' for id in waits)}" if waits else "")
     head = f" {_MARKS.get(task.status, '·')} #{task.id} "
     # Whose it is and what it waits for matter more than the end of a long subject.

@@ -1,0 +1,87 @@
+"""A crew for tests at a terminal: ada and ben, each at a gate that the test opens, and what stands below the line.
+
+The lead spawns them when it is told `go`, waits at its own gate when told `wait`, ends its team when told `end it`.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teamwright.testing.replies import Answer
+from tests.ui.terminal_driver import Person
+from tests.ui.test_terminal_session import all_told, bash, told, who
+
+NAMES = ("ada", "ben")
+LINE = re.compile(r"(@\w+)?>( |$)|allow\?|end \w+ for good")
+"""What stands before a line that is being typed."""
+
+
+def spawn(names: tuple[str, ...] = NAMES, **more: Any) -> Answer:
+    tasks = [("TaskCreate", {"subject": f"job of {name}", "description": "do it"}) for name in names]
+    starts = [
+        ("Agent", {"description": "start", "prompt": f"Take task {n}.", "name": name, **more})
+        for n, name in enumerate(names, 1)
+    ]
+    return Answer(tools=[*tasks, *starts])
+
+
+def crew(body: dict) -> Answer | str:
+    """What the lead and its members say."""
+    name, words = who(body), told(body)
+    if name == "lead":
+        return lead(body, words)
+    if found := re.search(r"Take task (\d)\.", words):
+        return Answer(tools=[("TaskUpdate", {"taskId": found[1], "status": "in_progress", "owner": name})])
+    if "say hello" in words:
+        return f"Hello from {name}.\nThe second line."
+    if "through" in words:
+        return f"{name} is through."
+    return bash(f"cat gate-{name}")
+
+
+def lead(body: dict, words: str) -> Answer | str:
+    """The lead's part."""
+    if "wait here" in words:
+        return bash("cat gate-lead")
+    if "end it" in words:
+        return Answer(tools=[("TeamDelete", {})])
+    if "through" in words and "cat gate-lead" in json.dumps(body["messages"][-2]):
+        return "The lead is through."
+    return spawn() if "tool_use" not in all_told(body) else "They are at it."
+
+
+@pytest.fixture
+def gates(repo: Path) -> Path:
+    """A repository with a gate for everybody."""
+    for name in ("lead", *NAMES):
+        os.mkfifo(repo / f"gate-{name}")
+    return repo
+
+
+def opens(repo: Path, name: str) -> None:
+    """Let whoever waits at this gate go on."""
+    with open(repo / f"gate-{name}", "w") as pipe:
+        pipe.write("through\n")
+
+
+def below(rows: list[str]) -> list[str]:
+    """What stands below the line that is being typed."""
+    at = max((n for n, row in enumerate(rows) if LINE.match(row)), default=len(rows))
+    return [row for row in rows[at + 1 :] if row]
+
+
+def row_of(rows: list[str], name: str) -> str:
+    """The row of this member below the line; empty when there is none."""
+    return next((row for row in below(rows) if name in row[:20].split()), "")
+
+
+def starts(person: Person) -> None:
+    """Have the crew at work, each at its gate."""
+    person.says("go")
+    person.sees("They are at it.")
+    for name in NAMES:
+        person.until(lambda rows, name=name: f"cat gate-{name}" in row_of(rows, name))

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from teamwright.app.looking.bundling.redacting import Redactor, left_out, secrets_in
 from teamwright.app.looking.bundling.writing import Part
@@ -183,9 +183,10 @@ def _event(line: bytes, redactor: Redactor) -> str:
         raw: object = json.loads(line)
     except ValueError:
         return json.dumps({"type": "unreadable", "bytes": len(line)})
-    if not isinstance(raw, dict) or raw.get("type") == "snapshot":  # pyright: ignore[reportUnknownMemberType]
+    event = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    if not event or event.get("type") == "snapshot":
         return ""
-    return json.dumps(redactor.event(raw), ensure_ascii=False)
+    return json.dumps(redactor.event(event), ensure_ascii=False)
 
 
 def _crashes(home: Home, redactor: Redactor) -> Iterator[Part]:

@@ -130,10 +130,26 @@ def masked(key: str, name: str, value: Any) -> Any:
     if isinstance(value, str):
         return _IN_URL.sub(lambda found: f"{found[1] or found[2]}…" + ("@" if found[1] else ""), value)
     if isinstance(value, list):
-        return [masked("", "", one) for one in cast("list[Any]", value)]
+        items = cast("list[Any]", value)
+        return [_after(before, one) for before, one in zip(["", *items], items, strict=False)]
     if isinstance(value, dict):
         return {str(at): _inner(str(at), one) for at, one in cast("Mapping[Any, Any]", value).items()}
     return value
+
+
+def _after(before: Any, value: Any) -> Any:
+    """An item of a list: behind `--api-key` stands a secret, and behind `--api-key=` too."""
+    if not isinstance(value, str):
+        return masked("", "", value)
+    flag, equals, said = value.partition("=")
+    if equals and flag.startswith("-") and is_secret(_plain(flag)):
+        return f"{flag}={mask(said)}"
+    follows = isinstance(before, str) and before.startswith("-") and is_secret(_plain(before))
+    return mask(value) if follows else masked("", "", value)
+
+
+def _plain(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _inner(name: str, value: Any) -> Any:

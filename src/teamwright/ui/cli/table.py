@@ -43,6 +43,10 @@ COMMANDS: dict[str, Row] = {
     ),
     "doctor": Row("teamwright.ui.cli.setup.doctor:doctor", SET_UP, "What is found, which model is used, and why."),
     "models": Row("teamwright.ui.cli.setup.models:models", SET_UP, "Providers, aliases, prices, what is listed."),
+    "check": Row(
+        "teamwright.ui.cli.setup.check:check", SET_UP, "Every asset here: used, ignored, broken, with file and line."
+    ),
+    "config": Row("teamwright.ui.cli.setup.config:config", SET_UP, "Settings, each with its file; `set` changes one."),
     "trust": Row("teamwright.ui.cli.setup.trust:trust", SET_UP, "Whether this repository's entries may take effect."),
     "completion": Row(
         "teamwright.ui.cli.setup.completion:completion", SET_UP, "The script that lets a shell complete our commands."

@@ -1,0 +1,68 @@
+"""Skills and commands, yours and the repository's: which can be called, which is shadowed, what is odd about one.
+
+Goes by the directories that a run looks into. An entry of a repository that nobody trusted is not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from teamwright.app.assets.asset import Asset, State, oddity, placed, shown
+from teamwright.app.assets.subject import Subject
+from teamwright.app.skills.places import repository_places, user_places
+from teamwright.skills.finding import Place, find
+from teamwright.skills.recipe import Recipe
+
+GROUPS = {"skill": "skills", "command": "commands"}
+_TRUST = "teamwright trust shows it"
+
+
+def recipe_assets(subject: Subject) -> Iterator[Asset]:
+    """All of them, in the order that counts."""
+    settings = subject.survey.settings
+    own = user_places(subject.asked.home, subject.compat)
+    yield from found_assets(subject, [*own, *repository_places(subject.trust, subject.compat)], {})
+    for entry in subject.trust.entries:
+        if entry.kind in GROUPS and not subject.trust.allows(entry):
+            off = entry.name.lower() in settings.skills_off
+            state: State = "ignored" if off else "needs trust"
+            file = str(subject.root / entry.file)
+            yield Asset(GROUPS[entry.kind], entry.name, state, file, 0, "skills.disabled names it" if off else _TRUST)
+
+
+def found_assets(subject: Subject, places: list[Place], first: dict[tuple[str, str], str]) -> Iterator[Asset]:
+    """What these places hold; `first` is what holds each name already."""
+    seen = set[str]()
+    for place in places:
+        real = str(place.directory.resolve())
+        if place.may("") and real in seen:
+            continue
+        seen.add(real)
+        found = find(place)
+        told = {problem for recipe in found.recipes for problem in recipe.problems}
+        for recipe in found.recipes:
+            yield from _recipe(subject, recipe, first)
+        for problem in found.problems:
+            if problem not in told:
+                file, line, why = placed(problem)
+                state: State = "ignored" if "leads out" in why or "only the first" in why else "broken"
+                yield Asset(GROUPS[place.kind], file.rpartition("/")[2], state, file, line, why)
+
+
+def _recipe(subject: Subject, recipe: Recipe, first: dict[tuple[str, str], str]) -> Iterator[Asset]:
+    group, file, settings = GROUPS[recipe.kind], str(recipe.file), subject.survey.settings
+    key = (recipe.kind, recipe.name.lower())
+    if not settings.skills:
+        yield Asset(group, recipe.name, "ignored", file, 0, "skills.enabled is off")
+        return
+    if key[1] in settings.skills_off:
+        yield Asset(group, recipe.name, "ignored", file, 0, "skills.disabled names it")
+        return
+    if key in first:
+        yield Asset(group, recipe.name, "ignored", file, 0, f"{shown(first[key], subject.cwd)} is nearer")
+        return
+    first[key] = file
+    yield Asset(group, recipe.name, "used", file)
+    for problem in recipe.problems:
+        _, line, what = placed(problem, file)
+        yield Asset(group, recipe.name, oddity(what), file, line, what)

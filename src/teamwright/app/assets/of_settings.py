@@ -1,0 +1,92 @@
+"""Settings files, and what stands in them: a line for each file, one for each value that does not hold, and each hook
+and MCP server.
+
+Goes by what the merge of a run noted. A server's variables are looked for; nothing is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from teamwright.app.assets.asset import Asset
+from teamwright.app.assets.subject import Subject
+from teamwright.app.serving.project import FILE, SERVERS
+from teamwright.app.settings.files import Layer
+from teamwright.app.settings.parts import WHOLE, Part, positions_of
+from teamwright.app.trust.survey import HOOKS
+from teamwright.mcp.config import MOST_SERVERS, Reading, read_server
+
+SETTINGS, HOOKS_GROUP, SERVERS_GROUP = "settings", "hooks", "MCP servers"
+
+_TRUST = "teamwright trust shows it"
+
+
+def settings_assets(subject: Subject) -> Iterator[Asset]:
+    """The files, each with what of it has no effect."""
+    parts = subject.survey.parts
+    for part in parts:
+        if part.key == WHOLE and part.path.name != FILE:
+            yield Asset(SETTINGS, part.path.name, "broken", str(part.path), part.line, part.why)
+    for layer in subject.survey.layers:
+        mine = [part for part in parts if part.layer is layer]
+        used = sum(part.state == "used" for part in mine)
+        trusted = used or not any(part.state == "needs trust" for part in mine)
+        yield _file(layer, used, trusted)
+        yield from _remarks(layer)
+        yield from (_part(part) for part in mine if part.state != "used" and part.key not in (HOOKS, SERVERS))
+
+
+def hook_assets(subject: Subject) -> Iterator[Asset]:
+    """Each hook of settings files; those of definitions and plugins stand with these."""
+    off = subject.survey.settings.hooks_off
+    for part in subject.survey.parts:
+        if part.key == HOOKS:
+            if off and part.state == "used":
+                yield Asset(HOOKS_GROUP, part.name, "ignored", str(part.path), part.line, "disableAllHooks is on")
+            else:
+                yield _part(part, HOOKS_GROUP, part.name)
+
+
+def server_assets(subject: Subject) -> Iterator[Asset]:
+    """Each MCP server of settings files and of `.mcp.json`."""
+    withheld = subject.withheld
+    seen = 0
+    for part in subject.survey.parts:
+        if part.key == WHOLE and part.path.name == FILE:
+            yield Asset(SERVERS_GROUP, FILE, "broken", str(part.path), part.line, part.why)
+        if part.key != SERVERS:
+            continue
+        seen += part.state == "used"
+        asset = _part(part, SERVERS_GROUP, part.name)
+        reading = Reading("", subject.cwd, subject.variables, withheld if part.layer.origin.of_repository else ())
+        read = read_server(part.name, part.value, reading)
+        if read.broken or (part.state == "used" and read.config is None):
+            state = "broken" if read.broken else "ignored"
+            yield Asset(SERVERS_GROUP, asset.name, state, asset.file, asset.line, read.why)
+            continue
+        yield asset
+        if read.strange:
+            yield Asset(SERVERS_GROUP, asset.name, "ignored", asset.file, asset.line, read.strange)
+    if seen > MOST_SERVERS:
+        why = f"{seen} MCP servers: of each file {MOST_SERVERS} are used"
+        yield Asset(SERVERS_GROUP, "servers", "ignored", "", 0, why)
+
+
+def _file(layer: Layer, used: int, trusted: object) -> Asset:
+    why = f"{used} value{'' if used == 1 else 's'} {'holds' if used == 1 else 'hold'}"
+    if not trusted:
+        return Asset(SETTINGS, layer.path.name, "needs trust", str(layer.path), 0, _TRUST)
+    return Asset(SETTINGS, layer.path.name, "used", str(layer.path), 0, why)
+
+
+def _remarks(layer: Layer) -> Iterator[Asset]:
+    places = positions_of(layer)
+    twice = {str(at[-1]): line for at, line in places.twice}
+    for remark in layer.remarks:
+        line = twice.get(remark.name) or places.line(*remark.name.split("."))
+        yield Asset(SETTINGS, remark.name, "ignored", str(layer.path), line, remark.what)
+
+
+def _part(part: Part, group: str = SETTINGS, name: str = "") -> Asset:
+    shown = name or (f"{part.key} {part.name}" if part.name else part.key)
+    return Asset(group, shown, part.state, str(part.path), part.line, part.why)

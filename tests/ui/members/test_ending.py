@@ -1,5 +1,6 @@
 """Every way in which a session with members in processes of their own ends: no process of it is left."""
 
+import json
 import os
 import signal
 from itertools import chain, repeat
@@ -136,3 +137,27 @@ def test_a_person_who_leaves_leaves_no_process(scene, how):
     finally:
         person.child.close(force=True)
         held.go()
+
+
+def test_a_line_that_a_kill_cut_off_in_a_members_transcript_costs_nothing_else(scene):
+    """The state that a kill leaves while the line is written is put back: half a line at the end."""
+    held = Held("too late")
+    first = call("Bash", command="echo hello")
+    here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[first, held, "ann again."])
+    here.start()
+    held.come()
+    pid = here.marked.member("ann")
+    here.kill_lead()
+    kill(pid)
+    path = here.transcript.with_suffix("") / "agents/ann.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole.splitlines()[-1][:-9])
+    held.go()
+    done = here.resume()
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes().startswith(whole)
+    messages = [one["message"] for line in path.read_text().splitlines() if (one := json.loads(line)).get("message")]
+    said = json.dumps(messages)
+    assert [said.count(words) for words in (r"\nJOB ann\n", "hello", "ann again.")] == [1, 2, 1], said
+    assert here.told_lead().count("ann again.") == 1
+    here.once()

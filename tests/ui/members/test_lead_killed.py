@@ -1,10 +1,12 @@
 """The lead's process is killed: members stay for the grace, a resume takes them over as they are, else begins anew."""
 
+import json
+
 import pytest
 
 from tests.teams.processes.lodge import await_end
 from tests.ui.agents.play import Held, agent, call
-from tests.ui.members.house import until
+from tests.ui.members.house import BYPASS, until
 
 pytestmark = [pytest.mark.promise("D8", "E6", "C7a"), pytest.mark.heavy]
 
@@ -67,3 +69,60 @@ def test_after_the_grace_members_keep_their_places_and_a_resume_starts_them_agai
     assert len(here.play.asked("bob")) == 1
     assert len(here.of("round_ended", "ann")) == len(here.play.asked("ann"))
     here.once()
+
+
+def waiting(here):
+    """What waits for a person now."""
+    done = here.program.run("requests", "--wait", "30s", "--json")
+    assert done.returncode == 0, done.stderr
+    [one] = json.loads(done.stdout)
+    return one
+
+
+def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answered_once(scene, tmp_path):
+    runs = call("Bash", command=f"echo ran >> {tmp_path}/ran")
+    here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[runs, "ann's report."])
+    here.set(headless_asks="wait")
+    here.lead = here.program.start("-p", "work")
+    first = waiting(here)
+    assert (first["owner"], first["tool"]) == ("ann", "Bash")
+    ann = here.marked.member("ann")
+    here.kill_lead()
+    late = here.program.run("requests", "allow", first["id"])
+    assert late.returncode != 0, "nobody waits for that any more"
+    here.lead = here.program.start("resume", here.session, "-p")
+    again = waiting(here)
+    assert (again["owner"], again["what"]) == ("ann", first["what"])
+    assert here.marked.member("ann") == ann
+    answered = here.program.run("requests", "allow", again["id"])
+    assert answered.returncode == 0, answered.stderr
+    code, _, err = here.end()
+    assert code == 0, err
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert [one["verdict"] for one in here.of("request_closed", "ann")].count("allow") == 1
+    assert "ann's report." in here.told_lead()
+    assert len(here.play.asked("ann")) == 2
+    here.once()
+
+
+def test_another_session_that_adopts_the_team_starts_its_members_again(scene):
+    held = Held("too late")
+    here = scene(**{**pair(held), "ann": [held, "ann's report."]})
+    here.start()
+    held.come()
+    until(lambda: "bob's report." in here.told_lead())
+    before, home = here.marked.members(), here.program.home
+    here.kill_lead()
+    done = here.program.run("teams", "adopt", here.team().name, "-p", "See it through.", BYPASS)
+    held.go()
+    assert done.returncode == 0, done.stderr
+    assert len(before) == 2
+    assert all(await_end(pid, 0) for pid in before)
+    [told] = home.glob("projects/*/*/agents/ann.jsonl")
+    assert told.read_text().count(r"\nJOB ann\n") == 1
+    assert "ann's report." in told.read_text()
+    assert "too late" not in told.read_text()
+    leads = [path for path in home.glob("projects/*/*.jsonl") if "See it through." in path.read_text()]
+    assert len(leads) == 1
+    assert "ann's report." in leads[0].read_text()
+    assert len(here.play.asked("bob")) == 1

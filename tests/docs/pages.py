@@ -66,11 +66,13 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Its commands, one or more lines each, as a shell reads them."""
+        """Its commands, one or more lines each, as a shell reads them; a script that begins with `#!` is one."""
         lines = self.text.splitlines()
         bare = not self.language and not re.match(r"(teamwright|make) ", self.text)
         if self.is_synopsis or bare or self.language not in ("console", "sh", ""):
             return []
+        if self.text.startswith("#!"):
+            return [self.text]
         if self.language == "console":
             lines = [line[2:] for line in lines if line.startswith("$ ")]
         return list(_whole(lines))

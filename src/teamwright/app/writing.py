@@ -15,11 +15,11 @@ from teamwright.storage.atomic import storage_error
 def require_writable(path: Path) -> None:
     """Raises UsageError for a path that cannot be written: a directory, or a file in one that is closed or missing."""
     target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
+    if not _special(path) and not target.parent.is_dir():
         why = f"there is no directory {target.parent}"
-    elif target.is_dir():
+    elif path.is_dir():
         why = "it is a directory"
-    elif not os.access(target if _special(target) else target.parent, os.W_OK):
+    elif not os.access(path if _special(path) else target.parent, os.W_OK):
         why = "permission denied"
     else:
         return
@@ -29,13 +29,14 @@ def require_writable(path: Path) -> None:
 def write_report(path: Path, text: str) -> None:
     """Write a text file at a path of the user's. Raises StorageError naming path and reason; the old file stays.
 
-    Links are followed; what is no plain file (`/dev/stdout`, a pipe) is written to and never replaced.
+    Links are followed; what is no plain file (`/dev/stdout`, a pipe that somebody reads) is written to and never
+    replaced.
     """
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{target.name[:80]}.{os.getpid()}.tmp")
     try:
-        if _special(target):
-            target.write_text(text, encoding="utf-8")
+        if _special(path):
+            _write_into(path, text)
             return
         draft.write_text(text, encoding="utf-8")
         os.replace(draft, target)
@@ -44,8 +45,17 @@ def write_report(path: Path, text: str) -> None:
         raise _unwritten(path, problem) from problem
 
 
-def _special(target: Path) -> bool:
-    return target.exists() and not target.is_file()
+def _write_into(target: Path, text: str) -> None:
+    """Into what is there already. A pipe that nobody reads is an error: opening it would wait for a reader for ever."""
+    fd = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+    os.set_blocking(fd, True)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _special(path: Path) -> bool:
+    """Whether it is written into as it stands: no plain file, or an open one by its number (`/dev/stdout`)."""
+    return path.exists() and (not path.is_file() or path.parts[:2] in (("/", "dev"), ("/", "proc")))
 
 
 def _refused(path: Path, why: str) -> UsageError:

@@ -107,7 +107,6 @@ def on_a_terminal() -> bool:
 
 def invocation_of(place: Place, flags: Mapping[str, Any], prompt: str | None, *, interactive: bool) -> Invocation:
     """The call that the flags of a run describe. Raises UsageError for flags that contradict each other."""
-    report = flags.get("report")
     return Invocation(
         options=_options(place, flags, interactive=interactive),
         prompt=prompt,
@@ -115,10 +114,21 @@ def invocation_of(place: Place, flags: Mapping[str, Any], prompt: str | None, *,
         output_format=flags.get("output_format") or "text",
         input_format=flags.get("input_format") or "text",
         verbose=bool(flags.get("verbose")),
-        report=place.path(report) if report is not None else None,
+        report=_report(place, flags.get("report")),
         strict=bool(flags.get("strict")),
         debug=place.debug,
     )
+
+
+def _report(place: Place, given: str | None) -> Path | None:
+    if given == "-":
+        raise UsageError(
+            "usage",
+            "a report goes to a file: stdout is for the answer alone",
+            do=["--report report.md", "--report /dev/stderr"],
+            note="nothing was started",
+        )
+    return place.path(given) if given is not None else None
 
 
 def _options(place: Place, flags: Mapping[str, Any], *, interactive: bool) -> Options:

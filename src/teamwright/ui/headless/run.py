@@ -21,7 +21,7 @@ from teamwright.app.report import report
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import run_command
-from teamwright.app.writing import write_report
+from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
@@ -46,6 +46,8 @@ def headless(invocation: Invocation) -> int:
 
 
 async def _headless(invocation: Invocation) -> int:
+    if invocation.report is not None:
+        require_writable(invocation.report)
     verbose = invocation.verbose and invocation.output_format != "stream-json"
     outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
     async with open_session(replace(invocation.options, headless=True)) as session:

@@ -42,7 +42,8 @@ def positions(text: str) -> Positions:
     """Where everything stands in a text that is JSON; of another text nothing is known."""
     walk = _Walk(text)
     try:
-        walk.value(0, ())
+        if not walk.whole():
+            return Positions()
     except (ValueError, IndexError, RecursionError):
         return Positions()
     return Positions(walk.lines, tuple(walk.twice))
@@ -54,6 +55,10 @@ class _Walk:
         self.lines: dict[At, int] = {}
         self.twice: list[tuple[At, int]] = []
         self._ends = [found.start() for found in re.finditer("\n", text)]
+
+    def whole(self) -> bool:
+        """Note everything; whether the text is one value and nothing else."""
+        return self._skip(self.value(0, ())) == len(self.text)
 
     def value(self, at: int, way: At) -> int:
         """Note the value that begins here, and what is in it; where it ends."""

@@ -1,5 +1,6 @@
 """What a start loads, asked of real processes: help needs click alone, a run only what it uses, a library nothing."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from teamwright.testing.model_server import LoopbackModel
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = """
@@ -20,6 +23,7 @@ input = {input}
 say = "Done."
 """
 VALIDATION = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+HTTP = {"httpx2", "httpcore2", "h11", "h2", "hpack", "hyperframe", "anyio", "sniffio", "idna", "truststore"}
 PROBE = """
 import json, sys
 sys.argv = ["teamwright", *json.loads(sys.argv[1])]
@@ -33,16 +37,38 @@ sys.stderr.write(json.dumps([code, sorted(sys.modules)]))
 """
 
 
-def python(code: str, *args: str, cwd: Path, home: Path) -> subprocess.CompletedProcess:
-    env = os.environ | {"HOME": str(home), "TEAMWRIGHT_HOME": str(home / "state")}
+COMPILED = """
+import gc, json, sys, types
+sys.argv = ["teamwright", *json.loads(sys.argv[1])]
+from teamwright.__main__ import main
+try:
+    main()
+except SystemExit as ending:
+    assert ending.code == 0
+ours = {
+    cls
+    for name, module in list(sys.modules.items())
+    if name.startswith("teamwright.")
+    for cls in vars(module).values()
+    if isinstance(cls, type) and "__dataclass_fields__" in vars(cls)
+}
+methods = [vars(cls)[name] for cls in ours for name in ("__init__", "__eq__", "__hash__") if name in vars(cls)]
+sys.stderr.write(json.dumps([len(ours), sum(isinstance(one, types.FunctionType) for one in methods), len(methods)]))
+"""
+
+
+def python(
+    code: str, *args: str, cwd: Path, home: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess:
+    env = os.environ | {"HOME": str(home), "TEAMWRIGHT_HOME": str(home / "state")} | (env or {})
     command = [sys.executable, "-c", code, *args]
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
     return subprocess.run(command, cwd=cwd, env=env, **options)
 
 
-def loaded_by(tmp_path: Path, *args: str) -> set[str]:
+def loaded_by(tmp_path: Path, *args: str, **env: str) -> set[str]:
     """The modules that are there when `teamwright ARGS` has ended well."""
-    done = python(PROBE, json.dumps(args), cwd=tmp_path, home=tmp_path / "home")
+    done = python(PROBE, json.dumps(args), cwd=tmp_path, home=tmp_path / "home", **env)
     code, modules = json.loads(done.stderr[done.stderr.rindex("[0,") :])
     assert code == 0
     return set(modules)
@@ -89,6 +115,27 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     assert strangers(modules) <= {"click"} | VALIDATION
     assert "teamwright.permissions.shell" not in modules
     assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
+
+
+async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor(tmp_path):
+    async with LoopbackModel(["Done."]) as server:
+        env = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-test-not-a-key"}
+        args = ("-p", "Look.", "--model", "claude-haiku-4-5")
+        modules = await asyncio.to_thread(loaded_by, tmp_path, *args, **env)
+    assert "httpx2" in modules
+    assert strangers(modules) <= {"click"} | VALIDATION | HTTP
+    assert "teamwright.permissions.shell" not in modules
+    rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member", "teamwright.interop")
+    assert not {name for name in modules if name.startswith(rooms)}
+
+
+def test_most_data_classes_of_a_run_are_never_compiled(tmp_path):
+    model = scripted(tmp_path, "TaskList", "{}")
+    args = json.dumps(["-p", "Look.", "--model", model])
+    done = python(COMPILED, args, cwd=tmp_path, home=tmp_path / "home")
+    classes, compiled, methods = json.loads(done.stderr[done.stderr.rindex("[") :])
+    assert classes > 100
+    assert compiled < methods / 3
 
 
 def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):

@@ -57,10 +57,8 @@ sys.stderr.write(json.dumps([len(ours), sum(isinstance(one, types.FunctionType) 
 """
 
 
-def python(
-    code: str, *args: str, cwd: Path, home: Path, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess:
-    env = os.environ | {"HOME": str(home), "TEAMWRIGHT_HOME": str(home / "state")} | (env or {})
+def python(code: str, *args: str, cwd: Path, home: Path, **more: str) -> subprocess.CompletedProcess:
+    env = os.environ | {"HOME": str(home), "TEAMWRIGHT_HOME": str(home / "state")} | more
     command = [sys.executable, "-c", code, *args]
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
     return subprocess.run(command, cwd=cwd, env=env, **options)

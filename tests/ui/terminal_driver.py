@@ -163,6 +163,13 @@ class Person:
         self.child.close()
         return self.child.exitstatus if self.child.exitstatus is not None else -self.child.signalstatus
 
+    def ends(self) -> None:
+        """End it, whatever it does; it is gone when this returns."""
+        try:
+            self.child.close(force=True)
+        except pexpect.ExceptionPexpect:  # it was killed, and a machine at work takes its time
+            self.child.ptyproc.wait()
+
     def _shown(self, texts: tuple[str, ...]) -> bool:
         at = 0
         for text in texts:

@@ -53,7 +53,7 @@ def at_terminal(
             person.sees("/help", "\n>")
             yield person, server
         finally:
-            person.child.close(force=True)
+            person.ends()
 
 
 @pytest.fixture

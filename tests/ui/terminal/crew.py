@@ -47,6 +47,8 @@ def lead(body: dict, words: str) -> Answer | str:
     """The lead's part."""
     if "wait here" in words:
         return bash("cat gate-lead")
+    if "are they?" in words:
+        return "Yes, they are."
     if "end it" in words:
         return Answer(tools=[("TeamDelete", {})])
     if "through" in words and "cat gate-lead" in json.dumps(body["messages"][-2]):

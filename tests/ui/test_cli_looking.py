@@ -287,10 +287,12 @@ def test_models_are_listed_with_prices_and_the_day_they_were_seen(capsys: pytest
 
 
 def test_a_provider_is_asked_what_it_lists(local_server: HTTPServer, capsys: pytest.CaptureFixture[str]):
-    assert shown(capsys, "models", "ollama") == "ollama/qwen3-coder:30b\n"
-    assert loaded(capsys, "models", "ollama") == ["ollama/qwen3-coder:30b"]
+    lines = shown(capsys, "models", "ollama").splitlines()
+    assert [line.split() for line in lines[1:]] == [["ollama/qwen3-coder:30b", "unknown", "0", "0"]]
+    [row] = loaded(capsys, "models", "ollama")
+    assert (row["name"], row["context_tokens"], row["usd_in"]) == ("ollama/qwen3-coder:30b", None, 0.0)
     assert main(["models", "olama"]) == 3
-    assert "is not a provider" in capsys.readouterr().err
+    assert re.search(r"is not a provider(.|\n)*did you mean ollama\?(.|\n)*nobody was asked", capsys.readouterr().err)
 
 
 # ── trust ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -60,6 +60,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         stall_s=given.get("stall_s", fallback.stall_s),
         custom={name: _provider(settings, name, value) for name, value in _objects(settings, "providers")},
         prices={name: _price(settings, name, value) for name, value in _objects(settings, "prices")},
+        files=settings.files,
     )
 
 

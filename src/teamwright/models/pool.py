@@ -99,8 +99,15 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
     settings = settings or ModelSettings()
     row = providers(settings).get(provider)
     if row is None:
-        known = ", ".join(providers(settings))
-        raise CannotStart("unknown-model", f'"{provider}" is not a provider', looked_at=[("providers", known)])
+        known = list(providers(settings))
+        close = nearest(provider, known)
+        raise CannotStart(
+            "unknown-model",
+            f'"{provider[:80]}" is not a provider',
+            looked_at=[("providers", ", ".join(known))],
+            do=[f"did you mean {close}?"] if close else ["teamwright models"],
+            note="nobody was asked",
+        )
     endpoint = endpoint_of(row, env)
     require_key(row, endpoint, provider, env)
     try:

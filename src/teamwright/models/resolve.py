@@ -41,14 +41,17 @@ def resolve(name: str | None, env: Mapping[str, str], settings: ModelSettings) -
     wanted = (name or settings.model or "").strip()
     provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
     endpoint = endpoint_of(provider, env)
-    require_key(provider, endpoint, wanted, env)
+    require_key(provider, endpoint, wanted, env, settings.files)
     return card(provider, wire, settings), endpoint
 
 
-def require_key(provider: Provider, endpoint: Endpoint, wanted: str, env: Mapping[str, str]) -> None:
-    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names."""
+def require_key(provider: Provider, endpoint: Endpoint, wanted: str, env: Mapping[str, str], files: int = 0) -> None:
+    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names.
+
+    `files` is how many settings files were looked into for a model.
+    """
     if provider.key_needed and not endpoint.has_key:
-        raise no_model(provider, wanted, env)
+        raise no_model(provider, wanted, env, files)
     if provider.api == "bedrock":
         from teamwright.models.dialects.aws import require_signing
 
@@ -82,7 +85,7 @@ def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
     )
 
 
-def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotStart:
+def no_model(provider: Provider, wanted: str, env: Mapping[str, str], files: int = 0) -> CannotStart:
     """The error for a model without a key: what was looked at, what is there, what to do."""
     from teamwright.models.local import probe_local
 
@@ -93,7 +96,9 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotS
     names = looked if not wanted else tuple(key.name for key in reversed(provider.keys))
     if wanted and provider.api == "bedrock":
         names = (*names, "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
-    looked_at = [("looked at", ", ".join(names) + ("" if wanted else ', "model" in the settings') + ": none set")]
+    looked_at = [
+        ("looked at", ", ".join(names) + ("" if wanted else f', "model" in {_settings(files)}') + ": none set")
+    ]
     found = [str(server) for server in servers[:3]] + _others(env, others)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
     what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
@@ -102,6 +107,10 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str]) -> CannotS
     if wanted and wanted not in short and (meant := nearest(wanted, short)):
         ways.insert(0, f"did you mean {meant}?")
     return CannotStart("no-model", what, looked_at=looked_at, do=ways)
+
+
+def _settings(files: int) -> str:
+    return f"{files} settings file{'s' if files > 1 else ''}" if files else "the settings"
 
 
 def _others(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:

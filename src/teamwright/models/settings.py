@@ -97,3 +97,5 @@ class ModelSettings:
     """The user's own providers by name."""
     prices: Mapping[str, Price] = field(default_factory=_no_prices)
     """Prices by `provider/model`; they win over the catalogue."""
+    files: int = 0
+    """How many settings files were read, for the error that no model was named in them."""

@@ -104,6 +104,7 @@ class Merge:
         self.skills_off: frozenset[str] = frozenset()
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.read_files = 0
         self.served = ServersSaid(trust, self.origins, self.warnings, self.parts)
 
     def files(self, home: Home, flags: Flags, compat: bool) -> None:
@@ -111,6 +112,7 @@ class Merge:
         for path, origin in settings_places(home, self.trust.root, compat):
             layer = self.read(path, origin)
             if layer is not None:
+                self.read_files += 1
                 self.layer(layer)
         given = _given(flags)
         if given is not None:
@@ -278,5 +280,6 @@ class Merge:
             skills_off=frozenset(name.lower().removeprefix("/") for name in self.skills_off),
             warnings=tuple(self.warnings),
             origins=self.origins,
+            files=self.read_files,
             **rooms,
         )

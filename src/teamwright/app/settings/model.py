@@ -49,7 +49,7 @@ class Settings:
 
     `each` caps every member and sub-agent; `directories` are additional ones, by real path; `models` holds the
     keys of the models' room as they were written; `skills_off` are names of skills and commands, in small letters;
-    `warnings` are lines for people about what was left out.
+    `warnings` are lines for people about what was left out; `files` is how many settings files were read.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -83,3 +83,4 @@ class Settings:
     skills_off: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import textwrap
 
 import click
 
@@ -11,7 +12,7 @@ from teamwright.app.inspect import home_at
 from teamwright.app.looking.catalogue import Catalogue, ModelView, catalogue, listed_models
 from teamwright.app.looking.doctor import Subject, models_settings
 from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import say, say_json, say_table
+from teamwright.ui.cli.output import WIDTH, say, say_json, say_table
 from teamwright.ui.cli.place import place_of
 
 
@@ -24,14 +25,7 @@ def models(ctx: click.Context, /, provider: str | None, as_json: bool) -> int:
     place = place_of(ctx)
     settings = models_settings(Subject(home_at(place.home), place.cwd, os.environ, None, place.settings))
     if provider is not None:
-        names = asyncio.run(listed_models(provider, settings, os.environ))
-        if as_json:
-            say_json([f"{provider}/{name}" for name in names])
-        for name in [] if as_json else names:
-            say(f"{provider}/{name}")
-        if not names and not as_json:
-            say(f"{provider} lists no models.")
-        return 0
+        return _listed(provider, asyncio.run(listed_models(provider, settings, os.environ)), as_json=as_json)
     found = catalogue(settings, os.environ)
     if as_json:
         say_json(found)
@@ -40,11 +34,23 @@ def models(ctx: click.Context, /, provider: str | None, as_json: bool) -> int:
     return 0
 
 
+def _listed(provider: str, rows: list[ModelView], *, as_json: bool) -> int:
+    if as_json:
+        say_json(rows)
+    elif not rows:
+        say(f"{provider} lists no models.")
+    else:
+        say_table(("model", "alias", "window", "USD in", "out"), [_row(model) for model in rows])
+    return 0
+
+
 def _show(found: Catalogue) -> None:
-    say_table(
-        ("provider", "where", "key", "lacks"),
-        [(row.id, _short(row.where), row.key, ", ".join(row.lacks)) for row in found.providers],
-    )
+    say_table(("provider", "where", "key"), [(row.id, _short(row.where), row.key) for row in found.providers])
+    say()
+    for lacks in dict.fromkeys(row.lacks for row in found.providers if row.lacks):
+        without = ", ".join(row.id for row in found.providers if row.lacks == lacks)
+        for line in textwrap.wrap(f"Without {', '.join(lacks)}: {without}.", WIDTH):
+            say(line)
     say()
     say_table(("model", "alias", "window", "USD in", "out"), [_row(model) for model in found.models])
     say()
@@ -55,7 +61,7 @@ def _show(found: Catalogue) -> None:
     say(f"Tried by hand: {', '.join(tried) or 'none yet'}; the others by their documentation.")
 
 
-WHERE = 24
+WHERE = 36
 """Columns of an address; the whole of it is in the JSON."""
 
 
@@ -64,5 +70,6 @@ def _short(where: str) -> str:
 
 
 def _row(model: ModelView) -> tuple[str, ...]:
+    window = f"{model.context_tokens // 1000:,}k" if model.context_tokens else "unknown"
     prices = [f"{price:g}" if price is not None else "unknown" for price in (model.usd_in, model.usd_out)]
-    return model.name, model.alias, f"{model.context_tokens // 1000:,}k", *prices
+    return model.name, model.alias, window, *prices

@@ -1,10 +1,13 @@
 """The keys: which row they stand on, and one table of them for the editor and for /help."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from teamwright.ui.terminal.keys import TABLE, Deed, key_lines
+from teamwright.ui.terminal.panel.rows import MARKS
 from teamwright.ui.terminal.panel.selection import Selection
 
 NAMES = ["ada", "ben", "cleo"]
@@ -48,3 +51,10 @@ def test_every_deed_has_a_key_no_key_has_two_and_help_tells_of_each():
     assert {deed for key in TABLE for deed, _ in key.binds} == set(Deed)
     assert len(key_lines()) == len(TABLE)
     assert all(key.shown and key.about for key in TABLE)
+
+
+@pytest.mark.promise("H9")
+def test_the_page_about_the_terminal_has_a_row_for_each_key_and_names_each_mark():
+    page = (Path(__file__).parents[3] / "docs" / "terminal.md").read_text()
+    assert [key.shown for key in TABLE if f"| `{key.shown}` |" not in page] == []
+    assert [mark for mark in set(MARKS.values()) - {"✗"} if f"| `{mark}` |" not in page] == []

@@ -188,7 +188,7 @@ class Round:
         for one in problems_of(self.ground, pids=self._pids, kills=self.kills):
             if "lives were begun more than once" in one and died:
                 continue  # a new life after a death
-            if re.search(r"failed: (the process of \w+ ended|\w+ (was started, and|is in the team already))", one):
+            if re.search(r"failed: (the process of \w+ ended|\w+ was started, and)", one):
                 continue  # a spawn that was killed, or whose call was
             if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
                 continue

@@ -25,6 +25,7 @@ EXPECTED_ERRORS = (
     r"is not an open shutdown request",
     r"was answered already",
     r"does not run in this process",
+    r"(ada|bob|cyd|dee|eve) was started, and has ended",
     r"unread messages|more than 1,000|is full|are unread",
 )
 """What a call may fail with, when somebody has ended meanwhile or does not read its mail."""

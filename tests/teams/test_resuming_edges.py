@@ -8,7 +8,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.app import session
-from teamwright.protocol.errors import TeamRefused
+from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
@@ -78,6 +78,23 @@ async def test_a_call_that_started_a_member_does_not_start_it_again_though_it_ha
         await team.stop("ada")
         assert await spawn(inner, spec) is mate
         assert not team.members
+
+
+@pytest.mark.promise("D8", "C9", "P4")
+async def test_a_call_that_started_a_member_starts_none_in_the_next_process_either(tmp_path, home):
+    """Whatever became of that one since, and however often its lead was killed before the call had its result."""
+    spec = SpawnSpec(prompt="Wait.", name="ada", call="a call")
+    async with a_team(tmp_path, a_model()) as team:
+        await spawn(team.session.team, spec)
+        await team.spawn("bob", "Wait.")
+        await team.stop("ada")
+    for _ in range(2):
+        async with Team.resume("crew", model=a_model(), cwd=tmp_path) as team:
+            with pytest.raises(CannotStart, match="ada was started, and has ended: stopped by the program"):
+                await spawn(team.session.team, spec)
+            assert [one.name for one in team.members] == ["bob"]
+    async with Team.resume("crew", model=a_model(), cwd=tmp_path) as team:
+        assert (await spawn(team.session.team, replace(spec, call="another"))).incarnation == 2
 
 
 @pytest.mark.promise("P1", "F11")

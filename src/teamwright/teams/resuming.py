@@ -88,7 +88,6 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
             cause = f"could not be resumed: {trouble}"
             team.emit(Notice(member=member.name, text=f"{member.name} {cause}", level="warning"))
             await _part(team, Parting(member.name, life.incarnation, cause, message_id()))
-            team.lost_calls[life.call] = f"{member.name} was started, and {cause}"
             gone.append(member.name)
         team.coming_back.discard(member.name.lower())
         team.changed.set()

@@ -37,7 +37,7 @@ from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, begin_life, change_team_file
+from teamwright.teams.team_file import Life, begin_life, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
 START_S = 30.0
@@ -101,8 +101,8 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
     before = next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None)
     if before is not None:
         return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
-    if spec.call and (lost := team.lost_calls.get(spec.call)):
-        raise CannotStart("backend", lost, do=["Start another one if the work is still to be done."])
+    if spec.call and team.exists and (over := _over(team, spec.call)):
+        raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAMS_OWN) if spec.command else await team.builder.wire_model(spec)
     _refuse_late(team)
     backend = await team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
@@ -130,6 +130,12 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
             undo.pop_all()
     mate.why_there = why
     return mate
+
+
+def _over(team: Team, call: str) -> str:
+    """What became of the member that this call started before a kill cut it off, if that one is over."""
+    file = read_team_file(team.home.team_file(team.directory))
+    return file.ended_of(call) if file is not None else ""
 
 
 async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:

@@ -102,8 +102,6 @@ class Team:
     """Names whose start is under way: they count as alive for limits and for deleting."""
     coming_back: set[str] = field(default_factory=set[str])
     """Names, in lower case, of members that are being resumed and not there yet: they can be written to."""
-    lost_calls: dict[str, str] = field(default_factory=dict[str, str])
-    """Calls whose member could not be resumed, and why: such a call that is made again starts nobody."""
     closing: bool = False
     """Whether everybody is being ended: nobody starts any more."""
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -31,7 +31,7 @@ VERSION = 1
 _TASK_LIST = "task_list"
 """Stands only in the file of a team that uses a shared list."""
 
-_KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings")
+_KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,14 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """The last life of a name that is over: the call that started it, which starts nobody a second time, and why."""
+
+    call: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class TeamFile:
     """The whole file; members by name in lower case. `incarnations`: how many lives a name has begun."""
 
@@ -109,6 +117,7 @@ class TeamFile:
     lives: Mapping[str, Life] = field(default_factory=dict[str, Life])
     partings: Mapping[str, Parting] = field(default_factory=dict[str, Parting])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    ended: Mapping[str, Ended] = field(default_factory=dict[str, Ended])
 
     @classmethod
     def new(cls, lead: LeadLease, log: str = "") -> TeamFile:
@@ -140,10 +149,20 @@ class TeamFile:
         return replace(self, partings={**self.partings, parting.name.lower(): parting})
 
     def gone(self, name: str, incarnation: int) -> TeamFile:
-        """Without that life of the name, and without its parting."""
-        lives = {n: life for n, life in self.lives.items() if (n, life.incarnation) != (name.lower(), incarnation)}
-        left = {n: one for n, one in self.partings.items() if (n, one.incarnation) != (name.lower(), incarnation)}
-        return replace(self, lives=lives, partings=left)
+        """Without that life of the name, and without its parting: what both said is kept of the last one."""
+        key, ended = name.lower(), self.ended
+        lives = {n: life for n, life in self.lives.items() if (n, life.incarnation) != (key, incarnation)}
+        left = {n: one for n, one in self.partings.items() if (n, one.incarnation) != (key, incarnation)}
+        if key not in lives and key not in left and (life := self.lives.get(key)) and (one := self.partings.get(key)):
+            ended = {**ended, key: Ended(life.call, one.cause)} if life.call else ended
+        return replace(self, lives=lives, partings=left, ended=ended)
+
+    def ended_of(self, call: str) -> str:
+        """What became of the member that this call started, in a sentence; empty when it started none, or it lives."""
+        found = (
+            f"{name} was started, and has ended: {one.cause}" for name, one in self.ended.items() if one.call == call
+        )
+        return next(found, "")
 
     def encode(self) -> bytes:
         """The file's bytes: 2-space JSON."""
@@ -156,6 +175,7 @@ class TeamFile:
             "lives": {name: life.as_json() for name, life in self.lives.items()},
             "partings": {name: asdict(parting) for name, parting in self.partings.items()},
         }
+        data |= {"ended": {name: asdict(one) for name, one in self.ended.items()}} if self.ended else {}
         return json.dumps(data | dict(self.extra), indent=2, ensure_ascii=False).encode()
 
 
@@ -186,6 +206,7 @@ def parse_team_file(raw: bytes) -> TeamFile:
             log=str(data.get("log", "")),
             lives={str(name): parse_life(life) for name, life in data.get("lives", {}).items()},
             partings={str(name): _parting(one) for name, one in data.get("partings", {}).items()},
+            ended={str(n): Ended(str(one["call"]), str(one["cause"])) for n, one in data.get("ended", {}).items()},
             extra={key: value for key, value in data.items() if key not in _KEYS},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as problem:

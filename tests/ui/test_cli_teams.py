@@ -219,7 +219,7 @@ def test_the_list_of_sessions_shows_the_teams_that_they_lead(home, tmp_path):
     child = pexpect.spawn(
         sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "resume"], timeout=60, encoding="utf-8"
     )
-    child.expect("team +prompt")
+    child.expect("team +(members +)?prompt")
     child.expect("7f3a0000 .*Release Team .*count the lines")
     child.expect("Which one")
     child.sendintr()

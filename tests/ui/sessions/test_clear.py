@@ -61,7 +61,7 @@ def test_it_is_refused_while_the_lead_is_in_a_turn_and_ends_nothing(repo, gate):
 
     with at_terminal(play, repo) as (person, _):
         person.says("go")
-        person.sees("lead: Bash cat gate")
+        person.sees("Bash cat gate")
         person.says("/clear")
         person.sees("the lead is at work", "nothing was cleared")
         gate()
@@ -86,7 +86,7 @@ def test_after_an_ended_turn_it_owes_nothing_hooks_are_told_and_a_resume_is_behi
 
     with at_terminal(play, repo) as (person, server):
         person.says("go")
-        person.sees("lead: Bash cat gate")
+        person.sees("Bash cat gate")
         person.types(CTRL_C)
         person.sees("the lead's turn was ended")
         person.says("/clear")

@@ -195,11 +195,6 @@ def team_in(home: Home, directory: str) -> NamedTeam:
     return NamedTeam(home, directory, config, file, "; ".join(word for word in (no_config, no_file) if word))
 
 
-def teams_by_session(home: Home) -> dict[str, str]:
-    """The names of teams of ours by the session that leads each, or led it."""
-    return {team.session: team.name for team in all_teams(home) if team.file is not None}
-
-
 def all_teams(home: Home) -> list[NamedTeam]:
     """Every team on disk, by directory, also those that cannot be read."""
     try:

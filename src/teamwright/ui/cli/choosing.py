@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 from teamwright.app.cost_line import duration
-from teamwright.app.ended.naming import session_meant, teams_by_session
+from teamwright.app.ended.listing import listed_sessions
+from teamwright.app.ended.naming import session_meant
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.sessions import SessionView, latest_session, session_views
+from teamwright.app.looking.sessions import SessionView, latest_session
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
-from teamwright.ui.cli.output import one_line, say, say_table
+from teamwright.ui.cli.output import one_line
 from teamwright.ui.cli.place import Place
-
-SHOWN = 15
-"""Sessions that a list shows."""
+from teamwright.ui.terminal.resuming.listed import row_lines
+from teamwright.ui.terminal.resuming.picker import pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +59,28 @@ def named(place: Place, word: str) -> Chosen:
 
 
 def choose(place: Place, *, ask: bool) -> Chosen:
-    """The session that the user picks; the only one is taken. Without a terminal the error lists them."""
-    views = [view for view in session_views(home_at(place.home), place.cwd) if not view.damaged][:SHOWN]
-    if not views:
+    """The session that the user picks. Off a terminal the error lists them. Raises click.Abort when they leave."""
+    rows = listed_sessions(home_at(place.home), place.cwd)
+    if not rows:
         return latest(place)
     if not ask:
         raise TeamwrightError(
             "usage",
             "which session? Nobody is here to choose",
-            looked_at=[(view.id[:8], one_line(view.prompt, 56)) for view in views[:7]],
-            do=[f"teamwright resume {views[0].id[:8]}", "teamwright -c takes the newest"],
+            looked_at=[(row.view.id[:8], one_line(row.view.prompt, 56)) for row in rows[:7]],
+            do=[f"teamwright resume {rows[0].view.id[:8]}", "teamwright -c takes the newest"],
             note="nothing was started",
         )
-    teams = teams_by_session(home_at(place.home))
-    rows = [(str(n), *_with_team(session_row(view), teams.get(view.id, ""))) for n, view in enumerate(views, 1)]
-    say_table(("", "id", "last", "team", "prompt"), rows)
-    say()
-    number: int = click.prompt("Which one", type=click.IntRange(1, len(views)), default=1)
-    return _chosen(views[number - 1], place)
+    picked = pick(lambda width: row_lines(rows, width), len(rows))
+    if picked is None:
+        raise click.Abort
+    return _chosen(rows[picked].view, place)
 
 
 def session_row(view: SessionView) -> tuple[str, str, str]:
     """A session in three cells: the short id, how long ago, the prompt that began it."""
     state = f"runs, pid {view.pid}" if view.pid else f"{duration(max(time.time() - view.changed_at, 0))} ago"
     return view.id[:8], state, f"damaged: {view.damaged}" if view.damaged else view.prompt or "(no prompt)"
-
-
-def _with_team(row: tuple[str, str, str], team: str) -> tuple[str, str, str, str]:
-    return row[0], row[1], one_line(team, 20), row[2]
 
 
 def _chosen(view: SessionView, place: Place) -> Chosen:

@@ -39,6 +39,7 @@ from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.panel.panel import Panel
 from teamwright.ui.terminal.panel.window import window_size
 from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
+from teamwright.ui.terminal.resuming.going_on import Next, next_session
 from teamwright.ui.terminal.text import clean
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.view import View
@@ -58,6 +59,8 @@ class Host:
     activity: Activity = field(default_factory=Activity)
     last: Result | None = None
     cut: list[str] = field(default_factory=list[str])
+    going: Next | None = None
+    """The session that is gone on with when this one was left."""
     interrupts: Interrupts = field(default_factory=Interrupts)
     _turn: asyncio.Task[bool] | None = None
     _leaving: bool = False
@@ -236,6 +239,7 @@ class Host:
     def _turn_was_ended(self) -> None:
         self.activity.ended(LEAD)
         waited, self._leaving = self._leaving, False
+        self.going = None if waited else self.going
         if self._by_hand and not waited:
             lead_was_interrupted(self.session)
         self._by_hand = False
@@ -289,11 +293,16 @@ class Host:
             self._show_error(problem)
 
     async def _command(self, line: Command) -> None:
-        """Run a command of the terminal. Raises EOFError for /quit."""
+        """Run a command of the terminal. Raises EOFError for /quit, and for /resume once it is known with what."""
         viewed = self.view.member
         match line:
             case Command(name="/quit"):
                 raise EOFError
+            case Command(name="/resume"):
+                width = self._width()
+                self.going = await next_session(self.session, line.rest, self.editor, self.show, width)
+                if self.going is not None:
+                    raise EOFError
             case Command(name="/view"):
                 self._open(line.rest.strip().removeprefix("@") or LEAD)
             case Command(name="/stop", rest="") if viewed:
@@ -349,6 +358,8 @@ class Host:
         """How to leave, or that the person stays. Waiting begins here and ends the session by itself."""
         self.cut = [*([LEAD_ALIAS] if self.lead_works else []), *members_at_work(self.session)]
         ending = await choose_ending(self.editor, self.show, self.cut)
+        if ending is Ending.STAY:
+            self.going = None
         if ending is Ending.WAIT:
             self._leaving = True
             self.session.team.changed.set()

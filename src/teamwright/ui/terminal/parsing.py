@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "/context @NAME": "what fills the lead's window, or a member's, and when it will be compacted",
     "/compact @NAME KEEP": "go on from a summary that keeps what you say; the lead, or that member",
     "/clear": "the lead goes on with an empty conversation; team, members and tasks stay",
+    "/resume TEAM": "leave this session and go on with another one: of that team or id, or from a list",
     "/quit": "leave; with members at work you are asked what becomes of them",
 }
 """The commands of the terminal, as /help lists them."""

@@ -20,6 +20,8 @@ from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.result import Result
 from teamwright.app.session import Session
+from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
 from teamwright.ui.garbage import loaded
 from teamwright.ui.terminal.editor import Editor, Wiring
 from teamwright.ui.terminal.host import Host
@@ -27,6 +29,7 @@ from teamwright.ui.terminal.keyboard import editor_for
 from teamwright.ui.terminal.leaving import Ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.paint import paint_for
+from teamwright.ui.terminal.resuming.going_on import back_to, options_of
 from teamwright.ui.terminal.text import clean
 from teamwright.ui.terminal.trusting import settle_trust
 
@@ -39,13 +42,37 @@ def interactive(options: Options, prompt: str | None) -> int:
 
     Raises TeamwrightError when it cannot start, KeyboardInterrupt for Ctrl-C at the question of trust.
     """
-    options = settle_trust(replace(options, interactive=True))
-    return asyncio.run(_interactive(options, prompt))
+    left = asyncio.run(_interactive(settle_trust(replace(options, interactive=True)), prompt))
+    while left.going is not None:
+        left = _go_on(*left.going)
+    return left.code
 
 
-async def _interactive(options: Options, prompt: str | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A session that was left: its exit code; and how to open the next one, and this one should that fail."""
+
+    code: int
+    going: tuple[Options, Options] | None = None
+
+
+def _go_on(to: Options, back: Options) -> Left:
+    """Open the next session; one that cannot be opened after all brings the person back to where they were."""
+    opened: list[Session] = []
+    try:
+        return asyncio.run(_interactive(settle_trust(to), None, opened))
+    except TeamwrightError as problem:
+        if opened:
+            raise
+        sys.stderr.write(f"{clean(problem.render())}\nback to the session that you were in\n")
+    return asyncio.run(_interactive(settle_trust(back), None))
+
+
+async def _interactive(options: Options, prompt: str | None, opened: list[Session] | None = None) -> Left:
     async with open_session(options) as session:
         loaded()
+        if opened is not None:
+            opened.append(session)
         host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty()), rest="/diff"))
         host.editor = editor = _editor(session, host)
         with _signals(editor.interrupt) as (terminated, terminate):
@@ -53,8 +80,10 @@ async def _interactive(options: Options, prompt: str | None) -> int:
             host.show(_greeting(session))
             ending = await _host(host, prompt, terminated)
             result = await _finish(session, host, ending)
+        going = None if terminated or result.stop == "limit" else host.going
+        left = None if going is None else (options_of(session, going), back_to(session))
     _farewell(result)
-    return TERMINATED if terminated else result.exit_code
+    return Left(TERMINATED if terminated else result.exit_code, left)
 
 
 async def _host(host: Host, prompt: str | None, terminated: Collection[int]) -> Ending:

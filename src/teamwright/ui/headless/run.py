@@ -52,7 +52,6 @@ async def _headless(invocation: Invocation) -> int:
     outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
     async with open_session(replace(invocation.options, headless=True)) as session:
         loaded()
-        _opening_lines(invocation, session, outlet)
         streams = outlet.format == "stream-json"
         unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id), live=streams)
         try:
@@ -78,9 +77,8 @@ async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tupl
 
     session.outside.end = lambda: end(signal.SIGTERM)
     outlet.on_lost = lambda: end(signal.SIGPIPE)
-    if outlet.lost is not None:
-        outlet.on_lost()
     with _signals(end):
+        _opening_lines(invocation, session, outlet)  # whoever reads them may end the run
         try:
             return await task, None
         except asyncio.CancelledError:

@@ -1,0 +1,3 @@
+from tests.ui.conftest import repo
+
+__all__ = ["repo"]

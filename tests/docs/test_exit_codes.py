@@ -1,0 +1,108 @@
+"""docs/exit-codes.md: each code, from the real program, as a shell sees it."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer, Stall, Status
+from tests.docs.pages import ROOT
+from tests.ui.program import Program
+
+CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(), re.MULTILINE)}
+REFUSED = [Answer(tools=[("Bash", {"command": "touch made"})]), "Done."]
+BROKEN = "import sys\n\nif 'teamwright' in sys.orig_argv:\n    import json\n\n    json.dumps = None\n"
+"""Breaks something that the program uses: a stand-in for a mistake of ours."""
+
+
+def ended(script: object = ("Hello.",), *flags: str, **env: str) -> Callable[[Program], int]:
+    """A headless run to its end."""
+
+    def run(program: Program) -> int:
+        with LoopbackModel.in_thread(script) as server:
+            program.url = server.url
+            program.env |= env
+            return program.run("-p", "hi", *flags).returncode
+
+    return run
+
+
+def signalled(number: signal.Signals) -> Callable[[Program], int]:
+    """A headless run that is told to end while its model is silent."""
+
+    def run(program: Program) -> int:
+        with LoopbackModel.in_thread([Stall()]) as server:
+            program.url = server.url
+            process = program.start("-p", "hi", "--output-format", "stream-json")
+            assert process.stdout
+            assert process.stdout.readline()
+            process.send_signal(number)
+            process.communicate(timeout=60)
+            return process.returncode
+
+    return run
+
+
+def cut_off(program: Program) -> int:
+    """A member that owes its turn: its service refuses for billing reasons."""
+
+    def play(body: dict) -> Answer | Status | str:
+        if re.search(r"# You are \w+, a teammate", json.dumps(body["system"])):
+            return Status(402, "no")
+        if "TeamCreate" not in json.dumps(body["messages"]):
+            return Answer(tools=[("TeamCreate", {"team_name": "crew", "description": "d"})])
+        if '"Agent"' not in json.dumps(body["messages"]):
+            return Answer(tools=[("Agent", {"description": "start", "prompt": "Go.", "name": "ada"})])
+        return "Done."
+
+    return ended(play)(program)
+
+
+def a_bug(program: Program) -> int:
+    """`sitecustomize` is what Python loads first."""
+    (program.cwd / "broken").mkdir()
+    (program.cwd / "broken" / "sitecustomize.py").write_text(BROKEN)
+    code = ended(PYTHONPATH=str(program.cwd / "broken"))(program)
+    assert list((program.home / "debug").iterdir()), "a crash file"
+    return code
+
+
+ENDINGS: dict[tuple[int, str], Callable[[Program], int]] = {
+    (0, "done"): ended(),
+    (0, "a refused call without --strict"): ended(REFUSED),
+    (1, "the service refuses after an answer"): ended([Answer(tools=[("Glob", {"pattern": "*"})]), Status(400, "no")]),
+    (2, "a flag that is none"): ended(("Hello.",), "--colour"),
+    (3, "no model"): ended(ANTHROPIC_API_KEY=""),
+    (3, "a wrong key"): ended([Status(401, "no")]),
+    (4, "a cap"): ended([Answer(tools=[("Glob", {"pattern": "*"})]), "Done."], "--max-turns", "1"),
+    (5, "a member cut off"): cut_off,
+    (5, "a refused call with --strict"): ended(REFUSED, "--strict"),
+    (70, "a mistake of ours"): a_bug,
+    (130, "SIGINT"): signalled(signal.SIGINT),
+    (143, "SIGTERM"): signalled(signal.SIGTERM),
+    (143, "SIGHUP"): signalled(signal.SIGHUP),
+}
+
+
+@pytest.mark.promise("K11", "H8")
+@pytest.mark.parametrize(("code", "how"), ENDINGS, ids=lambda value: str(value))
+def test_the_program_ends_with_the_code_of_the_page(tmp_path: Path, repo: Path, code: int, how: str):
+    assert ENDINGS[code, how](Program(repo, tmp_path / "home")) == code
+
+
+def test_every_code_of_the_page_is_tried_here():
+    assert {code for code, _ in ENDINGS} == CODES
+
+
+@pytest.mark.promise("K11")
+def test_a_shell_sees_the_code_through_a_pipe_with_pipefail(tmp_path: Path, repo: Path):
+    program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": ""})
+    line = f"set -o pipefail; {sys.executable} -m teamwright -p hi | cat"
+    done = subprocess.run(["bash", "-c", line], cwd=repo, env=program.environment, capture_output=True, timeout=60)
+    assert done.returncode == 3

@@ -164,7 +164,9 @@ def _group(event: str, at: tuple[str | int, ...], group: Mapping[str, Any]) -> l
     except _Unfit as problem:
         return [_left_out(event, at, group, problem)]
     strange = sorted(set(group) - {"matcher", "hooks"})
-    found += [_wrong(event, (*at, key), f"a hook of {event}: {key[:40]} is not used", broken=False) for key in strange]
+    for key in strange:
+        why = f"{key[:40]!r} beside its hooks is not used"
+        found.append(Said(event, (*at, key), why=why, told=f"a hook of {event}: {why}"))
     for place, hook in _items(event, (*at, "hooks"), group.get("hooks"), f"a hook of {event}: hooks", found):
         try:
             found.append(Said(event, place, hook, _hook(event, matcher, hook)))
@@ -195,8 +197,8 @@ def _left_out(event: str, at: tuple[str | int, ...], value: object, problem: _Un
     return Said(event, at, value, why=str(problem), told=told, broken=problem.broken)
 
 
-def _wrong(event: str, at: tuple[str | int, ...], what: str, *, broken: bool = True) -> Said:
-    return Said(event, at, why=what, told=what, broken=broken)
+def _wrong(event: str, at: tuple[str | int, ...], what: str) -> Said:
+    return Said(event, at, why=what, told=what, broken=True)
 
 
 def _items(

@@ -53,10 +53,11 @@ class Place:
 
 @dataclass(slots=True)
 class Found:
-    """What was found, and what is to be told of it."""
+    """What was found, and what is to be told of it. `passed` is what lies there and is none: path and why."""
 
     recipes: list[Recipe] = field(default_factory=list[Recipe])
     problems: list[str] = field(default_factory=list[str])
+    passed: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
 
 
 def find(place: Place) -> Found:
@@ -130,12 +131,12 @@ def _read(place: Place, name: str, file: Path, base: Path) -> Recipe | str:
 def _skills(place: Place, found: Found) -> Iterator[tuple[str, Path, Path]]:
     for entry in _entries(place.directory):
         base = place.directory / entry.name
-        if not place.may(entry.name) or not _is_dir(entry):
+        if not place.may(entry.name):
             continue
-        file = skill_file(base)
+        file = skill_file(base) if _is_dir(entry) else None
         if file is None:
-            continue
-        if NAME.fullmatch(entry.name):
+            found.passed.append((base, f"it has no {SKILL_FILE}" if _is_dir(entry) else "a skill is a directory"))
+        elif NAME.fullmatch(entry.name):
             yield entry.name, file, base
         else:
             found.problems.append(f"{base}: left out: {entry.name[:40]!r} cannot be a skill's name")
@@ -152,11 +153,15 @@ def _commands(
         if entry.is_dir(follow_symlinks=False):
             if len(below) < _DEPTH_MOST and NAME.fullmatch(entry.name):
                 yield from _commands(place, found, (*below, entry.name), path)
+            else:
+                found.passed.append((path, "directories of commands are read by plain names, and 4 deep"))
         elif path.suffix == ".md" and path.stem.lower() != "readme":
             if NAME.fullmatch(path.stem):
                 yield ":".join((*below, path.stem)), path, place.directory
             else:
                 found.problems.append(f"{path}: left out: {path.stem[:40]!r} cannot be a command's name")
+        else:
+            found.passed.append((path, "a command is a .md file, and not a README"))
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

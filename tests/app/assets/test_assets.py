@@ -74,6 +74,9 @@ CASES = [
     (".claude/skills/a/SKILL.md", "---\nname: a\ndescription: x\npaths: y\n---\nx", "ignored", 4, "paths is not used"),
     (".claude/skills/a/SKILL.md", "---\nname: a\ndescription: x\nmagic: y\n---\nx", "ignored", 4, "magic"),
     (".claude/skills/a/SKILL.md", "---\nname: &x a\nb: *x\n---\nx", "broken", 2, "anchors"),
+    (".claude/skills/a", None, "ignored", 0, "it has no SKILL.md"),
+    (".claude/commands/notes.txt", "x", "ignored", 0, "a command is a .md file"),
+    (THEIRS, '{"hooks": {"Stop": [\n{"if": "x", "hooks": []}]}}', "ignored", 2, "'if' beside its hooks"),
     (".claude/commands/a.md", "\0", "broken", 0, "it is not text"),
     (".teamwright/team.toml", '[team]\n\ncheck = 3\n', "broken", 3, "check"),
     (".teamwright/team.toml", "[team\n", "broken", 1, "Expected"),
@@ -85,7 +88,11 @@ CASES = [
 @pytest.mark.promise("K7")
 @pytest.mark.parametrize(("name", "content", "state", "line", "word"), CASES, ids=[f"{c[0]}: {c[4]}" for c in CASES])
 def test_what_is_wrong_or_odd_is_said_with_its_line_once_it_is_trusted(repository, name, content, state, line, word):
-    path = put(repository.root, name, content)
+    path = repository.root / name
+    if content is None:
+        put(path, "notes.txt", "No skill.")
+    else:
+        put(repository.root, name, content)
     repository.trust()
     found = look(repository)
     assert row(found, path, line, word).state == state

@@ -59,6 +59,10 @@ def _definition(entry: Entry, subject: Subject) -> Iterator[Asset]:
         yield Asset(HOOKS, f"{hook.event}: {hook.command}", state, file, 0, f"of the agent {kind.name}")
 
 
+def _plain(problem: CannotStart) -> str:
+    return reason(problem).removeprefix("the team file cannot be used: ")
+
+
 def team_assets(subject: Subject) -> Iterator[Asset]:
     """The team file, and each part of it that waits for trust."""
     path = subject.root / FILE
@@ -66,7 +70,7 @@ def team_assets(subject: Subject) -> Iterator[Asset]:
         definition = read_definition(path)
     except CannotStart as problem:
         said = dict(problem.looked_at)
-        yield Asset(TEAM, path.name, "broken", str(path), line_in(said.get("at", "")), reason(problem))
+        yield Asset(TEAM, path.name, "broken", str(path), line_in(said.get("at", "")), _plain(problem))
         return
     if definition is None:
         return

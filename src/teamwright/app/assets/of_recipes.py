@@ -42,9 +42,11 @@ def found_assets(subject: Subject, places: list[Place], first: dict[tuple[str, s
         told = {problem for recipe in found.recipes for problem in recipe.problems}
         for recipe in found.recipes:
             yield from _recipe(subject, recipe, first)
+        for path, why in found.passed:
+            yield Asset(GROUPS[place.kind], path.name, "ignored", str(path), 0, why)
         for problem in found.problems:
             if problem not in told:
-                file, line, why = placed(problem)
+                file, line, why = placed(problem.removesuffix("; left out"))
                 state: State = "ignored" if "leads out" in why or "only the first" in why else "broken"
                 yield Asset(GROUPS[place.kind], file.rpartition("/")[2], state, file, line, why)
 

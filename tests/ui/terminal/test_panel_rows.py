@@ -132,6 +132,16 @@ def test_colours_say_nothing_that_the_text_does_not():
     assert [re.sub(r"\x1b\[[0-9;]*m", "", row).rstrip() for row in painted] == plain
 
 
+@pytest.mark.promise("F66", "H9")
+def test_a_secret_is_masked_before_a_row_is_cut_in_the_middle_of_it():
+    member = MemberNow("ada", "working", since=NOW)
+    command = "Bash curl -H 'x-api-key: hunter2hunter2'"
+    [_, row] = rows(
+        member, beside=Beside(calls={"ada": command}), width=45, mask=lambda text: text.replace("hunter2hunter2", "***")
+    )
+    assert "hunter" not in row
+
+
 # ── ages ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamwright.ui.terminal.completion import candidates
 from teamwright.ui.terminal.keys import TABLE, Deed, key_lines
 from teamwright.ui.terminal.panel.rows import MARKS
 from teamwright.ui.terminal.panel.selection import Selection
@@ -58,3 +59,7 @@ def test_the_page_about_the_terminal_has_a_row_for_each_key_and_names_each_mark(
     page = (Path(__file__).parents[3] / "docs" / "terminal.md").read_text()
     assert [key.shown for key in TABLE if f"| `{key.shown}` |" not in page] == []
     assert [mark for mark in set(MARKS.values()) - {"✗"} if f"| `{mark}` |" not in page] == []
+
+
+def test_tab_offers_members_behind_view(tmp_path):
+    assert [one.text for one in candidates("/view a", NAMES, tmp_path)] == ["ada"]

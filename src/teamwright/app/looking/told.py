@@ -18,6 +18,7 @@ from teamwright.agent.transcript import MESSAGE, messages_backward
 from teamwright.app.session import Session
 from teamwright.protocol.ids import LEAD, addressee
 from teamwright.protocol.values import dataclass
+from teamwright.teams.strangers.stranger import Stranger
 from teamwright.teams.teammate import Teammate
 
 Message = Mapping[str, Any]
@@ -31,20 +32,16 @@ _MOST_READ = 4_000_000
 class Told:
     """One member's transcript, read on. `live`: it runs in this process, where events tell of its words at once.
 
-    `there` is false for a member whose program keeps its conversation to itself.
+    `foreign`: another program runs it, and keeps its conversation to itself.
     """
 
     path: Path
     live: bool
+    foreign: bool = False
     _at: int = 0
 
     def __post_init__(self) -> None:
         self._at = self._size()
-
-    @property
-    def there(self) -> bool:
-        """Whether there is a transcript."""
-        return self.path.exists()
 
     def recent(self, most: int) -> list[Message]:
         """At most so many messages, the newest ones, oldest first."""
@@ -79,7 +76,7 @@ def told_of(session: Session, name: str) -> Told | None:
     if addressee(name) == LEAD:
         return Told(session.lead.agent.conversation.path, live=True)
     mate = session.team.find(addressee(name))
-    return None if mate is None else Told(mate.ledger, live=isinstance(mate, Teammate))
+    return None if mate is None else Told(mate.ledger, isinstance(mate, Teammate), isinstance(mate, Stranger))
 
 
 def _message(line: bytes) -> bytes:

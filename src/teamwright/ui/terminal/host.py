@@ -72,7 +72,7 @@ class Host:
         self.typing = Typing(self.narrator, self.show)
         self.view = View(self.session, self.narrator, self.show)
         viewed, paint = (lambda: self.view.name), self.narrator.paint
-        self.panel = Panel(self.session, self.activity, paint, viewed, self._open, changed=self._refresh)
+        self.panel = Panel(self.session, self.activity, paint, viewed, self._open, self._masked, changed=self._refresh)
 
     @property
     def editor(self) -> Editor:
@@ -171,9 +171,11 @@ class Host:
     def show(self, lines: Sequence[str]) -> None:
         """Put lines above the prompt, without secrets."""
         if lines:
-            env = self.session.options.env
-            text = "".join(f"{line}\n" for line in lines)
-            self.editor.show(mask_secrets(text, os.environ if env is None else env))
+            self.editor.show(self._masked("".join(f"{line}\n" for line in lines)))
+
+    def _masked(self, text: str) -> str:
+        env = self.session.options.env
+        return mask_secrets(text, os.environ if env is None else env)
 
     def _happened(self, event: TeamEvent) -> None:
         self.narrator.width = self._width()

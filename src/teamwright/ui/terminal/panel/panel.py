@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from teamwright.app.looking.board import Board
-from teamwright.app.looking.now import MemberNow, members_now, session_now
+from teamwright.app.looking.now import STARTING, MemberNow, members_now, session_now
 from teamwright.app.session import Session
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TaskChanged, TeamChanged, TeamEvent
@@ -30,6 +30,9 @@ from teamwright.ui.terminal.panel.window import window_size
 ROWS_MOST = 8
 """Rows of members, and rows of tasks, at most; in a low window less: each a third of its height."""
 
+TICK_S = 1.0
+"""Ages alone have the screen redrawn no more often than this, in seconds."""
+
 
 @dataclass(slots=True)
 class Panel:
@@ -40,6 +43,7 @@ class Panel:
     paint: Paint
     viewed: Callable[[], str]
     opened: Callable[[str], None]
+    mask: Callable[[str], str]
     board: Board = field(default_factory=Board)
     selection: Selection = field(default_factory=Selection)
     tasks_shown: bool = False
@@ -76,17 +80,19 @@ class Panel:
         width, most = max(size.columns - 1, 1), max(1, min(ROWS_MOST, size.lines // 3))
         members, now = members_now(self.session, self.board), time.time()
         self.selection.settle([one.name for one in members])
-        look = Look(width, most, now, self.selection.name, self.viewed(), self.paint)
+        look = Look(width, most, now, self.selection.name, self.viewed(), self.paint, self.mask)
         rows = member_rows(members, self._beside(members), look)
         self._wake(now, ages_of(members) if rows else [])
-        tasks = task_rows(self.board, width, most, self.paint) if self.tasks_shown else []
+        tasks = task_rows(self.board, width, most, self.paint, self.mask) if self.tasks_shown else []
         status = status_line(session_now(self.session, self.board), width - 1)
         return [*rows, *tasks, self.paint("dim", f" {status}")]
 
     def move(self, by: int) -> bool:
         """See Below."""
         members = members_now(self.session, self.board)
-        return self.selection.move(by, [one.name for one in members if one.name != self.viewed()])
+        return self.selection.move(
+            by, [one.name for one in members if one.name != self.viewed() and one.state != STARTING]
+        )
 
     def marked(self) -> bool:
         """See Below."""
@@ -130,7 +136,7 @@ class Panel:
     def _wake(self, now: float, since: list[float]) -> None:
         self._stop_timer()
         if since:
-            wait = max(min(changes_in(now - one) for one in since), 0.1)
+            wait = max(min(changes_in(now - one) for one in since), TICK_S)
             self._timer = asyncio.get_running_loop().call_later(wait, self.changed)
 
     def _stop_timer(self) -> None:

@@ -6,7 +6,7 @@ the rows follow it. Fits any width by leaving out columns. Pure: everything is h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from teamwright.app.looking.now import MemberNow
@@ -38,6 +38,9 @@ _STYLES = {"working": "green", "blocked": "yellow", "awaiting": "yellow", "stall
 SELECTED, VIEWED = ">", "@"
 
 NAME_MOST = 16
+LOOKED_AT = 1_000
+"""Characters of what a member does that are looked at: no window is wider."""
+
 WORD_FROM, TOKENS_FROM, AGE_FROM = 60, 60, 30
 """Columns from which on the state's word, the tokens and the age are shown."""
 
@@ -54,7 +57,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the rows are wanted. `most` is how many there may be, `now` in seconds since 1970."""
+    """How the rows are wanted. `most` is how many there may be, `now` in seconds since 1970; `mask` hides secrets."""
 
     width: int
     most: int
@@ -62,6 +65,7 @@ class Look:
     selected: str = ""
     viewed: str = LEAD
     paint: Paint = field(default_factory=Paint)
+    mask: Callable[[str], str] = str
 
 
 def member_rows(members: Sequence[MemberNow], beside: Beside, look: Look) -> list[str]:
@@ -106,8 +110,9 @@ def _row(one: MemberNow, beside: Beside, look: Look, names: int) -> str:
     word = f" {padded(cut(WORDS.get(one.state, one.state), _WORD), _WORD)}" if look.width >= WORD_FROM else ""
     end = _end(one, look)
     room = max(0, look.width - cells(f"{mine}{mark} {name}{word} ") - cells(end))
-    said = _says(one, beside) or ("" if word else WORDS.get(one.state, one.state))
-    said = padded(cut(said, room), room)
+    said = _says(one, beside)[:LOOKED_AT] or ("" if word else WORDS.get(one.state, one.state))
+    # Before it is cut: half a secret looks like none.
+    said = padded(cut(look.mask(said), room), room)
     styled = paint("bold" if one.name == LEAD else one.color or "", name)
     picked = paint("bold", mine) if mine.strip() else mine
     # Without blanks at its end: a redraw sends no byte for them.

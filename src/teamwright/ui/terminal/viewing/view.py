@@ -134,7 +134,7 @@ class View:
         self.show([head + clean(line) for line in lines])
 
     def _past(self, told: Told) -> list[str]:
-        if not told.there:
+        if told.foreign:
             return ["  another program runs it, and has its conversation; what it writes to the team is shown here"]
         lines = past_lines(told.recent(PAST_LINES), self.name, self.narrator)
         return lines if len(lines) <= PAST_LINES else ["  …", *lines[-PAST_LINES:]]

@@ -7,13 +7,14 @@ themselves are known below.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from teamwright.agent.transcript import queued_line
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.session import Session
 from teamwright.app.wayback.changes import FileChange, file_changes, one_edit, taken_back
 from teamwright.app.wayback.journal import read_edits
-from teamwright.app.wayback.places import Place, agents_of, owners_in, place_of_session, rooms_held, wish_of
+from teamwright.app.wayback.places import Place, agents_of, living_in, owners_in, place_of_session, wish_of
 from teamwright.app.wayback.planning import Plan
 from teamwright.app.wayback.undoing import Undone, carry_out, planned
 from teamwright.protocol.blocks import text_block
@@ -22,7 +23,7 @@ from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.lease import Lease, lease_held
+from teamwright.storage.lease import Lease
 
 BY_UNDO = "the user's undo"
 """Who changed a file last, as an agent is told that has an old reading of it."""
@@ -102,12 +103,12 @@ async def undo_ended(
     """
     lease = _lease(place)
     try:
-        alive = [name for name, path in rooms_held(place).items() if lease_held(path)]
+        alive = living_in(place)
         if alive and not force:
             raise TeamwrightError(
                 "undo-refused",
-                f"{', '.join(alive)} still {'has a process' if len(alive) == 1 else 'have processes'} of {place.team}",
-                do=["end them: teamwright stop TEAM", "all the same: add --force"],
+                f"{', '.join(alive)} {'has a process' if len(alive) == 1 else 'have processes'} and may be at work",
+                do=[f"end it: teamwright stop {quote(place.team)}", "all the same: add --force"],
                 note="nothing was changed",
             )
         plan = _planned(place, member, left)

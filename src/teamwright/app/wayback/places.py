@@ -6,9 +6,11 @@ Knows where sessions lie and who started which sub-agent. Refuses to know what i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.agent.transcript import read_header
+from teamwright.app.ended.naming import all_teams
 from teamwright.app.looking.receipts import find_log, real_name
 from teamwright.app.session import Session
 from teamwright.app.wayback.journal import Edits, alias
@@ -16,19 +18,24 @@ from teamwright.app.wayback.undoing import Wish
 from teamwright.protocol.errors import UnknownMember
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.values import dataclass
+from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home
 from teamwright.teams.agents.journal import RunJournal
-from teamwright.teams.member.room import LEASE
+from teamwright.teams.member.room import LEASE, room_of
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A session's files. `cwd` is where it works, as far as that is known; `team` may be empty."""
+    """A session's files. `cwd` is where it works, as far as that is known; `team` may be empty.
+
+    `rooms` are the directories of members' own processes: a member that was adopted keeps that in its first session.
+    """
 
     directory: Path
     session: str
     cwd: str
     team: str = ""
+    rooms: tuple[Path, ...] = ()
 
     @property
     def history(self) -> Path:
@@ -49,19 +56,33 @@ def place_on_disk(home: Home, cwd: Path, name: str | None) -> Place:
     found = find_log(home, cwd, name)
     directory = found.path.parent
     header = read_header(directory.with_name(f"{directory.name}.jsonl")) or {}
-    return Place(directory, found.session or directory.name, str(header.get("cwd", "")), found.team)
+    return _with_rooms(home, Place(directory, found.session or directory.name, str(header.get("cwd", "")), found.team))
 
 
 def place_of_session(session: Session) -> Place:
     """That of a session that runs here."""
     maker = session.maker
-    return Place(maker.home.session(maker.cwd, session.id), session.id, str(maker.cwd), session.team.name)
+    made = Place(maker.home.session(maker.cwd, session.id), session.id, str(maker.cwd), session.team.name)
+    return _with_rooms(maker.home, made)
+
+
+def _with_rooms(home: Home, place: Place) -> Place:
+    """The place with the rooms in its directory, and those of the members of the team that it leads."""
+    rooms = dict.fromkeys(sorted((place.directory / "members").glob("*/")))
+    led = [team for team in all_teams(home) if team.file is not None and team.session == place.session]
+    for team in led:
+        lives = team.file.lives.values() if team.file is not None else ()
+        rooms |= dict.fromkeys(room_of(Path(life.transcript)) for life in lives if life.transcript)
+    return replace(place, team=place.team or next((team.name for team in led), ""), rooms=tuple(rooms))
 
 
 def owners_in(place: Place) -> dict[str, str]:
     """For each sub-agent the member that it works for, the lead or a teammate."""
-    journals = [place.directory, *sorted((place.directory / "members").glob("*/"))]
-    direct = {run.id: run.owner for directory in journals for run in RunJournal(directory).runs.values()}
+    direct = {
+        run.id: run.owner
+        for directory in (place.directory, *place.rooms)
+        for run in RunJournal(directory).runs.values()
+    }
     return {id: _root(direct, id) for id in direct}
 
 
@@ -106,6 +127,6 @@ def wish_of(place: Place, edits: Edits, member: str | None, left: tuple[str, ...
     return Wish(by, paths, alias(real_name(member)) if member else "")
 
 
-def rooms_held(place: Place) -> dict[str, Path]:
-    """The leases of members' own processes, by name."""
-    return {path.parent.name: path for path in sorted((place.directory / "members").glob(f"*/{LEASE}"))}
+def living_in(place: Place) -> list[str]:
+    """The members whose own processes live, by name."""
+    return [room.name for room in place.rooms if lease_held(room / LEASE)]

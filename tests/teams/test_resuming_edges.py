@@ -8,6 +8,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.app import session
+from teamwright.mail.inbox import peek
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
@@ -225,3 +226,20 @@ async def test_a_member_that_is_not_back_yet_can_be_written_to_by_one_that_is(tm
         await until(team, lambda: team.session.team.members["cy"].turns >= 1 and team.session.team.quiet())
         assert not team.session.team.coming_back
     assert "are you back?" in told(model, "cy") and "no longer running" not in told(model, "bob")
+
+
+@pytest.mark.promise("P1", "F11")
+async def test_who_is_over_before_it_was_told_that_a_message_was_not_read_has_the_lead_told(tmp_path, home):
+    """Two end at once, and one had written to the other."""
+    model = a_model("ada", "bob")
+    async with a_team(tmp_path, model) as team:
+        for name in ("ada", "bob"):
+            await team.spawn(name, "Wait.")
+        inner = team.session.team
+        await inner.inbox("bob").send(Entry("ada", "the door is open", msg_id=message_id()))
+        await team.stop("bob")
+        assert sum("did not read your message" in one.text for one in peek(home.inbox("crew", "ada"))) == 1
+        await team.stop("ada")
+        await return_late_mail(inner)
+    [text] = [text for text in texts_for_lead(home) if "the door is open" in text]
+    assert text.startswith("ada has ended and did not read this: bob has ended and did not read your message")

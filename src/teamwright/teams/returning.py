@@ -19,6 +19,9 @@ from teamwright.teams.post import summary_of
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import read_team_file
 
+_RETURNED = " did not read a message"
+"""What the summary of such a message ends with, after the name of the reader."""
+
 
 def returned_id(msg_id: str) -> str:
     """The id of the message that says of another one that it was not read: a message goes back once."""
@@ -34,7 +37,7 @@ async def return_mail(team: Team, name: str, transcript: Path | None) -> None:
     config = await team.roster.read() if letters else None
     for entry in letters:
         # Who is on the roster lives, or comes back: after a kill senders may be started later than this is told.
-        sender = config.find(entry.sender) if config is not None else None
+        sender = config.find(entry.sender) if config is not None and not _is_return(entry) else None
         await _tell(team, name, entry, sender.name if sender is not None else LEAD)
     await inbox.mark_read([entry.msg_id for entry in unread if entry.msg_id])
 
@@ -61,8 +64,14 @@ def _letters(unread: Sequence[Entry], held: set[str]) -> list[Entry]:
     return [
         entry
         for entry in unread
-        if f"mail:{entry.msg_id}" not in held and entry.sender not in own and parse_protocol(entry.text) is None
+        if f"mail:{entry.msg_id}" not in held
+        and (_is_return(entry) or (entry.sender not in own and parse_protocol(entry.text) is None))
     ]
+
+
+def _is_return(entry: Entry) -> bool:
+    """Whether it says to somebody, who is over by now, that a message was not read: then the lead stands in."""
+    return entry.sender == "system" and (entry.summary or "").endswith(_RETURNED)
 
 
 async def _tell(team: Team, name: str, entry: Entry, to: str) -> None:
@@ -73,7 +82,9 @@ async def _tell(team: Team, name: str, entry: Entry, to: str) -> None:
     about = entry.summary or summary_of(entry.text)
     whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"
     text = f'{name} has ended and did not read {whose}: "{about}". Give it to somebody else if it still matters.'
-    summary = f"{name} did not read a message"
+    if _is_return(entry):
+        text = f"{name} has ended and did not read this: {entry.text}"
+    summary = f"{name}{_RETURNED}"
     await team.inbox(to).send(Entry("system", text, summary, iso(), msg_id=id), runtime=True)
     team.emit(MessageSent(member="system", to=to, message_id=id, summary=summary))
     team.ring(to)

@@ -205,6 +205,17 @@ def test_a_users_broken_file_does_not_hide_the_others(repository):
     assert broken == {("members.backend", 1), ("providers", 1)}
 
 
+def test_the_home_directory_as_a_project_shows_each_file_once_and_no_state(repository, own_home):
+    fill(own_home, own_home / ".claude")
+    repository.user({"model": "haiku"})
+    (repository.home.ours / "projects").mkdir(parents=True)
+    found = look(repository, cwd=own_home)
+    files = [(asset.group, asset.name, asset.file, asset.line) for asset in found.assets]
+    assert sorted(files) == sorted(set(files))
+    assert not [asset for asset in found.assets if asset.file.endswith("projects")]
+    assert row(found, repository.home.settings).state == "used"
+
+
 @pytest.mark.promise("K7", "K1", "K10")
 def test_looking_runs_nothing_and_changes_nothing(repository, tmp_path, monkeypatch):
     mark = tmp_path / "ran"

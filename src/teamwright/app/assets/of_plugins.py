@@ -84,7 +84,8 @@ def other_assets(subject: Subject) -> Iterator[Asset]:
     )
     yield from _there(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
     ours = subject.root / ".teamwright"
-    yield from _there([ours / name for name in _names(ours) if name not in _OURS], {})
+    if ours.resolve() != subject.asked.home.ours.resolve():
+        yield from _there([ours / name for name in _names(ours) if name not in _OURS], {})
 
 
 def _there(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:

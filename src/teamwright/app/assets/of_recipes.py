@@ -5,6 +5,7 @@ Goes by the directories that a run looks into. An entry of a repository that nob
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from teamwright.app.assets.asset import Asset, State, oddity, placed, shown
@@ -21,9 +22,13 @@ def recipe_assets(subject: Subject) -> Iterator[Asset]:
     """All of them, in the order that counts."""
     settings = subject.survey.settings
     own = user_places(subject.asked.home, subject.compat)
-    yield from found_assets(subject, [*own, *repository_places(subject.trust, subject.compat)], {})
+    known = {os.path.realpath(place.directory) for place in own}
+    theirs = repository_places(subject.trust, subject.compat)
+    theirs = [place for place in theirs if os.path.realpath(place.directory) not in known]
+    yield from found_assets(subject, [*own, *theirs], {})
     for entry in subject.trust.entries:
-        if entry.kind in GROUPS and not subject.trust.allows(entry):
+        mine = os.path.realpath(os.path.dirname(subject.root / entry.file)) in known
+        if entry.kind in GROUPS and not mine and not subject.trust.allows(entry):
             off = entry.name.lower() in settings.skills_off
             state: State = "ignored" if off else "needs trust"
             file = str(subject.root / entry.file)
@@ -32,12 +37,7 @@ def recipe_assets(subject: Subject) -> Iterator[Asset]:
 
 def found_assets(subject: Subject, places: list[Place], first: dict[tuple[str, str], str]) -> Iterator[Asset]:
     """What these places hold; `first` is what holds each name already."""
-    seen = set[str]()
     for place in places:
-        real = str(place.directory.resolve())
-        if place.may("") and real in seen:
-            continue
-        seen.add(real)
         found = find(place)
         told = {problem for recipe in found.recipes for problem in recipe.problems}
         for recipe in found.recipes:

@@ -66,6 +66,8 @@ def parse_definition(text: str, path: Path) -> TeamDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
+    """The text of one file, for errors that name a line of it."""
+
     path: Path
     text: str
 

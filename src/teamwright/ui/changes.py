@@ -19,7 +19,7 @@ Line: TypeAlias = tuple[str, str]
 """A style, empty for none, and a text."""
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
-_DID = {RESTORED: "restored", REMOVED: "removed", ALREADY: "was so", KEPT: "left"}
+_DID = {RESTORED: "restored", REMOVED: "removed", ALREADY: "as it was", KEPT: "left"}
 
 
 @dataclass(slots=True)
@@ -79,7 +79,10 @@ def around(again: int, cut_off: str, damaged: int) -> list[str]:
     """What is to be said beside all files."""
     lines = [f"{_files(again)} edited and as before again"] if again else []
     lines += [f"an undo that began at {cut_off} was cut off: undo again to complete it"] if cut_off else []
-    return [*lines, *([f"{damaged} lines of the journal cannot be read"] if damaged else [])]
+    return [
+        *lines,
+        *([f"{damaged} line{'' if damaged == 1 else 's'} of the journal cannot be read"] if damaged else []),
+    ]
 
 
 # ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,7 +96,7 @@ def plan_rows(plan: Plan, cwd: str) -> list[tuple[str, str, str]]:
 
 
 def _act(after: str | None, *, already: bool) -> str:
-    return "is so" if already else "remove" if after is None else "restore"
+    return "as it is" if already else "remove" if after is None else "restore"
 
 
 def undone_lines(undone: Undone) -> list[str]:
@@ -106,7 +109,7 @@ def undone_lines(undone: Undone) -> list[str]:
 
 def _undone(file: UndoneFile) -> str:
     members = ", ".join(file.members)
-    return f"{_DID[file.did]:<8}  {file.path}" + (f"  ({members})" if members else "")
+    return f"{_DID[file.did]:<9}  {file.path}" + (f"  ({members})" if members else "")
 
 
 def stat_rows(changes: Iterable[FileChange]) -> Iterator[tuple[str, str, str, str]]:

@@ -77,8 +77,8 @@ def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Pat
         person.says("/undo")
         person.sees("1 file cannot be taken back, so none was", "long.txt: it changed since", "--except long.txt")
         person.says("/undo --except long.txt")
-        person.sees('took back the edits of "edit all"', "restored  main.py  (lead)", "removed   hers.txt  (ada)")
-        person.sees("left      long.txt", "what shell commands changed is not taken back")
+        person.sees('took back the edits of "edit all"', "restored   main.py  (lead)", "removed    hers.txt  (ada)")
+        person.sees("left       long.txt", "what shell commands changed is not taken back")
         assert (repo / "main.py").read_text() == "print('hello')\n"
         assert not (repo / "hers.txt").exists() and (repo / "long.txt").read_text() == "mine\n"
 
@@ -107,7 +107,7 @@ def test_an_undo_while_somebody_works_is_done_when_the_person_insists(repo: Path
         person.says("/undo")
         person.sees("lead is at work")
         person.says("/undo --force")
-        person.sees("removed   made.txt  (lead)")
+        person.sees("removed    made.txt  (lead)")
         assert not (repo / "made.txt").exists()
         with open(repo / "gate", "w") as gate:
             gate.write("open\n")

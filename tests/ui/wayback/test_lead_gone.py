@@ -36,7 +36,7 @@ def test_an_undo_is_refused_while_a_members_process_outlives_its_lead(repo: Path
         assert (repo / "hers.txt").exists()
         forced = here.program.run("undo", "--yes", "--force")
         assert forced.returncode == 0, forced.stderr
-        assert "removed   hers.txt  (ann)" in forced.stdout and not (repo / "hers.txt").exists()
+        assert "removed    hers.txt  (ann)" in forced.stdout and not (repo / "hers.txt").exists()
         held.go()
         until(lambda: "ann's report." in here.told("ann"))
         assert here.program.run("stop", here.team().name).returncode == 0

@@ -167,3 +167,22 @@ def test_sub_agents_in_the_background_are_counted_on_the_row_of_whoever_started_
         person.until(lambda rows: "+1 sub-agent · Bash cat gate-ada" in row_of(rows, "ada"))
         opens(gates, "ben")
         person.until(lambda rows: row_of(rows, "ada") and "sub-agent" not in row_of(rows, "ada"))
+
+
+@pytest.mark.promise("H9", "F67")
+def test_a_session_that_is_gone_on_with_shows_its_members_and_tasks_again(gates, own_home):
+    with at_terminal(crew, gates) as (person, _):
+        starts(person)
+        person.says("/stop ben")
+        person.sees("ben was stopped")
+        person.says("/quit")
+        person.sees("leave? [w/s/l]")
+        person.says("l")
+        person.leaves()
+    with at_terminal(crew, gates, "-c") as (person, _):
+        rows = person.until(lambda rows: row_of(rows, "ada") and "0/2 tasks" in below(rows)[-1])
+        assert not row_of(rows, "ben")
+        person.types(CTRL_T)
+        person.until(lambda rows: "▸ #1 job of ada  ada" in "\n".join(below(rows)))
+        person.says("/view ada")
+        person.sees("── ada ·", "lead → ada: Take task 1.", "ada        TaskUpdate 1", "\n@ada>")

@@ -707,7 +707,7 @@ def test_a_name_that_cannot_be_is_refused_before_anything(name):
         ({"modle": "sonnet"}, "did you mean model=?"),
         ({"check": "make docs"}, "check= is not an option"),
         ({"tools": print}, "tools= takes a list"),
-        ({"allowed_tools": "Bash"}, "allowed_tools= takes a list, not str"),
+        ({"allowed_tools": "Bash"}, "allowed_tools= takes a list of rules"),
         ({"add_dirs": Path("x")}, "add_dirs= takes a list"),
         ({"budget": 2.0}, "budget= takes a Budget"),
         ({"model": 3}, "model= takes a name"),

@@ -5,11 +5,12 @@ All is read from the team at the moment it is asked for. Knows a team's rooms; k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeAlias, Unpack
 
 from teamwright.app.api.options import PermissionMode
+from teamwright.app.api.slips import refuse_slips, refuse_unawaited, require_text
 from teamwright.app.modes import Modes
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UnknownMember, UsageError
@@ -25,8 +26,8 @@ from teamwright.teams.team import Team
 USER = "user"
 """As whom a program writes and changes tasks: it stands for the person who runs it."""
 
-TaskRef: TypeAlias = Task | str
-"""A task, or its number as text."""
+TaskRef: TypeAlias = Task | str | int
+"""A task, or its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Tasks:
     """The team's task list: what the program puts there, members claim when they are idle."""
 
     _team: Team = field(repr=False)
+    _require_running: Callable[[], None] = field(repr=False, compare=False)
 
     async def add(
         self,
@@ -118,11 +120,16 @@ class Tasks:
         the directory of whoever works on it before the task can be completed.
         Raises UsageError (no subject), TaskRefused (a number that is not there); then nothing was added.
         """
+        self._require_running()
+        for what, text in (("a subject", subject), ("a description", description), ("a check", check)):
+            require_text(what, text)
+        refuse_slips({"budget": budget})
         if check:
             metadata = {**(metadata or {}), "check": check}
         if budget:
             metadata = {**(metadata or {}), "budget": budget.as_json()}
-        blockers = [after] if isinstance(after, Task | str) else after
+        refuse_unawaited(after)
+        blockers = after if isinstance(after, Iterable) and not isinstance(after, Task | str) else [after]
         return await self._team.tasks.create(
             subject, description or subject, by=USER, blocked_by=[_number(one) for one in blockers], metadata=metadata
         )
@@ -133,6 +140,7 @@ class Tasks:
         `status` is pending, in_progress, completed or deleted; a new owner is told. Raises TaskRefused when the graph
         forbids it, UsageError for a word that is none of these; nothing was changed then.
         """
+        self._require_running()
         unknown = sorted(set(changes) - set(Wish.__annotations__))
         if unknown:
             raise UsageError("usage", f"{unknown[0]}= is nothing of a task that can be changed")
@@ -151,4 +159,5 @@ class Tasks:
 
 
 def _number(task: TaskRef) -> str:
-    return task.id if isinstance(task, Task) else task
+    refuse_unawaited(task)
+    return task.id if isinstance(task, Task) else str(task)

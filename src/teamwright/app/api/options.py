@@ -1,7 +1,4 @@
-"""What a program may say about a team, as keywords: checked, and turned into the options of a session.
-
-A slip that Python itself would not notice (one function for a list, a number for a budget) is a sentence here.
-"""
+"""What a program may say about a team, as keywords: checked, and turned into the options of a session."""
 
 from __future__ import annotations
 
@@ -11,8 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from teamwright.app.api.hook import Hook, hooks_of
+from teamwright.app.api.slips import refuse_slips
 from teamwright.app.asking import OnRequest
 from teamwright.app.options import Options
+from teamwright.app.settings.merging import lead_mode
 from teamwright.models.effort import Effort, asked_effort
 from teamwright.models.model import Model
 from teamwright.protocol.budget import Budget
@@ -122,7 +121,9 @@ class SpawnOptions(TypedDict, total=False):
 def options_of(given: TeamOptions) -> Options:
     """The options of a session from the keywords of the API. Raises UsageError for what is not understood."""
     refuse_unknown(given, list(TeamOptions.__annotations__))
-    _refuse_slips(given)
+    refuse_slips(cast("Mapping[str, object]", given))
+    if (mode := given.get("permission_mode")) is not None:
+        lead_mode(mode, "permission_mode=")
     home, settings = given.get("home"), given.get("settings_file")
     return Options(
         cwd=Path(given.get("cwd") or Path.cwd()),
@@ -151,14 +152,6 @@ def options_of(given: TeamOptions) -> Options:
     )
 
 
-def require_model(model: object) -> None:
-    """Raises UsageError for what is neither a name nor an object with the Model contract."""
-    if model is None or isinstance(model, str):
-        return
-    if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
-        raise _slip("model", "a name, or an object with `card`, `stream` and `aclose`", model)
-
-
 def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
     """Raises UsageError for a keyword that is none of these."""
     unknown = sorted(set(given) - set(known))
@@ -172,31 +165,3 @@ def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
         do=[f"did you mean {close}=?"] if close else [],
         note="nothing was started",
     )
-
-
-def _refuse_slips(given: TeamOptions) -> None:
-    values = cast("Mapping[str, object]", given)
-    require_model(values.get("model"))
-    for name in ("tools", "allowed_tools", "disallowed_tools", "add_dirs", "hooks", "plugin_dirs"):
-        value = values.get(name, ())
-        if isinstance(value, str | bytes | Path | Hook) or callable(value):
-            raise _slip(name, "a list", value)
-    for one in cast("Sequence[object]", values.get("hooks", ())):
-        if not isinstance(one, Hook):
-            raise _slip("hooks", 'a list of Hook, such as [Hook("PreToolUse", guard)]', one)
-    agents = values.get("agents", {})
-    if not isinstance(agents, Mapping):
-        raise _slip("agents", "definitions by name", agents)
-    for said in cast("Mapping[str, object]", agents).values():
-        if not isinstance(said, Mapping):
-            raise _slip("agents", "definitions by name, each a mapping of fields", said)
-    budget = values.get("budget")
-    if budget is not None and not isinstance(budget, Budget):
-        raise _slip("budget", "a Budget, such as Budget(usd=2.0)", budget)
-    on_request = values.get("on_request")
-    if on_request is not None and not callable(on_request):
-        raise _slip("on_request", "a function", on_request)
-
-
-def _slip(name: str, wanted: str, value: object) -> UsageError:
-    return UsageError("usage", f"{name}= takes {wanted}, not {type(value).__name__}", note="nothing was started")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teamwright.app.api.watching import Events, Readers
 from teamwright.app.result import Result
@@ -32,6 +32,14 @@ class Run:
 
     def __await__(self) -> Generator[Any, None, Result]:
         return self._wait().__await__()
+
+    if not TYPE_CHECKING:  # a type checker says it by itself
+
+        def __getattr__(self, name: str) -> object:
+            """Whoever forgot to await asks a run for what its result has."""
+            if name in Result.__dataclass_fields__ or hasattr(Result, name):
+                raise AttributeError(f"a Run has no {name!r}: `result = await run` gives the Result, which has")
+            raise AttributeError(f"a Run has no {name!r}")
 
     @property
     def done(self) -> bool:

@@ -23,9 +23,9 @@ from teamwright.app.api.options import (
     TeamOptions,
     options_of,
     refuse_unknown,
-    require_model,
 )
 from teamwright.app.api.running import Run
+from teamwright.app.api.slips import refuse_slips, require_model, require_text
 from teamwright.app.api.watching import Events, Readers
 from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
@@ -67,12 +67,13 @@ class Team:
     """
 
     def __init__(self, name: str, *, replace: bool = False, **options: Unpack[TeamOptions]) -> None:
-        self.name: str = team_name(name)
+        self.name: str = team_name(require_text("a team's name", name))
         self._options = options_of(options)
         self._replace = replace
         self._goes_on = ""
         self._stack = AsyncExitStack()
         self._session: Session | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._readers = Readers()
         self._run: Run | None = None
 
@@ -111,6 +112,21 @@ class Team:
             raise UsageError("usage", f'the team "{self.name}" is not running', do=["async with Team(…) as team: …"])
         return self._session
 
+    def _require_running(self) -> None:
+        """Raises UsageError outside the block, and elsewhere than in the event loop that entered it."""
+        _ = self.session
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is not self._loop:
+            raise UsageError(
+                "usage",
+                f'the team "{self.name}" belongs to the event loop that entered it, and this is another thread or loop',
+                do=["asyncio.run_coroutine_threadsafe(…, loop) calls it from another thread"],
+                note="nothing was started",
+            )
+
     async def __aenter__(self) -> Self:
         """Start: settings, model, session, team. Either all of it stands, or nothing is left."""
         if self._session is not None:
@@ -124,7 +140,7 @@ class Team:
                 await self._create(session)
             never_was.pop_all()
             self._stack = stack.pop_all()
-        self._session = session
+        self._session, self._loop = session, asyncio.get_running_loop()
         return self
 
     def _opening(self) -> Options:
@@ -171,8 +187,7 @@ class Team:
         One run at a time. Raises UsageError for an empty prompt, TeamRefused while another run goes on.
         """
         session = self.session
-        if not prompt.strip():
-            raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+        _require_prompt(prompt)
         return self._begin(lambda: session.run([text_block(prompt)]))
 
     def command(self, name: str, arguments: str = "") -> Run:
@@ -192,6 +207,7 @@ class Team:
         return [one.name.removeprefix("/") for one in command_lines(self.session)]
 
     def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run:
+        self._require_running()
         if self._run is not None and not self._run.done:
             raise TeamRefused(
                 "team-refused",
@@ -208,10 +224,12 @@ class Team:
         See SpawnOptions for the keywords: `role`, `model`, `effort`, `mode`, `budget`. Raises InvalidName, UsageError,
         TeamRefused, LimitExceeded, CannotStart; nothing is left then.
         """
+        self._require_running()
         session = self.session
         refuse_unknown(how, list(SpawnOptions.__annotations__))
+        refuse_slips({"name": require_text("a member's name", name), **how})
+        require_text("a prompt", prompt)
         model, mode = how.get("model"), how.get("mode")
-        require_model(model)
         spec = SpawnSpec(
             prompt=prompt,
             name=name,
@@ -245,7 +263,7 @@ class Team:
     @property
     def tasks(self) -> Tasks:
         """The team's task list."""
-        return Tasks(self.session.team)
+        return Tasks(self.session.team, self._require_running)
 
     @property
     def members(self) -> list[Member]:
@@ -288,7 +306,8 @@ class Team:
 
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
         """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""
-        return await send_text(self.session.team, USER, to, text, summary)
+        session = self.session
+        return await send_text(session.team, USER, require_text("a name", to), require_text("a message", text), summary)
 
     async def compact(self, name: str = "lead", keep: str = "") -> Shortened:
         """Have the lead, or a member, go on from a summary of its conversation; `keep` says what it must not lose.
@@ -342,6 +361,11 @@ def _never(_number: int, _event: TeamEvent) -> bool:
     return False
 
 
+def _require_prompt(prompt: str) -> None:
+    if not require_text("a prompt", prompt).strip():
+        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+
+
 async def run_once(prompt: str, options: Options) -> Result:
     """One prompt in a session of its own, seen through to the end."""
     async with open_session(options) as session:
@@ -355,8 +379,7 @@ def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
     for an empty prompt and for an option that cannot be.
     """
     wanted = options_of(options)
-    if not prompt.strip():
-        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+    _require_prompt(prompt)
     try:
         asyncio.get_running_loop()
     except RuntimeError:

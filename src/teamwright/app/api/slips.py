@@ -1,0 +1,155 @@
+"""Slips that Python itself would not notice: a number for a budget, one function for a list, a forgotten `await`.
+
+Each is a sentence at once, before anything is touched. Below is nothing but the words of errors; what an option means
+is known in `options`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import isawaitable, iscoroutine
+from typing import Any, NamedTuple, cast
+
+from teamwright.app.api.hook import Hook
+from teamwright.protocol.budget import Budget
+from teamwright.protocol.errors import UsageError
+
+
+class Takes(NamedTuple):
+    """What an option takes, in words; whether a value is one; and, of a list, what each of its items must be."""
+
+    wanted: str
+    fits: Callable[[object], bool]
+    items: Callable[[object], bool] | None = None
+
+
+def _is_list(value: object) -> bool:
+    is_one = isinstance(value, str | bytes | os.PathLike | Mapping | Hook) or callable(value)
+    return isinstance(value, Iterable) and not is_one
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _is_function(value: object) -> bool:
+    return callable(value)
+
+
+def _is_budget(value: object) -> bool:
+    return isinstance(value, Budget)
+
+
+def _is_hook(value: object) -> bool:
+    return isinstance(value, Hook)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _approves(value: object) -> bool:
+    return value in ("lead", "human", "auto")
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _holds_mappings(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_mapping, cast("Mapping[str, object]", value).values()))
+
+
+_OR_NONE = frozenset({"model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"}) | {
+    "settings_file",
+    "env",
+    "permission_mode",
+    "cwd",
+    "mode",
+}
+"""Options for which None means: as if it were left out."""
+
+_TAKES = {
+    "budget": Takes("a Budget, such as Budget(usd=2.0)", _is_budget),
+    "tools": Takes("a list of functions", _is_list),
+    "allowed_tools": Takes('a list of rules, such as ["Bash(git log:*)"]', _is_list, _is_text),
+    "disallowed_tools": Takes('a list of rules, such as ["Bash(git push:*)"]', _is_list, _is_text),
+    "add_dirs": Takes("a list of directories", _is_list, _is_path),
+    "plugin_dirs": Takes("a list of directories", _is_list, _is_path),
+    "hooks": Takes('a list of Hook, such as [Hook("PreToolUse", guard)]', _is_list, _is_hook),
+    "cwd": Takes("a directory", _is_path),
+    "home": Takes("a directory", _is_path),
+    "settings_file": Takes("a file", _is_path),
+    "on_request": Takes("a function", _is_function),
+    "agents": Takes("definitions by name, each a mapping of fields", _holds_mappings),
+    "mcp_servers": Takes("servers by name, each a mapping of fields", _holds_mappings),
+    "env": Takes("a mapping of names to texts", _is_mapping),
+    "trust": Takes("True or False", _is_bool),
+    "permission_mode": Takes("the name of a mode", _is_text),
+    "mode": Takes("the name of a mode", _is_text),
+    "role": Takes("the name of a kind of agent", _is_text),
+    "command": Takes("the name of a command of members.commands", _is_text),
+    "plan_approval": Takes("lead, human or auto", _approves),
+    "backend": Takes("the name of a place", _is_text),
+    "task_list": Takes("a name", _is_text),
+    "append_system_prompt": Takes("a text", _is_text),
+}
+
+
+def refuse_slips(given: Mapping[str, object]) -> None:
+    """Raises UsageError for the first value that is of another kind than its option takes."""
+    for name, value in given.items():
+        takes = _TAKES.get(name)
+        if name == "model":
+            require_model(value)
+        elif takes is not None and not (value is None and name in _OR_NONE):
+            if not takes.fits(value):
+                raise slip(name, takes.wanted, value)
+            wrong = [one for one in cast("Sequence[object]", value) if not takes.items(one)] if takes.items else []
+            if wrong:
+                raise slip(name, takes.wanted, wrong[0], inside="one with ")
+
+
+def require_model(model: object) -> None:
+    """Raises UsageError for what is neither a name nor an object with the Model contract."""
+    wanted = "a name, or an object with `card`, `stream` and `aclose`"
+    if isinstance(model, type):
+        raise UsageError(
+            "usage",
+            f"model= takes {wanted}, not the class {model.__name__} itself",
+            do=[f"model={model.__name__}(…)"],
+            note="nothing was started",
+        )
+    named = model is None or isinstance(model, str)
+    if not named and not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
+        raise slip("model", wanted, model)
+
+
+def require_text(what: str, value: Any) -> str:
+    """The text that `value` is. Raises UsageError for anything else: `what` is `a prompt`, `a name`."""
+    if isinstance(value, str):
+        return value
+    raise UsageError("usage", f"{what} is a text, not {_kind(value)}", note="nothing was started")
+
+
+def refuse_unawaited(value: object) -> None:
+    """Raises UsageError for the coroutine of a call that somebody forgot to await."""
+    if isawaitable(value):
+        call = getattr(value, "__qualname__", type(value).__name__)
+        if iscoroutine(value):
+            value.close()
+        raise UsageError("usage", f"{call} was called, but not awaited", do=["put await before the call"])
+
+
+def slip(name: str, wanted: str, value: object, inside: str = "") -> UsageError:
+    """The error of an option that got a value of another kind."""
+    return UsageError("usage", f"{name}= takes {wanted}, not {inside}{_kind(value)}", note="nothing was started")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__

@@ -71,6 +71,8 @@ class Typist:
             raise line
         return line
 
+    def set_aside(self) -> None: ...
+
     def withdraw(self) -> None:
         self.withdrawn.set()
 

@@ -43,12 +43,12 @@ def bash(command: str) -> Answer:
 
 @contextmanager
 def at_terminal(
-    play: Callable[[dict], Reply], cwd: Path, *args: str, **env: Any
+    play: Callable[[dict], Reply], cwd: Path, *args: str, size: tuple[int, int] = (40, 100), **env: Any
 ) -> Iterator[tuple[Person, LoopbackModel]]:
     """A person in front of a session whose model answers by `play`."""
     with LoopbackModel.in_thread(play) as server:
         keys = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-test-000000001234"}
-        person = Person("--model", "sonnet", *args, cwd=cwd, **keys, **env)
+        person = Person("--model", "sonnet", *args, cwd=cwd, size=size, **keys, **env)
         try:
             person.sees("/help", "\n>")
             yield person, server

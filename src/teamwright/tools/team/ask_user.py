@@ -59,6 +59,7 @@ class AskUserQuestion(Tool[AskUserInput]):
                 one.question,
                 "",
                 options=labels,
+                input=one.model_dump(exclude_none=True),
                 owner=self._member,
                 tool_use_id=ctx.tool_use_id,
                 description=one.header or "",

@@ -20,6 +20,7 @@ from teamwright.ui.terminal.questions import (
     Meaning,
     Reply,
     head_line,
+    is_long,
     question_label,
     question_lines,
     read_reply,
@@ -31,7 +32,13 @@ Show = Callable[[Sequence[str]], None]
 SETTLES_S = 1.0
 """After the request on the screen was answered elsewhere: a line that comes so soon may have been meant for it."""
 
+IN_A_LINE = "  you were typing when this came: once more, please"
+UNSEEN = "  it was not shown whole: v shows all of it, then answer"
+
 TOO_LATE = "  it was answered already, or nobody waits for it any more"
+
+
+_YES = {Meaning.ALLOW, Meaning.ALWAYS, Meaning.EDIT}
 
 
 class Next(StrEnum):
@@ -51,6 +58,8 @@ class Questions:
     aside: list[RequestOpened] = field(default_factory=list[RequestOpened])
     clock: Callable[[], float] = time.monotonic
     _taken_away: float = float("-inf")
+    _came_at: float = float("-inf")
+    _seen: bool = True
 
     @property
     def count(self) -> int:
@@ -80,18 +89,21 @@ class Questions:
         waiting = [*self.waiting, *self.aside]
         return [f"  {one.request}  {head_line(one, narrator)}" for one in waiting] or ["  no request waits"]
 
-    async def ask_first(self, editor: Editor, narrator: Narrator, show: Show) -> str:
+    async def ask_first(self, editor: Editor, narrator: Narrator, show: Show, *, typing: bool = False) -> str:
         """Ask the first until it is answered, gone, or put aside. Returns words that were no answer, to be put back.
 
-        Raises EOFError when the person wants to leave: the request stays open.
+        What was typed before it is shown answers nothing. `typing`: it came into a line that was being typed, whose
+        end is no answer either. Raises EOFError when the person wants to leave: the request stays open.
         """
         self.asked = request = self.waiting[0]
+        self._seen, self._came_at = not is_long(request), self.clock() if typing else float("-inf")
+        editor.set_aside()
         stray: list[str] = []
         then = Next.SHOW
         try:
             while request in self.waiting:
                 if then is Next.SHOW:
-                    show(question_lines(request, narrator, len(self.waiting) - 1))
+                    show(question_lines(request, narrator, len(self.waiting) - 1, short=not self._seen))
                 then = await self._line(request, editor, narrator, show, stray)
         finally:
             self.asked = None
@@ -107,6 +119,12 @@ class Questions:
                 show(["  the request before this one has just gone: once more, please"])
                 return Next.ASK
             reply = read_reply(request, line)
+            if self._too_soon(reply):
+                show([IN_A_LINE])
+                return Next.ASK
+            if reply.meaning in _YES and not self._seen:
+                show([UNSEEN])
+                return Next.ASK
             if reply.meaning is Meaning.AGAIN:
                 stray.append(line)
                 show([f"  {reply.text}"])
@@ -115,11 +133,19 @@ class Questions:
         except Withdrawn:
             return Next.ASK
 
+    def _too_soon(self, reply: Reply) -> bool:
+        """Whether an answer may be the end of the line that was being typed: only the first one may."""
+        came_at, self._came_at = self._came_at, float("-inf")
+        return reply.meaning is not Meaning.AGAIN and self.clock() - came_at < SETTLES_S
+
     async def _heard(
         self, request: RequestOpened, reply: Reply, editor: Editor, narrator: Narrator, show: Show
     ) -> Next:
         """Do what a reply says. Raises Withdrawn when the request is answered elsewhere meanwhile."""
         match reply.meaning:
+            case Meaning.VIEW:
+                self._seen = True
+                return Next.SHOW
             case Meaning.LIST:
                 show(self.lines(narrator))
                 return Next.SHOW

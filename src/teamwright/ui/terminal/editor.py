@@ -113,6 +113,10 @@ class Editor(Protocol):
         """
         ...
 
+    def set_aside(self) -> None:
+        """What was typed by now belongs to the next `read`: it answers nothing that is shown from here on."""
+        ...
+
     def withdraw(self) -> None:
         """Let the present `read` or `answer` raise Withdrawn; nothing when there is none."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import sys
 import termios
 import tty
@@ -42,6 +43,13 @@ class LateEditor:
         """See Editor."""
         editor = self._real or await self._at_first_key(label, kept)
         return await editor.answer(label, kept)
+
+    def set_aside(self) -> None:
+        """See Editor. Keys that wait are the first ones."""
+        if self._real is None and select.select([self._fd], [], [], 0)[0]:
+            self._real = self._make(self._wiring)
+        if self._real is not None:
+            self._real.set_aside()
 
     def withdraw(self) -> None:
         """See Editor."""

@@ -24,7 +24,9 @@ from prompt_toolkit.filters import is_done, to_filter
 from prompt_toolkit.formatted_text import ANSI, FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import create_input
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VerticalAlign, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import ColorDepth
@@ -41,6 +43,8 @@ REDRAW_S = 0.03
 LOOK_S = 0.1
 """So long what happens is gathered before it is seen whether anything below the line is different."""
 
+_SENDING = {Keys.ControlM, Keys.ControlJ}
+
 _ESCAPE_S = 0.3
 """How long Esc waits for the Enter that belongs to it, in seconds."""
 
@@ -53,7 +57,8 @@ class LineEditor:
         self._stack = ExitStack()
         # No question to the terminal about its cursor: slow and simple ones answer into the line.
         self._output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
-        keyboard = create_input()
+        self._keyboard = keyboard = create_input()
+        self._ahead: list[KeyPress] = []
         # Raw from first to last: a key between two lines, or while something is printed, is never the kernel's.
         self._stack.enter_context(keyboard.raw_mode())
         self._stack.enter_context(create_app_session(input=keyboard, output=self._output))
@@ -85,17 +90,24 @@ class LineEditor:
         self._looking: asyncio.TimerHandle | None = None
         self._shown_below: list[str] = []
         self._reading: PromptSession[str] | None = None
-        self._withdrawn = False
+        self._withdrawn = self._answered = False
         self._shown_status = ""
 
     async def read(self, kept: Kept = NOTHING) -> str:
         """See Editor."""
+        ahead, self._ahead = self._ahead, []
+        store_typeahead(self._keyboard, ahead)
         return await self._prompt(self._lines, kept, self._wiring.label)
 
     async def answer(self, label: str, kept: Kept = NOTHING) -> str:
         """See Editor."""
         self._typed()
         return await self._prompt(self._answers, kept, lambda: label)
+
+    def set_aside(self) -> None:
+        """See Editor. Keys behind an answer were meant for one too: nothing of them is sent, they stand in the line."""
+        keys = [*get_typeahead(self._keyboard), *self._keyboard.read_keys(), *self._keyboard.flush_keys()]
+        self._ahead += [one for one in keys if one.key not in _SENDING] if self._answered else keys
 
     def withdraw(self) -> None:
         """See Editor."""
@@ -146,7 +158,7 @@ class LineEditor:
         return ANSI("\n".join(self._shown_below))
 
     async def _prompt(self, session: PromptSession[str], kept: Kept, label: Callable[[], str]) -> str:
-        self._reading, self._withdrawn = session, False
+        self._reading, self._withdrawn, self._answered = session, False, session is self._answers
         session.app.erase_when_done = False
         try:
             return await session.prompt_async(

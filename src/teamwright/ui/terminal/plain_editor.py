@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import sys
 from collections import deque
 from dataclasses import field
@@ -45,6 +46,11 @@ class PlainEditor:
             return await self._next(label)
         finally:
             self._lines = before + self._lines
+
+    def set_aside(self) -> None:
+        """See Editor. Whole lines are read off the keyboard; `answer` leaves them for the next `read`."""
+        if select.select([self.fd], [], [], 0)[0]:
+            self._readable()
 
     def withdraw(self) -> None:
         """See Editor."""

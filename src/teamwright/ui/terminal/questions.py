@@ -6,19 +6,26 @@ request by `request_lines`, so that a person sees the same wherever they answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.lines import Narrator, diff_line
 from teamwright.ui.terminal.offers import PLACES, kept_in, offers_of
-from teamwright.ui.terminal.text import clean, one_line
+from teamwright.ui.terminal.text import clean, exact, one_line
 
 EDITED = "command"
 """The key of an input that a person may edit before it runs: a shell command."""
+
+
+LINES_AT_ONCE, TEXT_AT_ONCE = 200, 40_000
+"""Lines and characters of a request that are shown at once; of a longer one the ends are, and all of it on demand."""
+
+HEAD_LINES, TAIL_LINES = 60, 20
 
 
 class Meaning(StrEnum):
@@ -31,6 +38,7 @@ class Meaning(StrEnum):
     EDIT = "edit"
     LATER = "later"
     LIST = "list"
+    VIEW = "view"
     AGAIN = "again"
 
 
@@ -53,14 +61,33 @@ def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "")
     """Who asks, the whole command, diff or plan, the rule that asked, what "always" would store, until when."""
     paint = narrator.paint
     head = f"{paint('yellow', '?')} {narrator.name(request.member, request.owner)} {_asks(request)}{more}"
-    body = [f"    {diff_line(paint, line)}" for line in clean(request.what).rstrip("\n").split("\n")]
-    options = [f"    {number}  {one_line(label)}" for number, label in enumerate(request.options, 1)]
+    body = [f"    {diff_line(paint, line)}" for line in what_lines(request)]
+    options = _options(request)
     facts = {
         "rule": "" if request.kind == "question" else one_line(request.rule),
         "always": one_line(request.always),
         "until": f"{_time(request.deadline)}, then it is denied" if request.deadline else "",
     }
     return [head, *body, *options, *(f"  {name:<7} {value}" for name, value in facts.items() if value)]
+
+
+def what_lines(request: RequestOpened) -> list[str]:
+    """All of what is asked, without colours. In what would run nothing hides: every blank and joiner is what it is."""
+    text = exact(request.what) if request.kind == "permission" else clean(request.what)
+    return text.rstrip("\n").split("\n")
+
+
+def _options(request: RequestOpened) -> list[str]:
+    """The answers to choose, numbered, each with what it means where that was said."""
+    given: object = request.input.get("options")
+    about = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    lines: list[str] = []
+    for number, label in enumerate(request.options, 1):
+        one = about[number - 1] if number <= len(about) else None
+        said = cast("Mapping[str, object]", one).get("description") if isinstance(one, Mapping) else None
+        more = f": {one_line(said)}" if isinstance(said, str) and said.strip() else ""
+        lines.append(f"    {number}  {one_line(label)}{more}")
+    return lines
 
 
 def head_line(request: RequestOpened, narrator: Narrator) -> str:
@@ -70,8 +97,15 @@ def head_line(request: RequestOpened, narrator: Narrator) -> str:
     return f"{who} {_asks(request)}" + (f": {what}" if what else "")
 
 
-def question_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0) -> list[str]:
-    """The request as it is asked at a terminal: all of it, and the keys."""
+def is_long(request: RequestOpened) -> bool:
+    """Whether it is longer than a person can be shown at once."""
+    return request.what.count("\n") >= LINES_AT_ONCE or len(request.what) > TEXT_AT_ONCE
+
+
+def question_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0, *, short: bool = False) -> list[str]:
+    """The request as it is asked at a terminal, and the keys. `short`: of a long one its ends, and how to see all."""
+    if short and is_long(request):
+        request = replace(request, what=_ends(request.what))
     more = f"   ({waiting} more wait{'s' if waiting == 1 else ''})" if waiting else ""
     dim = [narrator.paint("dim", f"  {line}") for line in _keys(request)]
     return [*request_lines(request, narrator, more=more), *dim]
@@ -84,6 +118,16 @@ def question_label(request: RequestOpened) -> str:
     if request.kind == "plan":
         return "approve? [y/n] "
     return "allow? [y/n/a] " if request.always else "allow? [y/n] "
+
+
+def _ends(what: str) -> str:
+    lines = what.rstrip("\n").split("\n")
+    if len(lines) > LINES_AT_ONCE:
+        left = len(lines) - HEAD_LINES - TAIL_LINES
+        lines = [*lines[:HEAD_LINES], f"… {left} more lines: v shows all of it", *lines[-TAIL_LINES:]]
+    each = TEXT_AT_ONCE // len(lines)
+    cut = [line if len(line) <= each else f"{line[:each]} … {len(line) - each} more characters" for line in lines]
+    return "\n".join(cut)
 
 
 def may_edit(request: RequestOpened) -> bool:
@@ -103,7 +147,8 @@ def _asks(request: RequestOpened) -> str:
 
 def _keys(request: RequestOpened) -> list[str]:
     if request.kind == "question":
-        how = "a number, or your own words" if request.options else "your answer, in your own words"
+        several = "numbers, as in 1, 2," if request.input.get("multiSelect") is True else "a number,"
+        how = f"{several} or your own words" if request.options else "your answer, in your own words"
         return [f"{how} · /later · /requests lists what waits"]
     later = "l later · /requests lists what waits"
     if request.kind == "plan":
@@ -131,9 +176,10 @@ def read_reply(request: RequestOpened, line: str) -> Reply:
     text = line.strip()
     if text in {"/requests", "/later"}:
         return Reply(Meaning.LIST if text == "/requests" else Meaning.LATER)
+    if text.lower() == "v" and is_long(request):
+        return Reply(Meaning.VIEW)
     if request.kind == "question":  # a bare word may be the answer
-        answer = Reply(Meaning.ANSWER, chosen(request.options, text))
-        return answer if text else Reply(Meaning.AGAIN, "an answer, please")
+        return _answer(request, text)
     word, _, rest = text.partition(" ")
     word, rest = word.lower().rstrip(",:"), rest.strip()
     if word in {"n", "no"}:
@@ -141,6 +187,20 @@ def read_reply(request: RequestOpened, line: str) -> Reply:
     if word in {"a", "always"} and request.kind != "plan":
         return _always(request, rest.lower())
     return _again(request) if rest else _key(request, word)
+
+
+def _answer(request: RequestOpened, text: str) -> Reply:
+    if not text:
+        return Reply(Meaning.AGAIN, "an answer, please")
+    answer = chosen(request.options, text)
+    if answer != text and "," in text and not _several(request):
+        return Reply(Meaning.AGAIN, "one number, please, or your own words")
+    return Reply(Meaning.ANSWER, answer)
+
+
+def _several(request: RequestOpened) -> bool:
+    """Whether several answers may be chosen; where nobody said, they may."""
+    return request.input.get("multiSelect") is not False
 
 
 def _key(request: RequestOpened, word: str) -> Reply:

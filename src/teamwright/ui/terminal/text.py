@@ -11,6 +11,9 @@ import unicodedata
 _JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 """Invisible characters that emoji and some scripts need; they move nothing."""
 
+_LIKE_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
+"""Letters, marks and signs that are drawn as a blank, or not at all."""
+
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 TAB = "    "
 
@@ -20,6 +23,13 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_spelt(char) for char in text)
+
+
+def exact(text: str) -> str:
+    """As `clean`, and what only looks like a blank or like nothing is spelt out too: for what a person answers for."""
+    if text.isascii():
+        return clean(text)
+    return "".join(_code(char) if _deceives(char) else _spelt(char) for char in text)
 
 
 def one_line(text: str) -> str:
@@ -58,6 +68,23 @@ def _spelt(char: str) -> str:
         return TAB
     if unicodedata.category(char) not in _UNSAFE:
         return char
+    return _code(char)
+
+
+def _deceives(char: str) -> bool:
+    """Whether a character takes part in a word, or keeps words apart, without being seen to."""
+    if char == " ":
+        return False
+    return (
+        char in _JOINERS
+        or char in _LIKE_NOTHING
+        or "\ufe00" <= char <= "\ufe0f"
+        or "\U000e0100" <= char <= "\U000e01ef"
+        or unicodedata.category(char) == "Zs"
+    )
+
+
+def _code(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 

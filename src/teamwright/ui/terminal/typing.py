@@ -26,12 +26,15 @@ class Typing:
     questions: Questions = field(default_factory=Questions)
     _at_line: bool = False
     _kept: Kept = NOTHING
+    _cut: bool = False
+    """Whether a question has just come into a line that was being typed."""
 
     async def line(self) -> str | None:
         """A line; None when a question came in between. Raises EOFError when the person wants to leave."""
         if not self.questions.waiting:
             return await self._line()
-        stray = await self.questions.ask_first(self.editor, self.narrator, self.show)
+        stray = await self.questions.ask_first(self.editor, self.narrator, self.show, typing=bool(self._kept.text))
+        self._cut = False
         if stray and self._kept.text:
             # They were still typing their line when the question came: the rest of it belongs there.
             self._kept = self._kept.joined(stray)
@@ -56,7 +59,7 @@ class Typing:
         try:
             return await self.editor.read(kept)
         except Withdrawn as withdrawn:
-            self._kept = withdrawn.kept
+            self._kept, self._cut = withdrawn.kept, bool(withdrawn.kept.text)
             return None
         finally:
             self._at_line = False

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format pytest again bench crash crash-mutations wheel-test clean
+.PHONY: help demo test check format pytest again bench crash crash-mutations live wheel-test clean
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing
 
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)
+
+live: $(VENV)/.dev  ## the tests against a real service, with the key that is set; costs money, at most what it says first (TEAMWRIGHT_LIVE_MODEL=name for another model)
+	TEAMWRIGHT_LIVE=1 $(BIN)/python -m pytest tests/live -n 0 -v -rs $(ARGS)
 
 wheel-test: $(VENV)/.dev  ## build the wheel, install it into a clean environment, run the demo from it
 	bash .ci/wheel_test $(PYTHON) $(BIN)/python

@@ -68,9 +68,9 @@ class Mark:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
-    def wait(self) -> str:
-        """What was written. At most 30 s."""
-        assert select.select([self._fd], [], [], 30)[0], f"nobody wrote to {self.path}"
+    def wait(self, most_s: float = 30) -> str:
+        """What was written, within so many seconds."""
+        assert select.select([self._fd], [], [], most_s)[0], f"nobody wrote to {self.path}"
         return os.read(self._fd, 4096).decode().strip()
 
 

@@ -27,7 +27,8 @@ def main(folder, word, *rest):
             print(json.dumps(listed(panes)))
         case "close":
             row = json.loads((panes / f"{rest[0]}.json").read_text())
-            os.kill(row["pid"], signal.SIGHUP)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and its pane is kept
+                os.kill(row["pid"], signal.SIGHUP)
             (panes / f"{rest[0]}.json").unlink()
         case "has":
             return 0 if any(rest[0] in row["mark"] for row in listed(panes)) else 1

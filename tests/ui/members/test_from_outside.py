@@ -1,12 +1,14 @@
 """Another terminal looks at members in processes of their own, and ends them: with their lead, and when it is gone."""
 
 import json
+import sys
 
 import pytest
 
+from tests.teams.places import terminal
 from tests.teams.processes.lodge import await_end
 from tests.ui.agents.play import Held, agent, call
-from tests.ui.members.house import until
+from tests.ui.members.house import house, until
 
 pytestmark = [pytest.mark.promise("D4", "D7", "F20", "F21", "F24"), pytest.mark.heavy]
 
@@ -96,3 +98,25 @@ def test_a_removed_team_leaves_no_process_of_a_member_that_waits(scene):
     assert not here.marked.pids()
     assert not list(here.program.home.glob("teams/*/config.json"))
     held.go()
+
+
+def test_the_pane_of_a_recipe_is_closed_too_when_a_team_is_removed_that_nobody_leads(repo, own_home, tmp_path, marked):
+    held, panes = Held("ann's report."), tmp_path / "panes"
+    panes.mkdir()
+    cli = [sys.executable, "-I", terminal.__file__, str(panes)]
+    recipe = {
+        "open": [*cli, "open", "--hold", "--mark", "{mark}", "--", "{argv}"],
+        "alive": [*cli, "has", "{mark}"],
+        "close": [*cli, "close", "{id}"],
+    }
+    with house(repo, own_home / ".teamwright", "played", marked, **two(held)) as here:
+        here.program.settings(members={"backend": "played", "recipes": {"played": recipe}})
+        here.start()
+        held.come()
+        until(lambda: "bob's report." in here.told_lead())
+        assert len(terminal.listed(panes)) == 2
+        here.kill_lead()
+        removed = here.program.run("teams", "rm", here.team().name, "--force")
+        assert removed.returncode == 0, removed.stderr
+        assert not terminal.listed(panes)
+        held.go()

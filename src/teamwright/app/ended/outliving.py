@@ -14,10 +14,13 @@ from pathlib import Path
 
 from teamwright.app.looking.sessions import lease_holder
 from teamwright.app.members.places import Places
-from teamwright.protocol.errors import CannotStart
+from teamwright.app.members.settings import places_settings
+from teamwright.app.settings.files import Origin, read_layer
+from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.family import Family, Look, start_of
 from teamwright.storage.leftovers import end_leftovers
+from teamwright.storage.paths import Home
 from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.processes import family_of, runs
@@ -37,15 +40,23 @@ class Outlived:
     stayed: tuple[int, ...] = ()
 
 
-async def end_outlived(file: TeamFile, names: Collection[str] = ()) -> Outlived:
+async def end_outlived(home: Home, file: TeamFile, names: Collection[str] = ()) -> Outlived:
     """End the processes of these members, of all without names, and what they had left running."""
     lower = {name.lower() for name in names}
     lives = {name: one for name, one in file.lives.items() if one.place is not None and (not lower or name in lower)}
-    places = Places(os.environ, PlacesSettings(), logs=Path())
+    places = Places(os.environ, _settings(home), logs=home.ours)
     done = await asyncio.gather(*(_end(life, places) for life in lives.values()))
     members = tuple(name for name, (ended, stayed) in zip(lives, done, strict=True) if ended or stayed)
     ended = tuple(pid for pids, _ in done for pid in pids)
     return Outlived(members, ended, tuple(pid for _, pids in done for pid in pids))
+
+
+def _settings(home: Home) -> PlacesSettings:
+    """With the user's recipes; of a file that cannot be read there are none."""
+    with suppress(TeamwrightError):
+        if (layer := read_layer(home.settings, Origin.USER)) is not None:
+            return places_settings(layer.values, dict.fromkeys(layer.values, str(layer.path)))
+    return PlacesSettings()
 
 
 async def _end(life: Life, places: Places) -> tuple[list[int], list[int]]:

@@ -85,7 +85,7 @@ def _held(team: NamedTeam) -> Generator[None]:
 
 async def _end_processes(team: NamedTeam) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Members that outlived their lead, and what commands left running, are ended before the files are put away."""
-    outlived = await end_outlived(team.file) if team.file is not None else Outlived()
+    outlived = await end_outlived(team.home, team.file) if team.file is not None else Outlived()
     if team.lease is None:
         return outlived.ended, outlived.stayed
     found = await asyncio.to_thread(end_leftovers, team.lease.parent)

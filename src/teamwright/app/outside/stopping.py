@@ -134,7 +134,7 @@ async def _nobody(target: Target, member: str) -> Stopped:
     """Its lead is gone; members that outlived it in processes of their own end, and keep their places."""
     reason, found = f'nobody runs the team "{target.name}" now', Outlived()
     if target.file is not None:
-        found = await end_outlived(target.file, [member] if member else ())
+        found = await end_outlived(target.home, target.file, [member] if member else ())
     if found.stayed:
         numbers = ", ".join(map(str, found.stayed))
         raise TeamwrightError("failed", f"some processes would not end: {numbers}", note="nothing was lost")

@@ -114,6 +114,10 @@ VALUES = {
     "agents show ": {"general-purpose", "Explore", "Plan"},
     "requests allow --always ": {"session", "local", "project", "user"},
     "completion ": {"bash", "zsh", "fish"},
+    "config get mod": {"model"},
+    "config set plan_approval ": {"lead", "human", "auto"},
+    "config set teams ": {"true", "false"},
+    "config set effort ": {"low", "max"},
     "teams ": {"show", "rm", "adopt"},
 }
 

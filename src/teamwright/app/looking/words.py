@@ -68,6 +68,19 @@ def setting_words() -> list[Name]:
     return [Name(name, key.meaning) for name, key in KEYS.items()]
 
 
+def value_words(home: Home, name: str) -> list[Name]:
+    """What a setting of that name may be, where it is one of some words; empty for other settings, and unknown ones."""
+    from teamwright.app.settings.keys import KEYS
+
+    if name not in KEYS:
+        return []
+    if KEYS[name].kind == "bool":
+        return [Name("true"), Name("false")]
+    lists = {"model": model_words, "members.backend": backend_words}
+    found = lists[name](home) if name in lists else effort_words() if name == "effort" else map(Name, KEYS[name].words)
+    return list(found)
+
+
 def home_named(root: str | None) -> Home:
     """The home that was named, else the one of the environment, else the user's own. Nothing is made there."""
     from teamwright.storage.paths import home_of

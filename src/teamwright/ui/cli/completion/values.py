@@ -106,6 +106,7 @@ BY_COMMAND: dict[tuple[str, str], Source] = {
     ("completion", "shell"): _words(*SHELLS),
     ("config get", "key"): _settings,
     ("config set", "key"): _settings,
+    ("config set", "value"): lambda where: _tables().value_words(where.home, where.words[-1]),
     ("config unset", "key"): _settings,
 }
 BY_NAME: dict[str, Source] = {
@@ -126,6 +127,7 @@ BY_VALUE: dict[str, Source] = {
     "NAME@TEAM": _addresses,
     "TEAM or NAME@TEAM": _both(_teams, _addresses),
     "TEAM or SESSION": _both(_teams, _sessions),
+    "SESSION or TEAM": _both(_teams, _sessions),
 }
 SHELL_VALUES = {"DIR": DIRS, "FILE": FILES, "PATH": FILES}
 """What values are called that the shell completes itself."""

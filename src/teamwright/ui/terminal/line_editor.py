@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from datetime import datetime
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -43,6 +44,9 @@ REDRAW_S = 0.03
 LOOK_S = 0.1
 """So long what happens is gathered before it is seen whether anything below the line is different."""
 
+ENTRY_MOST = 100_000
+"""Bytes of an entry that the history keeps; a longer one can be gone back to in its own session only."""
+
 _SENDING = {Keys.ControlM, Keys.ControlJ}
 
 _ESCAPE_S = 0.3
@@ -65,7 +69,7 @@ class LineEditor:
         # What others print goes above the line too; our own words take the shorter way of `show`.
         self._stack.enter_context(patch_stdout(raw=True))
         depth = None if wiring.colors else ColorDepth.DEPTH_1_BIT
-        history = FileHistory(str(_private(wiring.history)))
+        history = _History(str(_private(wiring.history)))
         keys = self._keys()
         self._lines: PromptSession[str] = PromptSession(
             multiline=True,
@@ -275,6 +279,23 @@ def _put_below(session: PromptSession[str], rows: Callable[[], ANSI]) -> None:
     drawn = Window(FormattedTextControl(rows), dont_extend_height=True)
     both = HSplit([session.layout.container, ConditionalContainer(drawn, ~is_done)], align=VerticalAlign.TOP)
     session.layout = session.app.layout = Layout(both, focused_element=session.default_buffer)
+
+
+class _History(FileHistory):
+    """The file of lines that several terminals share: an entry goes there in one piece, a huge one not at all."""
+
+    def store_string(self, string: str) -> None:
+        """Append an entry, in the library's own form."""
+        lines = "".join(f"+{line}\n" for line in string.split("\n"))
+        entry = f"\n# {datetime.now()}\n{lines}".encode("utf-8", "replace")
+        if len(entry) > ENTRY_MOST:
+            return
+        with suppress(OSError):  # a full disk takes no line away from the person
+            fd = os.open(self.filename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, entry)
+            finally:
+                os.close(fd)
 
 
 class _Offers(Completer):

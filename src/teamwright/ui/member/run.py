@@ -18,10 +18,10 @@ from teamwright.app.members.living import at_work, spawn_file, until_over
 from teamwright.app.members.obeying import Ended
 from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
-from teamwright.protocol.events import TeamEvent, TurnEnded
+from teamwright.protocol.events import TeamEvent
 from teamwright.ui.garbage import loaded
-from teamwright.ui.headless.progress import line_of
 from teamwright.ui.member.guest import run_guest
+from teamwright.ui.member.plain import say, show
 
 EXIT = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
 """The exit code of a member's process, by how it ended."""
@@ -39,11 +39,11 @@ async def _run(flags: MemberFlags) -> int:
     attended = sys.stdin.isatty() and sys.stdout.isatty()
     feed = Feed()
     if not attended:
-        _say(f"{spawn.member} of {spawn.team}")
+        say(f"{spawn.member} of {spawn.team}")
     async with at_work(spawn, lambda log: log.subscribe(feed.put, live=attended)) as member:
         loaded()
         ended = await (_attended if attended else _shown)(member, feed)
-    _say(f"{spawn.member} has ended: {ended.cause or ended.how}")
+    say(f"{spawn.member} has ended: {ended.cause or ended.how}")
     return EXIT[ended.how]
 
 
@@ -70,7 +70,7 @@ class Feed:
 
 async def _shown(member: Joined, feed: Feed) -> Ended:
     """Show what happens in plain lines until the member is over."""
-    feed.to(_show)
+    feed.to(show)
     return await until_over(member)
 
 
@@ -99,16 +99,3 @@ async def _attended(member: Joined, feed: Feed) -> Ended:
         await asyncio.gather(reading, return_exceptions=True)
         with contextlib.suppress(OSError):
             await editor.close()
-
-
-def _show(event: TeamEvent) -> None:
-    line = event.text if isinstance(event, TurnEnded) else line_of(event)
-    if line:
-        _say(line)
-
-
-def _say(line: str) -> None:
-    """A line in the pane; nobody may be there to read it, and that ends no member."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()

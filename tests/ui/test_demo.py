@@ -519,12 +519,13 @@ def test_a_model_cannot_steer_the_terminal(stage, place):
 
 
 @pytest.mark.skipif(bool(INSTALLED), reason="the program lies elsewhere")
-def test_the_repository_that_the_program_itself_lies_in_gets_no_compiled_files(stage, tmp_path):
+@pytest.mark.parametrize("way", [(), ("--kill",), ("--backend", "detached")])
+def test_the_repository_that_the_program_itself_lies_in_gets_no_compiled_files(stage, tmp_path, way):
     top = tmp_path / "own"
     shutil.copytree(Path(teamwright.__file__).parent, top / "teamwright", ignore=shutil.ignore_patterns("__pycache__"))
     git(top, "init", "-q", ".")
     del stage.env["PYTHONDONTWRITEBYTECODE"]
     stage.env["PYTHONPATH"] = os.pathsep.join([str(stage.root / "watch"), str(top)])
-    done = stage.run("demo", "--pace", "0", cwd=top)
+    done = stage.run("demo", "--pace", "0", *way, cwd=top, timeout=3 * WAIT_S)
     assert done.returncode == 0, done.stderr
     assert "0 bytes written here: every file, .git included, is what it was" in done.stdout

@@ -6,6 +6,7 @@ The script is demo.toml; nothing here computes anything that is reported.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,14 @@ def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: A
     place = place_of(ctx)
     directory = place.cwd if repo is None else place.path(repo)
     if directory.resolve() in Path(__file__).resolve().parents:
-        sys.dont_write_bytecode = True  # the repository that is shown holds this very package: no .pyc goes there
+        _write_no_compiled_files()  # the repository that is shown holds this very package
     from teamwright.ui.demo.show import Wish, show
 
     target = None if report is None else place.path(report)
     return show(Wish(directory, home=place.home, report=target, **given))
+
+
+def _write_no_compiled_files() -> None:
+    """From here on; the processes that are killed, and members in panes, are told by the environment."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

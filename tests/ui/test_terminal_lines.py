@@ -243,3 +243,34 @@ def test_the_status_names_who_works_and_in_what():
     activity.note(ended)
     assert activity.line(False, ["tester"], 0, 80) == "tester works"
     assert activity.line(False, [], 0, 80) == ""
+
+
+@pytest.mark.promise("F67")
+def test_a_call_whose_effect_has_a_line_of_its_own_is_told_once_and_a_failed_one_all_the_same():
+    narrator = Narrator()
+    update = ToolCalled(
+        member="tester",
+        call="c1",
+        tool="TaskUpdate",
+        summary="task #2",
+        outcome="done",
+        seconds=0.1,
+        input={"taskId": "2"},
+    )
+    assert len(narrator.lines(task("claimed"))) == 1
+    assert narrator.lines(update) == []
+    assert len(narrator.lines(update)) == 1, "the next one changed what no line tells"
+    assert narrator.lines(task("created", member="team-lead")) and not narrator.lines(called("TaskCreate"))
+    sent = MessageSent(member="tester", to="bob", message_id="1", summary="hello")
+    assert narrator.lines(sent) and not narrator.lines(called("SendMessage", member="tester"))
+    assert narrator.lines(called("SendMessage", member="tester", outcome="failed", output="no bob"))
+
+
+def test_who_joins_with_everybody_s_model_is_not_said_to_have_one_and_a_script_goes_by_its_file():
+    narrator = Narrator(usual="scripted:/a/b.toml")
+    joined = [
+        narrator.lines(MemberChanged(member=name, state="idle", model=model))
+        for name, model in (("ann", "scripted:/a/b.toml"), ("ben", "scripted:/x/c.toml"), ("cleo", "claude-opus-5"))
+    ]
+    said = [line.split(None, 1)[1] for (line,) in joined]
+    assert said == ["joined", "joined (scripted:c.toml)", "joined (claude-opus-5)"]

@@ -76,6 +76,11 @@ def below(rows: list[str]) -> list[str]:
     return [row for row in rows[at + 1 :] if row]
 
 
+def last(rows: list[str]) -> str:
+    """The last row of the screen: the status line; empty while the screen is drawn anew."""
+    return (below(rows) or [""])[-1]
+
+
 def row_of(rows: list[str], name: str) -> str:
     """The row of this member below the line; empty when there is none."""
     return next((row for row in below(rows) if name in row[:20].split()), "")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
-from tests.ui.terminal.crew import below, crew, gates, opens, row_of
+from tests.ui.terminal.crew import below, crew, gates, last, opens, row_of
 
 __all__ = ["gates"]
 
@@ -75,10 +75,10 @@ def test_in_tmux_members_are_seen_chosen_and_interrupted_through_a_change_of_siz
         pane.keys("go", "Enter")
         pane.until(lambda rows: "cat gate-ada" in row_of(rows, "ada") and "cat gate-ben" in row_of(rows, "ben"))
         pane.tmux("resize-window", "-x", "40", "-y", "20")
-        rows = pane.until(lambda rows: row_of(rows, "ada") and len(below(rows)[-1]) < 40 and len(below(rows)) == 4)
+        rows = pane.until(lambda rows: row_of(rows, "ada") and len(below(rows)) == 4 and len(last(rows)) < 40)
         assert sum("0/2 tasks" in row for row in rows) == 1
         pane.tmux("resize-window", "-x", "90", "-y", "30")
-        pane.until(lambda rows: "sonnet" in below(rows)[-1])
+        pane.until(lambda rows: "sonnet" in last(rows))
         pane.keys("Down")
         pane.until(lambda rows: row_of(rows, "ada").startswith(">"))
         pane.keys("S-Down")

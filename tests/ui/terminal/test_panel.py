@@ -5,7 +5,7 @@ import re
 import pytest
 
 from teamwright.testing.replies import Answer
-from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
+from tests.ui.terminal.crew import below, crew, gates, last, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_T
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, told, who
 
@@ -29,7 +29,7 @@ def test_each_member_has_a_row_that_says_what_it_does_and_the_age_of_it_moves(ga
         rows = person.until(lambda rows: "working" in row_of(rows, "ben"))
         assert row_of(rows, "ada").split()[:5] == ["●", "ada", "working", "#1", "Bash"]
         assert row_of(rows, "lead").split()[:3] == ["○", "lead", "idle"]
-        assert "0/2 tasks" in below(rows)[-1]
+        assert "0/2 tasks" in last(rows)
         first = row_of(rows, "ada")
         person.until(lambda rows: row_of(rows, "ada") != first and re.search(r"\d s$", row_of(rows, "ada")))
         opens(gates, "ada")
@@ -77,12 +77,12 @@ def test_a_window_of_forty_columns_and_one_that_changes_in_the_middle(gates):
         starts(person)
         person.types("half a line")
         person.resizes(24, 40)
-        person.until(lambda rows: len(rows) <= 24 and row_of(rows, "ada") and len(below(rows)[-1]) < 40)
+        person.until(lambda rows: len(rows) <= 24 and row_of(rows, "ada") and len(last(rows)) < 40)
         rows = person.until(lambda rows: re.search(r"\d s$", row_of(rows, "ada")))
         assert all(len(row) < 40 for row in below(rows))
-        assert "0/2 tasks" in below(rows)[-1]
+        assert "0/2 tasks" in last(rows)
         person.resizes(40, 100)
-        person.until(lambda rows: "sonnet" in below(rows)[-1] and "acceptEdits" in below(rows)[-1])
+        person.until(lambda rows: "sonnet" in last(rows) and "acceptEdits" in last(rows))
         opens(gates, "ada")
         person.until(lambda rows: "idle" in row_of(rows, "ada"))
         assert sum("0/2 tasks" in row for row in below(person.screen.shown)) == 1
@@ -135,13 +135,13 @@ def test_a_member_that_asks_says_so_and_the_request_is_counted(gates):
         person.sees("ada wants to use Bash", "allow?")
         person.says("/later")
         person.sees("it waits; /requests", "\n>")
-        rows = person.until(lambda rows: "1 request waits" in below(rows)[-1])
+        rows = person.until(lambda rows: "1 request waits" in last(rows))
         assert "? ada  asks" in row_of(rows, "ada") and "touch made" in row_of(rows, "ada")
         person.says("/requests")
         person.sees("it waits", "allow?")
         person.says("y")
         person.sees("ada → lead: Made.")
-        person.until(lambda rows: "request" not in below(rows)[-1] and "idle" in row_of(rows, "ada"))
+        person.until(lambda rows: "request" not in last(rows) and "idle" in row_of(rows, "ada"))
 
 
 @pytest.mark.promise("H9")
@@ -180,7 +180,7 @@ def test_a_session_that_is_gone_on_with_shows_its_members_and_tasks_again(gates,
         person.says("l")
         person.leaves()
     with at_terminal(crew, gates, "-c") as (person, _):
-        rows = person.until(lambda rows: row_of(rows, "ada") and "0/2 tasks" in below(rows)[-1])
+        rows = person.until(lambda rows: row_of(rows, "ada") and "0/2 tasks" in last(rows))
         assert not row_of(rows, "ben")
         person.types(CTRL_T)
         person.until(lambda rows: "▸ #1 job of ada  ada" in "\n".join(below(rows)))

@@ -28,7 +28,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.compacted import compacted_words
 from teamwright.ui.terminal.paint import Paint
-from teamwright.ui.terminal.text import cells, clean, cut, one_line, padded
+from teamwright.ui.terminal.text import cells, clean, cut, model_words, one_line, padded
 
 DIFF_LINES = 20
 """Lines of a diff that are shown; the rest is counted."""
@@ -52,6 +52,10 @@ _UNTOLD = frozenset({"task_assignment", "mode_changed", "shutdown_approved", "te
 """Protocol messages that another line tells already."""
 
 
+_TELLS = {"TaskCreate": "", "TaskUpdate": "taskId", "SendMessage": ""}
+"""Calls whose effect has a line of its own, and the argument that says on what; a failed one is shown all the same."""
+
+
 def shown(name: str) -> str:
     """A name as people read it."""
     return LEAD_ALIAS if name == LEAD else "you" if name == "user" else clean(name)
@@ -59,20 +63,26 @@ def shown(name: str) -> str:
 
 @dataclass(slots=True)
 class Narrator:
-    """Tells a person what happens. `width` is the window's in columns; `rest` shows the rest of a long diff."""
+    """Tells a person what happens. `width` is the window's in columns; `rest` shows the rest of a long diff.
+
+    `usual` is a model that need not be named when somebody joins: everybody's who has no other.
+    """
 
     paint: Paint = field(default_factory=Paint)
     width: int = 80
     colors: dict[str, str] = field(default_factory=dict[str, str])
     rest: str = ""
+    usual: str = ""
     _known: set[str] = field(default_factory=set[str])
     _asked: dict[str, str] = field(default_factory=dict[str, str])
+    _told: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+    """What a line has just told of a member: it says the same as the call that it came from."""
 
     def lines(self, event: TeamEvent) -> list[str]:
         """The lines for an event; none for what would only be noise."""
         match event:
             case ToolCalled():
-                return [self._line(event.member, self._call(event)), *self._why(event), *self._diff(event)]
+                return self._called(event)
             case MessageSent():
                 return self._message(event)
             case TaskChanged():
@@ -108,6 +118,21 @@ class Narrator:
         room = max(self.width, NARROWEST) - cells(name) - 1
         said = said if whole else cut(said, room)
         return f"{self.paint(self._style(member), name)} {self.paint(style, said)}".rstrip()
+
+    def _called(self, event: ToolCalled) -> list[str]:
+        if self._is_told(event):
+            return []
+        return [self._line(event.member, self._call(event)), *self._why(event), *self._diff(event)]
+
+    def _is_told(self, event: ToolCalled) -> bool:
+        """Whether a line has told already what this call did."""
+        key = _TELLS.get(event.tool)
+        if key is None:
+            return False
+        about = (event.member, event.tool, str(event.input.get(key, "")) if key else "")
+        there = about in self._told
+        self._told.discard(about)
+        return there and event.outcome == "done"
 
     def _call(self, event: ToolCalled) -> str:
         summary = one_line(event.summary)
@@ -148,6 +173,7 @@ class Narrator:
         contentless = event.wire == "idle_notification" and event.summary == "idle"
         if contentless or event.wire in _UNTOLD or event.member in {"system", "task-list"}:
             return []
+        self._told.add((event.member, "SendMessage", ""))
         said = _PROTOCOL.get(event.wire) or one_line(event.summary)
         head = f"{self.name(event.member)} → {self.name(event.to)}: "
         taken = cells(f"{shown(event.member)} → {shown(event.to)}: ")
@@ -167,6 +193,9 @@ class Narrator:
             return []
         mark = _TASK_MARKS.get(event.change, event.change)
         task = event.task
+        self._told.add(
+            (event.member, "TaskCreate", "") if event.change == "created" else (event.member, "TaskUpdate", task.id)
+        )
         said = f"{mark} #{task.id} {one_line(task.subject)}"
         if event.change == "assigned" and task.owner:
             said += f" → {shown(task.owner)}"
@@ -188,7 +217,7 @@ class Narrator:
             return [self._line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
         if event.member not in self._known:
             self._known.add(event.member)
-            model = f" ({one_line(event.model)})" if event.model else ""
+            model = f" ({model_words(event.model)})" if event.model not in {"", self.usual} else ""
             return [self._line(event.member, f"joined{model}")]
         return []
 

@@ -30,7 +30,7 @@ from teamwright.ui.terminal.leaving import Ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.paint import paint_for
 from teamwright.ui.terminal.resuming.going_on import back_to, options_of
-from teamwright.ui.terminal.text import clean
+from teamwright.ui.terminal.text import clean, model_words
 from teamwright.ui.terminal.trusting import settle_trust
 
 TERMINATED = 143
@@ -73,7 +73,8 @@ async def _interactive(options: Options, prompt: str | None, opened: list[Sessio
         loaded()
         if opened is not None:
             opened.append(session)
-        host = Host(session, Narrator(paint_for(os.environ, is_tty=sys.stdout.isatty()), rest="/diff"))
+        paint = paint_for(os.environ, is_tty=sys.stdout.isatty())
+        host = Host(session, Narrator(paint, rest="/diff", usual=session.lead.agent.model.card.name))
         host.editor = editor = _editor(session, host)
         with _signals(editor.interrupt) as (terminated, terminate):
             session.outside.end = terminate
@@ -116,7 +117,7 @@ def _editor(session: Session, host: Host) -> Editor:
 
 def _greeting(session: Session) -> list[str]:
     model = session.lead.agent.model.card.name
-    lines = [f"teamwright · {clean(model)} · {clean(str(session.maker.cwd))} · /help"]
+    lines = [f"teamwright · {model_words(model)} · {clean(str(session.maker.cwd))} · /help"]
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation
     if conversation.items:

@@ -32,6 +32,12 @@ def exact(text: str) -> str:
     return "".join(_code(char) if _deceives(char) else _spelt(char) for char in text)
 
 
+def model_words(name: str) -> str:
+    """A model's name as people read it: of a script the file alone."""
+    kind, found, file = name.partition(":")
+    return clean(f"{kind}:{file.rpartition('/')[2]}" if found and kind == "scripted" else name)
+
+
 def one_line(text: str) -> str:
     """The text on one line, cleaned, runs of blanks as one."""
     return clean(" ".join(text.split()))

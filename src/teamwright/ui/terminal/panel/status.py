@@ -10,7 +10,7 @@ from collections.abc import Callable
 from teamwright.app.looking.now import SessionNow
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.panel.ages import count
-from teamwright.ui.terminal.text import cells, clean, cut
+from teamwright.ui.terminal.text import cells, cut, model_words
 
 BETWEEN = " · "
 
@@ -39,7 +39,7 @@ def _requests(now: SessionNow) -> str:
 
 
 PARTS: tuple[Part, ...] = (
-    Part(6, lambda now: clean(now.model)),
+    Part(6, lambda now: model_words(now.model)),
     Part(4, lambda now: now.mode),
     Part(2, _context),
     Part(3, _money),

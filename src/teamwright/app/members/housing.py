@@ -6,9 +6,11 @@ Knows options, settings and where members may live; does not know how a place is
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.app.ground import Ground, deserted
+from teamwright.app.members.launching import flags_of, launch_of
 from teamwright.app.members.places import Places
 from teamwright.app.members.spawn_file import FILE, VARIABLE, SpawnFile, options_to_json
 from teamwright.app.requests.making import ask_timeout
@@ -94,15 +96,8 @@ class Lodging:
             grace_s=self.places.grace_s,
             options=options_to_json(ground.options) | self._resolved(),
         ).write(path)
-        return Launch(
-            name=member.name,
-            team=team.directory,
-            session=ground.id,
-            argv=(*PROGRAM, *to_argv(self._flags(member, life))),
-            env={**ground.env, VARIABLE: str(path)},
-            cwd=Path(member.cwd),
-            color=member.color or "blue",
-        )
+        argv = (*PROGRAM, *to_argv(self._flags(member, life)))
+        return launch_of(member, team, ground.id, argv, {**ground.env, VARIABLE: str(path)})
 
     def _resolved(self) -> dict[str, object]:
         """What follows from this process's options and settings, and would be something else in another's."""
@@ -112,19 +107,10 @@ class Lodging:
 
     def _flags(self, member: Member, life: Life) -> MemberFlags:
         """Who it is, and what else the flags can say of it: as observed, the lead's mode where it has none."""
-        lead, plans = self.team.lead_policy.lasting_mode, bool(member.plan_mode_required)
+        lead = self.team.lead_policy.lasting_mode
         mode = life.mode or (str(lead) if lead in {Mode.ACCEPT_EDITS, Mode.BYPASS} else "")
-        bypass = mode == Mode.BYPASS and not plans
-        return MemberFlags(
-            agent_id=member.agent_id,
-            agent_name=member.name,
-            team_name=self.team.name,
-            agent_color=member.color or "",
-            parent_session_id=self.ground.id,
-            plan_mode_required=plans,
-            agent_type=member.agent_type,
-            dangerously_skip_permissions=bypass,
-            permission_mode="" if bypass or plans or mode == Mode.PLAN else mode,
+        return replace(
+            flags_of(member, self.team, self.ground.id, "" if mode == Mode.PLAN else mode),
             model=member.model or "",
             allowed_tools=self.ground.options.allowed_tools,
             disallowed_tools=self.ground.options.disallowed_tools,

@@ -11,10 +11,12 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.agent.definition import Bounds
 from teamwright.app.ground import Ground
+from teamwright.app.members.launching import flags_of, launch_of
 from teamwright.app.members.places import Places
 from teamwright.app.strangers.settings import OWN, Command
 from teamwright.permissions.verdict import Mode
@@ -25,7 +27,7 @@ from teamwright.protocol.ids import nearest
 from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.teams.places.choosing import IN_PROCESS, TMUX
-from teamwright.teams.places.place import Launch, Place, Spot
+from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.plans.beyond import mode_beyond
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.strangers.ports import Start
@@ -66,15 +68,7 @@ class Commands:
         env = self._environment(command)
         mode = mode_beyond(self.team.lead_policy, Mode(life.mode) if life.mode else None)
         argv = (_program(command, env), *self._filled(command)[1:], *to_argv(self._flags(member, life, mode)))
-        launch = Launch(
-            name=member.name,
-            team=self.team.directory,
-            session=self.ground.id,
-            argv=argv,
-            env=env,
-            cwd=Path(member.cwd),
-            color=member.color or "blue",
-        )
+        launch = launch_of(member, self.team, self.ground.id, argv, env)
         shown = Mode.PLAN if member.plan_mode_required else mode
         return Start(launch, str(shown), command.start_s)
 
@@ -181,19 +175,9 @@ class Commands:
 
     def _flags(self, member: Member, life: Life, mode: Mode) -> MemberFlags:
         """Who it is, in its own words: a mode only where it is another than what it begins in."""
-        plans = bool(member.plan_mode_required)
-        bypass = mode is Mode.BYPASS and not plans
         bounds = life.bounds or Bounds()
-        return MemberFlags(
-            agent_id=member.agent_id,
-            agent_name=member.name,
-            team_name=self.team.name,
-            agent_color=member.color or "",
-            parent_session_id=self.ground.id,
-            plan_mode_required=plans,
-            agent_type=member.agent_type,
-            dangerously_skip_permissions=bypass,
-            permission_mode="" if bypass or plans or mode is Mode.DEFAULT else str(mode),
+        return replace(
+            flags_of(member, self.team, self.ground.id, "" if mode is Mode.DEFAULT else str(mode)),
             model=life.model or "",
             disallowed_tools=(*self.ground.options.disallowed_tools, *bounds.disallowed_tools, *bounds.denied),
         )

@@ -1,6 +1,6 @@
 """A member that runs in a process of its own: what must be done where it lives is done there, and waited for.
 
-Below it: the member as its team sees it. Refuses to know how its process is reached.
+Below it: the member in a place. Refuses to know how its process is reached.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from teamwright.protocol.values import dataclass
-from teamwright.teams.member.mate import Mate
+from teamwright.teams.member.placed import Placed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Away(Mate):
+class Away(Placed):
     """One whose agent is not here."""
 
     @abstractmethod

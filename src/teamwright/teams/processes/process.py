@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
-from pathlib import Path
 from typing import Any
 
 from teamwright.permissions.verdict import Mode
@@ -21,7 +20,6 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.sockets.wire import Said, Wire
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.away import Away
-from teamwright.teams.places.place import Place
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 
 SUSPENDED = "suspended"
@@ -52,10 +50,7 @@ class Process(Away):
     `left` sees to what follows from its end; `held_senders` are those whose mail may not wake it now.
     """
 
-    who: str
-    transcript: Path
     token: str
-    place: Place
     left: Callable[[str, str, str | None], Awaitable[None]]
     held_senders: Callable[[str], list[str]]
     lead_mode: Callable[[], str]
@@ -66,7 +61,6 @@ class Process(Away):
     """Set when it can be written to, or will never be."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     bye: Bye | None = None
-    said_mode: str = ""
     trouble: TeamwrightError | None = None
     """Why it could not begin, as it said itself."""
     begun: bool = False
@@ -82,11 +76,6 @@ class Process(Away):
     # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def name(self) -> str:
-        """See Mate."""
-        return self.who
-
-    @property
     def mode(self) -> str:
         """See Mate. Without one of its own it follows the lead's."""
         return self.lead_mode() if self.own_mode is Mode.BUBBLE else self.said_mode
@@ -100,11 +89,6 @@ class Process(Away):
     def door(self) -> Process:
         """See Mate."""
         return self
-
-    @property
-    def ledger(self) -> Path:
-        """See Mate."""
-        return self.transcript
 
     @property
     def owes(self) -> bool:
@@ -157,11 +141,7 @@ class Process(Away):
                 await self.over.wait()
         except TimeoutError:
             trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
-        try:
-            await self._close_place()
-        except TeamwrightError as problem:
-            return f"{self.name} may still run: {problem.what}"
-        return trouble
+        return await self._close_place() or trouble
 
     # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -214,7 +194,9 @@ class Process(Away):
         await self.over.wait()
         if not self.begun:
             return  # whoever starts it sees to that
-        bye = self.bye or Bye(FAILED, await self._crashed())
+        bye = self.bye
+        if bye is None:
+            bye = Bye(FAILED, f"its process {self.pid} ended without a word{await self._last_line()}")
         if bye.how == SUSPENDED:
             await self._session_ends()
         if self.leaving or self.state in GONE:
@@ -234,15 +216,6 @@ class Process(Away):
                 while not self.leaving and self.state not in GONE:
                     self.changed.clear()
                     await self.changed.wait()
-
-    async def _crashed(self) -> str:
-        words = await self.place.last_words(self.spot) if self.spot is not None else ""
-        last = words.strip().splitlines()[-1].strip() if words.strip() else ""
-        return f"its process {self.pid} ended without a word" + (f": {last[:300]}" if last else "")
-
-    async def _close_place(self) -> None:
-        if self.spot is not None:
-            await self.place.close(self.spot)
 
     # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import field
-from pathlib import Path
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
@@ -20,8 +19,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.family import start_of
 from teamwright.storage.lives import Life as ProcessLife
 from teamwright.teams.lifecycle import GONE, Event, State
-from teamwright.teams.member.mate import Mate
-from teamwright.teams.places.place import Place
+from teamwright.teams.member.placed import Placed
 from teamwright.teams.plans.awaited import Awaited
 from teamwright.teams.strangers.signs import InboxSigns
 
@@ -45,22 +43,18 @@ _ASKABLE = frozenset({State.IDLE, State.AWAITING, State.WORKING, State.BLOCKED})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Stranger(Mate):
+class Stranger(Placed):
     """One member that another program runs. `live` lasts until that has ended, from `begin` on.
 
     `first` is the id of its first prompt; `left` sees to what follows from its end, `hear` reads the lead's mail before
     that, where its last words may be; `tell` writes it a note.
     """
 
-    who: str
-    transcript: Path
     signs: InboxSigns
     first: str
-    place: Place
     left: Callable[[str, str], Awaitable[None]]
     hear: Callable[[], Awaitable[object]]
     tell: Callable[[str, str], None]
-    said_mode: str = ""
     unfollow: Callable[[], None] = lambda: None
     """Ends that its files are followed; harmless a second time."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,11 +71,6 @@ class Stranger(Mate):
     # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def name(self) -> str:
-        """See Mate."""
-        return self.who
-
-    @property
     def mode(self) -> str:
         """See Mate: what it was given; what it is in is its program's business."""
         return self.said_mode
@@ -90,11 +79,6 @@ class Stranger(Mate):
     def door(self) -> Stranger:
         """See Mate."""
         return self
-
-    @property
-    def ledger(self) -> Path:
-        """See Mate: where one of ours would have it. It has none there."""
-        return self.transcript
 
     @property
     def owes(self) -> bool:
@@ -125,13 +109,9 @@ class Stranger(Mate):
         """See Mate. Its place is closed, with all that runs there."""
         self._stop_timer()
         try:
-            if self.spot is not None:
-                await self.place.close(self.spot)
-        except TeamwrightError as problem:
-            return f"{self.name} may still run: {problem.what}"
+            return await self._close_place()
         finally:
             self.unfollow()
-        return ""
 
     # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -253,7 +233,7 @@ class Stranger(Mate):
             going.cancel()
         if self.state in GONE:
             return
-        words = "" if self.leaving else await self._last_words()
+        words = "" if self.leaving else await self._last_line()
         cause = self.leaving or f"its program ended without a word{words}"
         failed, self.leaving = not self.leaving, cause
         await self.wind_up(0)
@@ -267,10 +247,6 @@ class Stranger(Mate):
             await self.hear()
         except TeamwrightError:
             return
-
-    async def _last_words(self) -> str:
-        said = (await self.place.last_words(self.spot)).strip() if self.spot is not None else ""
-        return f": {said.splitlines()[-1].strip()[:300]}" if said else ""
 
     async def _ended(self) -> None:
         """Until its program has ended: an event where its process is known, else a slow probe while it is at work."""

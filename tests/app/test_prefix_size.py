@@ -38,7 +38,7 @@ class Nobody:
 
 def kit(teams: bool = True) -> Kit:
     nobody, jobs = Nobody(), BackgroundJobs()
-    made = Kit(jobs, nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, teams=teams)
+    made = Kit(jobs, nobody, nobody, BashSettings(), ModelSettings(), nothing_is_proved, {}, teams=teams)
     made.agents = Agents(Path("/nowhere"), nobody, jobs, SpawnLimits(), lambda _event: None, AgentSettings())
     return made
 

@@ -82,6 +82,7 @@ def kit_of(ground: Ground, jobs: BackgroundJobs, asker: Asker, stopping: Stoppin
         replace(settings.bash, hidden=(*settings.bash.hidden, *key_variables(models))),
         models,
         _proves_read_only,
+        ground.env,
         teams=teams_on(ground),
         extra=python_tools(options.tools),
         permits=permits,
@@ -140,7 +141,7 @@ def maker_of(ground: Ground, models: Models, purse: Purse, log: EventLog, kit: K
 def equip(ground: Ground, log: EventLog, maker: Maker, stack: AsyncExitStack) -> list[str]:
     """The watchdog, the shell's startup, and MCP servers; lines about servers that are left out."""
     kit = maker.kit
-    kit.startup = startup_of(ground.home, ground.id, kit.bash, log.emit, kit.jobs.records)
+    kit.startup = startup_of(ground.home, ground.id, kit.bash, ground.env, log.emit, kit.jobs.records)
     stack.push_async_callback(kit.startup.close)
     maker.watchdog = Watchdog(log.emit, stalled_s=ground.settings.stalled_after_s)
     stack.callback(maker.watchdog.close)

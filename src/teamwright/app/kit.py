@@ -5,7 +5,7 @@ The only place that lists tools. What an agent may have of them is decided by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -112,6 +112,8 @@ class Kit:
     bash: BashSettings
     model_settings: ModelSettings
     proves_read_only: Callable[[str, Path], bool]
+    env: Mapping[str, str]
+    """The session's environment."""
     teams: bool = True
     allow_private: bool = False
     extra: Sequence[AnyTool] = ()
@@ -160,7 +162,7 @@ class Kit:
 
     def _plain(self) -> list[AnyTool]:
         if not self._shared:
-            bash = Bash(self.jobs, self.bash, self.proves_read_only, self.startup)
+            bash = Bash(self.jobs, self.bash, self.proves_read_only, self.startup, self.env)
             self._shared = (bash, Read(), Edit(), Write(), NotebookEdit(), Glob(), Grep())
         return [*self._shared, WebFetch(allow_private=self.allow_private), *self.extra]
 

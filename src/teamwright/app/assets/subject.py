@@ -53,7 +53,9 @@ class Subject:
     @property
     def withheld(self) -> frozenset[str]:
         """Variables that entries of others do not get."""
-        return frozenset(self.asked.env) - frozenset(environment_without(self.survey.settings.bash.hidden))
+        return frozenset(self.asked.env) - frozenset(
+            environment_without(self.survey.settings.bash.hidden, self.asked.env)
+        )
 
     @property
     def root(self) -> Path:

@@ -27,7 +27,7 @@ def checks_of(ground: Ground, maker: Maker, team: Team) -> Checks:
         settings,
         Allowed(ground.home.session(ground.cwd, ground.id) / ALLOWED),
         maker.policy,
-        lambda: {**environment_without(hidden), **maker.env, **MANNERS},
+        lambda: {**environment_without(hidden, ground.env), **maker.env, **MANNERS},
         maker.kit.jobs,
         maker.emit,
         lambda command: mask_secrets(command, ground.env),

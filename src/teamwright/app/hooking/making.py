@@ -36,7 +36,7 @@ def make_hooks(
     plugins = () if settings.hooks_off else (hook for plugin in ground.places.plugins for hook in plugin.hooks)
     named = (*settings.hooks, *plugins) if ground.options.hooks else ()
     book = HookBook((*named, *ground.options.own_hooks))
-    kept = environment_without(kit.bash.hidden)
+    kept = environment_without(kit.bash.hidden, ground.env)
     own = {"CLAUDE_PROJECT_DIR": str(root), "TEAMWRIGHT_PROJECT_DIR": str(root)}
     place = Place(root, {**kept, **settings.env, **MANNERS, **own}, shell(), kit.jobs.records)
     who = Who(ground.id, ground.home.transcript(ground.cwd, ground.id))

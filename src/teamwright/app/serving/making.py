@@ -31,7 +31,7 @@ def make_serving(ground: Ground, log: EventLog, kit: Kit, stack: AsyncExitStack)
     Nothing is started before the first agent is made.
     """
     settings, root = ground.settings, ground.trust.root
-    seen = environment_without(kit.bash.hidden)
+    seen = environment_without(kit.bash.hidden, ground.env)
     variables, withheld = _variables(ground, seen)
     configs, warnings = servers_of(ground, kit)
 
@@ -52,7 +52,7 @@ def make_serving(ground: Ground, log: EventLog, kit: Kit, stack: AsyncExitStack)
 def servers_of(ground: Ground, kit: Kit) -> tuple[list[ServerConfig], list[str]]:
     """The servers of a session as they are configured, and lines about what is left out. Raises UsageError."""
     settings, options = ground.settings, ground.options
-    variables, withheld = _variables(ground, environment_without(kit.bash.hidden))
+    variables, withheld = _variables(ground, environment_without(kit.bash.hidden, ground.env))
     said = settings.mcp if not options.strict_mcp_config else type(settings.mcp)()
     configs, warnings = configured(said, options.mcp_config, ground.cwd, variables, withheld)
     for plugin in () if options.strict_mcp_config else ground.places.plugins:

@@ -6,8 +6,7 @@ and without the variables of settings, so that no repository has a say in it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from teamwright.protocol.events import Emit, Notice
@@ -20,13 +19,21 @@ from teamwright.tools.shell.which import WITH_STARTUP, user_shell
 
 
 def startup_of(
-    home: Home, session: str, settings: BashSettings, emit: Emit, records: ProcessRecords | None = None
+    home: Home,
+    session: str,
+    settings: BashSettings,
+    env: Mapping[str, str],
+    emit: Emit,
+    records: ProcessRecords | None = None,
 ) -> Startup:
-    """The startup for all commands of a session. Raises CannotStart (`bad-settings`) for a shell that is none."""
+    """The startup for all commands of a session whose environment is `env`.
+
+    Raises CannotStart (`bad-settings`) for a shell that is none.
+    """
     return Startup(
-        user_shell(settings.shell, os.environ),
+        user_shell(settings.shell, env),
         snapshot_file(home, session),
-        _environment(settings.hidden),
+        lambda: {**environment_without(settings.hidden, env), "TEAMWRIGHT": "1"},
         lambda text: emit(Notice(member=LEAD, text=text, level="warning")),
         within_s=settings.startup_s if settings.startup else None,
         records=records,
@@ -36,10 +43,6 @@ def startup_of(
 def snapshot_file(home: Home, session: str) -> Path:
     """Where the snapshot of a session lies."""
     return home.shell_snapshots / f"{session}.sh"
-
-
-def _environment(hidden: tuple[str, ...]) -> Callable[[], dict[str, str]]:
-    return lambda: {**environment_without(hidden), "TEAMWRIGHT": "1"}
 
 
 def shown_shell(settings: BashSettings, env: Mapping[str, str]) -> str:

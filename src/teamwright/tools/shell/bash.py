@@ -107,12 +107,12 @@ def nothing_is_proved(command: str, cwd: Path) -> bool:
     return False
 
 
-def environment_without(hidden: Sequence[str]) -> dict[str, str]:
-    """This process's environment without these variables (a `*` at the end stands for anything)."""
+def environment_without(hidden: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """An environment without these variables (a `*` at the end stands for anything); None: that of this process."""
     begins = tuple(name[:-1] for name in hidden if name.endswith("*"))
     return {
         name: value
-        for name, value in os.environ.items()
+        for name, value in (os.environ if env is None else env).items()
         if name not in hidden and not (begins and name.startswith(begins))
     }
 
@@ -123,7 +123,10 @@ def shell() -> str:
 
 
 class Bash(Tool[BashInput]):
-    """Runs shell commands. `proves_read_only` says of a command and its directory that it changes nothing."""
+    """Runs shell commands. `proves_read_only` says of a command and its directory that it changes nothing.
+
+    `env` is the environment that commands see, but for what the settings hide; None: that of this process.
+    """
 
     name = "Bash"
     input_type = BashInput
@@ -134,11 +137,13 @@ class Bash(Tool[BashInput]):
         settings: BashSettings | None = None,
         proves_read_only: Callable[[str, Path], bool] = nothing_is_proved,
         startup: Startup | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._jobs = jobs
         self._settings = settings or BashSettings()
         self._proves_read_only = proves_read_only
         self._startup = startup
+        self._env = env
 
     def read_only(self, call: BashInput) -> bool:
         """Only what the parser proves; the directory is the one that `access` saw."""
@@ -199,7 +204,7 @@ class Bash(Tool[BashInput]):
 
     def environment(self, place: Workplace) -> dict[str, str]:
         """The environment of a command: ours without credentials, the shell's PATH, the place's own, our manners."""
-        seen = environment_without(self._settings.hidden)
+        seen = environment_without(self._settings.hidden, self._env)
         if self._startup is not None and "PATH" in seen:
             seen["PATH"] = self._startup.path(seen["PATH"])
         return {**seen, **place.env, **MANNERS, "PWD": str(place.cwd)}

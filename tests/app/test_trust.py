@@ -181,6 +181,33 @@ def test_each_hook_of_the_repository_is_an_entry_with_what_it_runs_there(reposit
         assert repository.settings().hooks == ()
 
 
+@pytest.mark.promise("K1", "P7", "G7")
+@pytest.mark.parametrize(
+    "command",
+    [
+        '"${CLAUDE_PROJECT_DIR:-.}"/tools/guard.py',
+        "${CLAUDE_PROJECT_DIR:-${PWD}}/tools/guard.py",
+        "python3 ${TOOLS:-tools}/guard.py",
+        "$(git rev-parse --show-toplevel)/tools/guard.py",
+        "bash `pwd`/tools/guard.py",
+        "$HERE/tools/guard.py --quiet",
+    ],
+)
+def test_a_script_is_part_of_what_was_trusted_however_the_way_to_it_is_written(repository, command):
+    repository.write("tools/guard.py", "print()")
+    server = {"command": "bash", "args": ["-c", command]}
+    repository.write(
+        ".teamwright/settings.json", {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
+    )
+    repository.write(".mcp.json", {"mcpServers": {"db": server}})
+    repository.trust()
+    held = repository.settings()
+    assert [hook.command for hook in held.hooks] == [command] and [said.name for said in held.mcp.servers] == ["db"]
+    repository.write("tools/guard.py", "evil")
+    held = repository.settings()
+    assert held.hooks == () and held.mcp.servers == ()
+
+
 @pytest.mark.promise("K1", "G7", "P7")
 def test_a_hostile_hook_is_looked_at_in_bounds_and_can_be_refused(repository):
     (repository.root / ".claude").mkdir()

@@ -331,6 +331,20 @@ def test_a_server_of_a_repository_holds_only_as_it_was_trusted_with_the_script_t
     assert names(repository) == []
 
 
+@pytest.mark.promise("K1", "P7", "H7")
+def test_a_server_of_a_repository_runs_at_its_root_and_knows_it_from_any_directory(repository):
+    from teamwright.app.serving.configured import configured
+
+    entry = {"command": "python3", "args": ["${CLAUDE_PROJECT_DIR:-.}/tools/server.py", "x.py"]}
+    repository.write(".mcp.json", {"mcpServers": {"theirs": entry}})
+    repository.user({"mcpServers": {"mine": entry}})
+    repository.trust()
+    below = repository.root / "src" / "api"
+    found, _ = configured(repository.settings().mcp, [], below, {"CLAUDE_PROJECT_DIR": "/elsewhere"}, frozenset())
+    assert {config.name: config.cwd for config in found} == {"theirs": repository.root, "mine": below}
+    assert {config.argv[1] for config in found} == {f"{repository.root}/tools/server.py"}
+
+
 @pytest.mark.promise("H7")
 def test_the_ecosystems_lists_choose_among_trusted_servers(repository):
     repository.write(".mcp.json", {"mcpServers": {name: {"command": name} for name in "abc"}})

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 from teamwright.app.assets.asset import Asset
 from teamwright.app.assets.subject import Subject
+from teamwright.app.serving.configured import reading_of
 from teamwright.app.serving.project import FILE, SERVERS
 from teamwright.app.settings.files import Layer
 from teamwright.app.settings.parts import WHOLE, Part, positions_of
 from teamwright.app.trust.survey import HOOKS
-from teamwright.mcp.config import MOST_SERVERS, Reading, read_server
+from teamwright.mcp.config import MOST_SERVERS, read_server
 
 SETTINGS, HOOKS_GROUP, SERVERS_GROUP = "settings", "hooks", "MCP servers"
 
@@ -58,7 +59,8 @@ def server_assets(subject: Subject) -> Iterator[Asset]:
             continue
         seen += part.state == "used"
         asset = _part(part, SERVERS_GROUP, part.name)
-        reading = Reading("", subject.cwd, subject.variables, withheld if part.layer.origin.of_repository else ())
+        foreign = withheld if part.layer.origin.of_repository else None
+        reading = reading_of("", subject.root, subject.cwd, subject.variables, foreign)
         read = read_server(part.name, part.value, reading)
         if read.broken or (part.state == "used" and read.config is None):
             state = "broken" if read.broken else "ignored"

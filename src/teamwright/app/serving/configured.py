@@ -17,6 +17,8 @@ from teamwright.protocol.errors import UsageError
 from teamwright.storage.plain import read_plain
 
 FLAG = "--mcp-config"
+PROJECT_DIRECTORY = ("CLAUDE_PROJECT_DIR", "TEAMWRIGHT_PROJECT_DIR")
+"""Variables that entries may name, and that servers have: the root of the repository."""
 
 
 def configured(
@@ -38,11 +40,23 @@ def configured(
     for said in reversed(settings.servers):
         if said.name in found:
             continue
-        reading = Reading(said.source, cwd, variables, withheld if said.foreign else ())
+        reading = reading_of(said.source, said.root, cwd, variables, withheld if said.foreign else None)
         made, problems = parse_servers({said.name: said.entry}, reading)
         warnings += problems
         found |= {config.name: config for config in made}
     return list(found.values()), warnings
+
+
+def reading_of(
+    source: str, root: Path, cwd: Path, variables: Mapping[str, str], withheld: frozenset[str] | None
+) -> Reading:
+    """How an entry of a settings file is read; `withheld` is None for one of the person's own.
+
+    A repository's server runs at its root, from whichever directory a session begins: what was trusted is what is
+    named from there, and nothing else of that name.
+    """
+    own = {**variables, **{name: str(root) for name in PROJECT_DIRECTORY}}
+    return Reading(source, cwd, own) if withheld is None else Reading(source, root, own, withheld)
 
 
 def _given(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.serving.project import FILE, SERVERS, project_servers
@@ -29,13 +30,17 @@ PROJECT, USER, FILES, GIVEN = 1, 0, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One entry as it was written. `foreign`: a repository says it, so that it gets no credential of ours."""
+    """One entry as it was written. `foreign`: a repository says it, so that it gets no credential of ours.
+
+    `root` is the repository in which it is read, whoever says it.
+    """
 
     name: str
     entry: Any
     source: str
     rank: int
     foreign: bool
+    root: Path
     part: Part | None = field(default=None, compare=False, repr=False)
 
 
@@ -105,7 +110,7 @@ class ServersSaid:
             if foreign and not self.trust.allows(server_entry(self.trust.root, layer.path, name, entry)):
                 part.becomes("needs trust")
                 continue
-            self._said.append(Said(name, entry, str(layer.path), rank, foreign, part))
+            self._said.append(Said(name, entry, str(layer.path), rank, foreign, self.trust.root, part))
             self.origins[f"{SERVERS} {name}"] = str(layer.path)
 
     def _project(self) -> None:
@@ -122,7 +127,7 @@ class ServersSaid:
             elif not self.trust.allows(server_entry(self.trust.root, path, name, entry)):
                 part.becomes("needs trust")
             else:
-                self._said.append(Said(name, entry, str(path), PROJECT, True, part))
+                self._said.append(Said(name, entry, str(path), PROJECT, True, self.trust.root, part))
                 self.origins[f"{SERVERS} {name}"] = str(path)
 
     def _unwanted(self, name: str) -> str:

@@ -50,8 +50,11 @@ NARROWING = frozenset({"permissions.deny", "permissions.ask", "disabledMcpjsonSe
 
 HOOKS = "hooks"
 
-_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b\}?")
+_PROJECT = re.compile(r"\$\{?(CLAUDE_PROJECT_DIR|TEAMWRIGHT_PROJECT_DIR|PWD)\b(?::?-[^}]*)?\}?")
+_DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 _BETWEEN = re.compile(r"[\s;&|()<>`=]+")
+_FILLED_IN = re.compile(r"\$\{?\w*|[{}]")
+"""What stands for a text that nobody knows before the command runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +150,19 @@ def _named_files(root: Path, command: str, base: Path | None = None) -> list[Pat
 
 
 def _named_paths(root: Path, command: str, base: Path | None = None) -> set[Path]:
-    """Everything in a command that could name something of the repository."""
-    inside = _PROJECT.sub(lambda _: str(root), command.replace('"', "").replace("'", ""))
-    words = {word for word in _BETWEEN.split(inside) if word and len(word) < 1_000}
+    """Everything in a command that could name something of the repository: rather too much than too little.
+
+    What follows a variable or a substitution (`$(git rev-parse --show-toplevel)/x.sh`) may lie anywhere in it.
+    """
+    plain = command.replace('"', "").replace("'", "")
+    forms = {_PROJECT.sub(lambda _: str(root), plain), _DEFAULT.sub(r"\1", plain)}
+    words = {word for form in forms for word in _BETWEEN.split(form)}
+    words |= {part for word in words for part in _FILLED_IN.split(word)}
     found: set[Path] = set()
     for word in words:
-        with suppress(OSError, ValueError):  # a name that no file can have
-            found.add(Path(os.path.realpath((base or root) / word)))
+        for name in {word, word.lstrip("/")} if 0 < len(word) < 1_000 else ():
+            with suppress(OSError, ValueError):  # a name that no file can have
+                found.add(Path(os.path.realpath((base or root) / name)))
     return {path for path in found if path.is_relative_to(root)}
 
 
@@ -206,9 +215,11 @@ def server_entry(root: Path, file: Path, name: str, entry: object) -> TrustEntry
 
 def _run_by(root: Path, entry: Any) -> list[str]:
     """Digests of the files of the repository that an entry of a server names."""
-    place: Any = cast("dict[str, Any]", entry).get("cwd") if isinstance(entry, dict) else None
+    said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else dict[str, Any]()
+    place, env = said.get("cwd"), said.get("env")
     bases = [root, root / place] if isinstance(place, str) else [root]
-    command = command_of(cast("object", entry))
+    values = cast("dict[str, Any]", env).values() if isinstance(env, dict) else ()
+    command = " ".join([command_of(said), *(value for value in values if isinstance(value, str))])
     named = {file for base in bases for file in _named_files(root, command, base)}
     return [_tree_digest(file) for file in sorted(named)]
 

@@ -150,8 +150,8 @@ class Bash(Tool[BashInput]):
         return not call.run_in_background and self._proves_read_only(call.command, call.seen_from)
 
     def summary(self, call: BashInput) -> str:
-        """The first line of the command."""
-        return call.command.strip().split("\n", 1)[0][:200]
+        """The command on one line: a block's first line says nothing."""
+        return " ".join(call.command.split())[:200]
 
     def preview(self, call: BashInput, ctx: ToolContext) -> str:
         """The whole command, and what its aliases make of it: whoever says yes has seen all of it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast, get_args
 
 from teamwright.protocol.values import dataclass
 
@@ -89,15 +89,38 @@ def _text(value: Any) -> str | None:
 # ── protocol messages ────────────────────────────────────────────────────────────────────────────────────────
 
 
+_KEYS: Mapping[str, str] = {
+    "sender": "from",
+    "request_id": "requestId",
+    "task_id": "taskId",
+    "task_subject": "taskSubject",
+    "assigned_by": "assignedBy",
+    "idle_reason": "idleReason",
+    "completed_task_id": "completedTaskId",
+    "completed_status": "completedStatus",
+    "failure_reason": "failureReason",
+    "pane_id": "paneId",
+    "backend_type": "backendType",
+    "plan_file_path": "planFilePath",
+    "plan_content": "planContent",
+    "permission_mode": "permissionMode",
+    "handed_back": "handedBack",
+}
+"""Our names of fields, and the keys on the wire that differ from them."""
+
+_AS_NAMED: Mapping[str, str] = {}
+"""For the two messages of permissions, whose keys are written with underscores."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Protocol:
-    """Base of the union. Field names are ours; `WIRE` renames those that differ on the wire, order is as declared.
+    """Base of the union. Fields are written in the order of their declaration, by the keys of `KEYS`.
 
     None means absent.
     """
 
     TYPE: ClassVar[str] = ""
-    WIRE: ClassVar[Mapping[str, str]] = {}
+    KEYS: ClassVar[Mapping[str, str]] = _KEYS
 
     def to_json(self) -> dict[str, Any]:
         """The message as an object, `type` first."""
@@ -105,7 +128,7 @@ class _Protocol:
         for item in fields(self):
             value = getattr(self, item.name)
             if value is not None:
-                out[self.WIRE.get(item.name, item.name)] = value
+                out[self.KEYS.get(item.name, item.name)] = value
         return out
 
     def encode(self) -> str:
@@ -118,7 +141,6 @@ class TaskAssignment(_Protocol):
     """Somebody made you the owner of a task."""
 
     TYPE = "task_assignment"
-    WIRE: ClassVar[Mapping[str, str]] = {"task_id": "taskId", "assigned_by": "assignedBy"}
     task_id: str
     subject: str
     description: str
@@ -135,13 +157,6 @@ class IdleNotification(_Protocol):
     """
 
     TYPE = "idle_notification"
-    WIRE: ClassVar[Mapping[str, str]] = {
-        "sender": "from",
-        "idle_reason": "idleReason",
-        "completed_task_id": "completedTaskId",
-        "completed_status": "completedStatus",
-        "failure_reason": "failureReason",
-    }
     sender: str
     timestamp: str
     idle_reason: str = "available"
@@ -167,7 +182,6 @@ class ShutdownRequest(_Protocol):
     """The lead asks a member to end; the member may object within the deadline."""
 
     TYPE = "shutdown_request"
-    WIRE: ClassVar[Mapping[str, str]] = {"request_id": "requestId", "sender": "from"}
     request_id: str
     sender: str
     reason: str | None = None
@@ -179,12 +193,6 @@ class ShutdownApproved(_Protocol):
     """The member agrees and ends; `pane_id` and `backend_type` are `in-process` for members of one process."""
 
     TYPE = "shutdown_approved"
-    WIRE: ClassVar[Mapping[str, str]] = {
-        "request_id": "requestId",
-        "sender": "from",
-        "pane_id": "paneId",
-        "backend_type": "backendType",
-    }
     request_id: str
     sender: str
     timestamp: str
@@ -197,7 +205,6 @@ class ShutdownRejected(_Protocol):
     """The member objects, with a reason."""
 
     TYPE = "shutdown_rejected"
-    WIRE: ClassVar[Mapping[str, str]] = {"request_id": "requestId", "sender": "from"}
     request_id: str
     sender: str
     reason: str | None = None
@@ -209,12 +216,6 @@ class PlanApprovalRequest(_Protocol):
     """A member submits its plan."""
 
     TYPE = "plan_approval_request"
-    WIRE: ClassVar[Mapping[str, str]] = {
-        "sender": "from",
-        "plan_file_path": "planFilePath",
-        "plan_content": "planContent",
-        "request_id": "requestId",
-    }
     sender: str
     timestamp: str
     plan_file_path: str
@@ -227,7 +228,6 @@ class PlanApprovalResponse(_Protocol):
     """The answer to a plan."""
 
     TYPE = "plan_approval_response"
-    WIRE: ClassVar[Mapping[str, str]] = {"request_id": "requestId", "permission_mode": "permissionMode"}
     request_id: str
     approved: bool
     feedback: str | None = None
@@ -240,6 +240,7 @@ class PermissionRequest(_Protocol):
     """A member asks to run a tool call."""
 
     TYPE = "permission_request"
+    KEYS = _AS_NAMED
     request_id: str
     agent_id: str
     tool_name: str
@@ -254,6 +255,7 @@ class PermissionResponse(_Protocol):
     """The answer: `subtype` success with `response` {updated_input, permission_updates}, or error with `error`."""
 
     TYPE = "permission_response"
+    KEYS = _AS_NAMED
     request_id: str
     subtype: str
     response: dict[str, Any] | None = None
@@ -265,7 +267,6 @@ class TaskCompleted(_Protocol):
     """A member tells that a task is done."""
 
     TYPE = "task_completed"
-    WIRE: ClassVar[Mapping[str, str]] = {"sender": "from", "task_id": "taskId", "task_subject": "taskSubject"}
     sender: str
     task_id: str
     task_subject: str | None = None
@@ -277,7 +278,6 @@ class ModeChanged(_Protocol):
     """The lead changed a member's permission mode (ours, not of the other product)."""
 
     TYPE = "mode_changed"
-    WIRE: ClassVar[Mapping[str, str]] = {"sender": "from"}
     sender: str
     mode: str
     timestamp: str
@@ -288,7 +288,6 @@ class TeammateTerminated(_Protocol):
     """A member is gone; told to the lead by `system`, never written by a member."""
 
     TYPE = "teammate_terminated"
-    WIRE: ClassVar[Mapping[str, str]] = {"handed_back": "handedBack"}
     name: str
     cause: str
     message: str
@@ -311,23 +310,7 @@ Protocol: TypeAlias = (
 )
 """Every protocol message; `match` on it."""
 
-_BY_TYPE: dict[str, type[_Protocol]] = {
-    cls.TYPE: cls
-    for cls in (
-        TaskAssignment,
-        IdleNotification,
-        ShutdownRequest,
-        ShutdownApproved,
-        ShutdownRejected,
-        PlanApprovalRequest,
-        PlanApprovalResponse,
-        PermissionRequest,
-        PermissionResponse,
-        TaskCompleted,
-        ModeChanged,
-        TeammateTerminated,
-    )
-}
+_BY_TYPE: Mapping[str, type[_Protocol]] = {cls.TYPE: cls for cls in get_args(Protocol)}
 PROTOCOL_TYPES = frozenset(_BY_TYPE)
 
 
@@ -340,7 +323,7 @@ def parse_protocol(text: str) -> Protocol | None:
         cls = _BY_TYPE.get(data["type"])
         if cls is None:
             return None
-        known = {cls.WIRE.get(f.name, f.name): f.name for f in fields(cls)}
+        known = {cls.KEYS.get(item.name, item.name): item.name for item in fields(cls)}
         made = cls(**{known[key]: value for key, value in data.items() if key in known})
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

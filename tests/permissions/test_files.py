@@ -128,6 +128,54 @@ def test_an_agent_may_read_its_own_output_in_the_state_root_and_not_change_it(ow
     assert policy.decide("Write", Access(writes=(mine / "c1.output",))).verdict is DENY
 
 
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Read(a.py)",
+        "Read(**/*.key)",
+        "Read(src/**)",
+        "Read(src/keys/*)",
+        "Read(SRC/x)",
+        "Read(s*c/x)",
+        "Read(//**/x)",
+        "Read(in/x)",
+    ],
+)
+def test_a_search_asks_where_a_rule_may_name_something_below(own_ground, rule):
+    (own_ground.project / "in").symlink_to(own_ground.project / "src")
+    for rules in ({"deny": [rule]}, {"ask": [rule]}):
+        assert own_ground.read("src", tool="Grep", **rules).verdict is not ALLOW, rule
+        assert own_ground.run("grep -r x src", **rules).verdict is not ALLOW, rule
+        assert own_ground.read(".", tool="Grep", **rules).verdict is ASK, rule
+
+
+@pytest.mark.promise("G2")
+@pytest.mark.parametrize(
+    "rule", ["Read(./.env)", "Read(./.env.*)", "Read(secrets/**)", "Read(sub/*)", "Read(//etc/**)", "Read(~/.ssh/**)"]
+)
+def test_a_search_does_not_ask_for_a_rule_that_speaks_of_another_place(ground, rule):
+    for rules in ({"deny": [rule]}, {"ask": [rule]}):
+        assert ground.read("src", tool="Grep", **rules).verdict is ALLOW
+        assert ground.run("grep -r x src", **rules).verdict is ALLOW
+    assert ground.run("git log -p", deny=["Read(~/.ssh/**)"]).verdict is ALLOW
+
+
+@pytest.mark.promise("G2")
+def test_a_log_without_contents_goes_round_no_rule_about_a_file(ground):
+    for line in ("git log --oneline -3", "git log -n 5 --stat --since=yesterday src", "git shortlog -s HEAD"):
+        assert ground.run(line, deny=["Read(./.env)"]).verdict is ALLOW, line
+    for line in (
+        "git log -p",
+        "git log -u -3",
+        "git log -S key",
+        "git log -L1,3:a.py",
+        "git log --word-diff",
+        "git log -c",
+    ):
+        assert ground.run(line, deny=["Read(./.env)"]).verdict is ASK, line
+
+
 @pytest.mark.promise("F66")
 def test_a_search_from_above_the_state_root_asks(own_ground):
     above = own_ground.home.parent

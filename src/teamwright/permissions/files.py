@@ -87,7 +87,7 @@ def _below(ground: Ground, rules: ToolRules, real: str) -> Decision | None:
     above = f"{real.rstrip('/')}/".lower()
     if any(directory.startswith(above) for directory in ground.private):
         return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
-    fenced = next((rule for rule in (*rules.deny, *rules.ask) if not rule.whole), None)
+    fenced = next((rule for rule in (*rules.deny, *rules.ask) if rule.may_name_below(real)), None)
     if fenced is None or not os.path.isdir(real):
         return None
     reason = f"It reads everything below {real}, and {fenced.text} may name some of it."

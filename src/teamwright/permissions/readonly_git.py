@@ -67,7 +67,7 @@ def git_reads(args: list[str]) -> GitFound | None:
     check = _READING.get(name)
     if check is None or not check(rest) or not all(_fine(word, name) for word in rest):
         return None
-    return GitFound(directory, deep=name in _DEEP)
+    return GitFound(directory, deep=name in _DEEP and not (name in _LOGS and all(map(_tells_no_contents, rest))))
 
 
 def _fine(word: str, name: str) -> bool:
@@ -117,6 +117,21 @@ def _config(rest: list[str]) -> bool:
 _DEEP = frozenset(
     {"grep", "diff", "show", "log", "blame", "annotate", "cat-file", "stash", "whatchanged", "range-diff"}
 )
+_LOGS = frozenset({"log", "whatchanged", "shortlog"})
+_NO_CONTENTS = re.compile(
+    r"--|-\d+|-n\d*|--(oneline|graph|decorate|all|branches|tags|remotes|merges|no-merges|first-parent|reverse|date-order"
+    r"|topo-order|abbrev-commit|no-color|stat|shortstat|numstat|name-only|name-status|summary|follow|no-patch|no-decorate"
+    r"|no-notes|ignore-case|invert-grep)|-s|-i|--(max-count|skip|since|after|until|before|author|committer|grep|format"
+    r"|pretty|date|decorate|abbrev|color|branches|tags|remotes|stat)=.*",
+    re.DOTALL,
+)
+"""Words of `git log` that show commits and names of files. Any other option may show what is in the files."""
+
+
+def _tells_no_contents(word: str) -> bool:
+    return not word.startswith("-") or _NO_CONTENTS.fullmatch(word) is not None
+
+
 _READING: dict[str, Check] = {
     "status": _any,
     "log": _any,

@@ -94,6 +94,10 @@ class Rule:
         named, truly = self._matcher.named(path), self._matcher.real(real)
         return named and truly if self.verdict is Verdict.ALLOW else named or truly or self._matcher.named(real)
 
+    def may_name_below(self, real: str) -> bool:
+        """Whether a rule with a path may name something below this directory, given by its real path."""
+        return isinstance(self._matcher, PathPattern) and self._matcher.reaches(real)
+
     def matches_words(self, words: Sequence[str | None]) -> bool:
         """Whether a command of these words is what the rule names."""
         return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.matches(words))
@@ -119,6 +123,13 @@ class PathPattern:
 
     _named: re.Pattern[str]
     _real: re.Pattern[str]
+    _parts: tuple[tuple[str, ...], ...]
+    """The segments from the root on, by name and by real path, in lower case."""
+
+    def reaches(self, real: str) -> bool:
+        """Whether something below this real directory may match, or all of it does."""
+        directory = [part for part in real.lower().split("/") if part]
+        return any(_leads_into(parts, directory) for parts in self._parts)
 
     def named(self, path: str) -> bool:
         """Whether the path matches as it is named."""
@@ -144,13 +155,17 @@ class PathPattern:
             real_root, real_rest = Path(os.path.realpath(root)), rest
         else:
             real_root, real_rest = Path(os.path.realpath(base)), rest
+        begins = ((root, rest), (real_root, real_rest))
         flags = re.IGNORECASE if strict else 0
         named = _path_expression(root, rest)
         real = _path_expression(real_root, real_rest)
         if strict:
             fixed, rest = _written_part(root, rest)
             real += "|" + _path_expression(Path(os.path.realpath(fixed)), rest)
-        return cls(re.compile(named, flags), re.compile(real, flags))
+        written = (_written_part(*begin) for begin in begins)
+        forms = {*begins, *((Path(os.path.realpath(fixed)), below) for fixed, below in written)}
+        parts = tuple(_segments(*form) for form in forms)
+        return cls(re.compile(named, flags), re.compile(real, flags), parts)
 
 
 def _begins(pattern: str, base: Path) -> tuple[Path, str]:
@@ -175,13 +190,31 @@ def _written_part(root: Path, rest: str) -> tuple[Path, str]:
     return root.joinpath(*parts[:count]), "/".join(parts[count:])
 
 
+def _segments(root: Path, rest: str) -> tuple[str, ...]:
+    return tuple(part for part in f"{root}/{rest}".lower().split("/") if part not in {"", "."})
+
+
+def _leads_into(pattern: Sequence[str], directory: Sequence[str]) -> bool:
+    """Whether a pattern by segments may match something below a directory."""
+    for wanted, part in zip(pattern, directory, strict=False):
+        if wanted == "**":
+            return True
+        if re.fullmatch(_segment_expression(wanted), part) is None:
+            return False
+    return True
+
+
+def _segment_expression(part: str) -> str:
+    return re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+
+
 def _path_expression(root: Path, rest: str) -> str:
     made = re.escape(str(root)).rstrip("/")
     for part in (part for part in rest.split("/") if part not in {"", "."}):
         if part == "**":
             made += "(?:/[^/]+)*"
         else:
-            made += "/" + re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+            made += "/" + _segment_expression(part)
     return f"{made}(?:/.*)?"
 
 

@@ -17,7 +17,7 @@ from teamwright.app.members.spawn_file import SpawnFile
 from teamwright.protocol.error_json import error_to_json
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.event_json import live_to_json, to_json
-from teamwright.protocol.events import TeamEvent
+from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.storage.log import EventLog
 from teamwright.storage.log_reader import read_events
 from teamwright.storage.sockets.wire import Said, Wire
@@ -171,11 +171,15 @@ class Line:
         await asyncio.sleep(0)  # the end of the former wire is noticed first
 
     def told(self, number: int, event: TeamEvent) -> None:
-        """An event was logged here: the lead is told once its line is in the file, where numbers go on after a kill."""
+        """An event was logged here: the lead is told once its line is in the file, where numbers go on after a kill.
+
+        What a tool told programs (the diff of a change) is in no log: it goes along, unless the lead is slow to listen.
+        """
         if self._wire is not None:
             if self.log is not None:
                 self.log.flush()
-            self._wire.note("event", n=number, event=to_json(event))
+            facts = event.facts if isinstance(event, ToolCalled) and not self._wire.pressed else None
+            self._wire.note("event", n=number, event=to_json(event), **({"facts": facts} if facts else {}))
 
     def live(self, event: TeamEvent) -> None:
         """Something is said here, or begins: the lead is shown it, unless it is slow to listen."""

@@ -27,6 +27,7 @@ from teamwright.protocol.events import (
     SessionOpened,
     TaskChanged,
     TeamEvent,
+    ToolCalled,
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
@@ -145,8 +146,13 @@ class Exchange:
 
     # ── what they tell ────────────────────────────────────────────────────────────────────────────────────────
 
-    def heard(self, process: Process, number: int, body: Said, *, past: bool = False) -> None:
-        """A line of the process's log: an event of the session, once. `past`: of a process before this one."""
+    def heard(
+        self, process: Process, number: int, body: Said, *, facts: Said | None = None, past: bool = False
+    ) -> None:
+        """A line of the process's log: an event of the session, once. `past`: of a process before this one.
+
+        `facts` are those of a call, which no log has.
+        """
         if number and number <= process.heard:
             return
         process.heard = max(number, process.heard)
@@ -158,6 +164,8 @@ class Exchange:
             return
         if number:
             event = replace(event, origin=f"{process.name}#{process.incarnation}:{number}")
+        if facts and isinstance(event, ToolCalled):
+            event = replace(event, facts=facts)
         event = self.translate(process.name, event)
         self._note(process, event, mine)
         self.team.emit(event)
@@ -222,7 +230,8 @@ class _Line:
             return
         match name:
             case "event":
-                exchange.heard(process, int(said["n"]), said["event"], past=bool(said.get("past")))
+                past, facts = bool(said.get("past")), said.get("facts")
+                exchange.heard(process, int(said["n"]), said["event"], facts=facts, past=past)
             case "live":
                 exchange.live(said["event"])
             case "rests":

@@ -1,0 +1,124 @@
+"""A person at the lead's terminal while members live elsewhere: the real program in a pty, and where its members are.
+
+`at_desk` is the program with members in processes of their own; with `stranger` another program runs them all.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from teamwright.testing.model_server import LoopbackModel
+from tests.stranger.disk import NEWER
+from tests.stranger.running import MEMBER, command
+from tests.teams.places.rig import Rig, private_server
+from tests.teams.processes.lodge import Marked
+from tests.ui.members.house import DETACHED, TMUX
+from tests.ui.terminal_driver import Person
+from tests.ui.test_terminal_session import Reply, at_terminal
+
+STRANGER = "stranger"
+WAIT_S = 60
+__all__ = ["DETACHED", "STRANGER", "TMUX", "Desk", "at_desk"]
+
+
+class Desk:
+    """The person, and what is behind the terminal. `scripts` is where the logs of strangers are."""
+
+    def __init__(self, person: Person, server: LoopbackModel, scripts: Path, rig: Rig | None) -> None:
+        self.person, self.server, self.scripts, self.rig = person, server, scripts, rig
+
+    def log(self, name: str) -> list[dict[str, Any]]:
+        """What the stranger of this name logged so far."""
+        path = self.scripts / f"{name}.log"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def logged(self, name: str, kind: str, has: str = "", **fits: Any) -> dict[str, Any]:
+        """The first such line of its log, once it is there."""
+
+        def found(line: dict[str, Any]) -> bool:
+            fitting = line["kind"] == kind and has in json.dumps(line)
+            return fitting and all(line.get(key) == value for key, value in fits.items())
+
+        return until(lambda: next((line for line in self.log(name) if found(line)), None), f"{name}: {kind} {has}")
+
+    def pane(self, name: str) -> "Pane":
+        """The pane of a member in tmux."""
+        rig = self.rig
+        assert rig is not None
+        found = until(lambda: [id for id, said in rig.panes("#{pane_title}").items() if name in said], name)
+        return Pane(rig, found[0])
+
+
+class Pane:
+    """A member's pane, and a second person at it."""
+
+    def __init__(self, rig: Rig, id: str) -> None:
+        self.rig, self.id = rig, id
+
+    def text(self) -> str:
+        """All that stands in it, and what scrolled out."""
+        return self.rig.run("capture-pane", "-p", "-J", "-t", self.id, "-S", "-500")
+
+    def sees(self, *texts: str) -> None:
+        """Wait until each text is there, in this order."""
+        until(lambda: in_order(self.text(), texts), f"{texts} in its pane")
+
+    def says(self, line: str) -> None:
+        """Type a line and press Enter."""
+        self.rig.run("send-keys", "-t", self.id, "-l", line)
+        self.rig.run("send-keys", "-t", self.id, "Enter")
+
+
+def in_order(text: str, texts: tuple[str, ...]) -> bool:
+    at = 0
+    for one in texts:
+        if (found := text.find(one, at)) < 0:
+            return False
+        at = found + len(one)
+    return True
+
+
+def until(found: Callable[[], Any], what: str) -> Any:
+    """What was found, once it is there."""
+    bound = time.monotonic() + WAIT_S
+    while not (got := found()):
+        assert time.monotonic() < bound, f"{what} did not come"
+        time.sleep(0.01)  # a file of another program tells nobody that it grew
+    return got
+
+
+@contextmanager
+def at_desk(
+    play: Callable[[dict], Reply],
+    repo: Path,
+    home: Path,
+    backend: str,
+    marked: Marked,
+    *args: str,
+    turns: dict[str, list[dict[str, Any]]] | None = None,
+    size: tuple[int, int] = (40, 100),
+) -> Iterator[Desk]:
+    """The program with its members in `backend`; `turns` are what strangers do, by name. Nobody lives after it."""
+    scripts = home / "strangers"
+    scripts.mkdir()
+    members: dict[str, Any] = {"backend": DETACHED if backend == STRANGER else backend}
+    if backend == STRANGER:
+        said = scripts / "said.json"
+        said.write_text(json.dumps({"members": {name: {"turns": them} for name, them in (turns or {}).items()}}))
+        env = {"STRANGER_SCRIPT": str(said), "STRANGER_LOG": str(scripts / "{name}.log")}
+        env["CLAUDE_CONFIG_DIR"] = str(home / ".teamwright")
+        members |= {"command": "other", "commands": {"other": {"argv": command(MEMBER, NEWER), "env": env}}}
+    settings = scripts / "settings.json"
+    settings.write_text(json.dumps({"members": members}))
+    with private_server() if backend == TMUX else nullcontext() as rig:
+        where = {key: rig.environ[key] for key in ("TMUX", "TMUX_PANE")} if rig is not None else {}
+        given = ("--settings", str(settings), *args)
+        try:
+            with at_terminal(play, repo, *given, size=size, **where) as (person, server):
+                yield Desk(person, server, scripts, rig)
+        finally:
+            marked.end_all()

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from teamwright.app.members.calling import LEAD_GONE, Line
 from teamwright.app.members.joining import Began, Joined, end_work, joined
-from teamwright.app.members.obeying import Ended
 from teamwright.app.members.spawn_file import VARIABLE, SpawnFile
 from teamwright.protocol.argv import MemberFlags
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
@@ -68,12 +67,6 @@ async def at_work(spawn: SpawnFile, begun: Began | None = None) -> AsyncGenerato
         raise
 
 
-async def until_over(member: Joined) -> Ended:
-    """How the member ended."""
-    await member.obeying.over.wait()
-    return member.obeying.ended or Ended("left", "")
-
-
 async def _keep(member: Joined) -> None:
     """The line is kept up; without a lead the member leaves, and a resume goes on with it."""
     await member.line.keep(member.watcher)
@@ -83,9 +76,8 @@ async def _keep(member: Joined) -> None:
 
 async def _see_out(member: Joined) -> None:
     """Whatever it still does ends; then the lead hears of it."""
-    if member.obeying.ended is None:
-        member.obeying.end("suspended", "its process was ended")
-    task, ended = member.mate.task, member.obeying.ended or Ended("left", "")
+    member.obeying.end("suspended", "its process was ended")
+    task, ended = member.mate.task, await member.obeying.until_over()
     if task is not None:
         await asyncio.wait({task}, timeout=member.team.settings.cancel_grace_s)
     await end_work(member.maker)

@@ -14,6 +14,7 @@ from teamwright.agent.agent import Agent
 from teamwright.app.acts.table import Here, perform
 from teamwright.app.builder import Maker
 from teamwright.app.members.calling import Line
+from teamwright.app.members.ending import Ending
 from teamwright.app.members.told import follow, rules_of
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
@@ -32,17 +33,8 @@ from teamwright.teams.teammate import Teammate
 _RESTS = frozenset({State.IDLE, State.AWAITING})
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How it is over: `left`, `failed`, `killed` or `suspended`, and why."""
-
-    how: str
-    cause: str
-    agreed_to: str | None = None
-
-
 @dataclass(slots=True)
-class Obeying:
+class Obeying(Ending):
     """One member's process, as its lead drives it."""
 
     team: Team
@@ -50,10 +42,6 @@ class Obeying:
     line: Line
     here: Callable[[Agent], Here]
     """What acts are done with (see app.acts)."""
-    mate: Teammate | None = None
-    ended: Ended | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the member is over, whoever ended it."""
     _number: int = 0
     _said: int = -1
     _held: frozenset[str] = frozenset()
@@ -72,8 +60,7 @@ class Obeying:
         mate.desk.held = self._held.__contains__
         self._reporting = asyncio.create_task(self._report(), name="rests")
         mate.desk.ring()
-        if self.ended is not None:
-            self._cut(mate, self.ended)
+        self.cut()
         early, self._early = self._early, []
         for name, said in early:
             self.noted(name, said)
@@ -181,37 +168,11 @@ class Obeying:
         if isinstance(event, LIVE):
             self.line.live(event)
 
-    def end(self, how: str, cause: str) -> None:
-        """The member ends now: cut off at whatever it does."""
-        if self.ended is not None:
-            return
-        self.ended = Ended(how, cause)
-        if self.mate is not None:
-            self._cut(self.mate, self.ended)
-        self.over.set()
-
     def require_wanted(self) -> None:
         """Raises CannotStart when the member was ended before it was at work."""
         if self.ended is not None:
             why = self.ended.cause or self.ended.how
             raise CannotStart("backend", f"it was ended while it started: {why}", note="nothing was begun")
-
-    def _cut(self, mate: Teammate, ended: Ended) -> None:
-        if mate.state in GONE:
-            return
-        mate.leaving = ended.cause or ended.how
-        mate.state = State.SUSPENDED if ended.how == "suspended" else State.KILLED
-        if mate.task is not None:
-            mate.task.cancel()
-
-    async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
-        """The member ended by itself (see Team.departed)."""
-        if self.ended is None:
-            failed = cause.startswith("failed: ")
-            self.ended = Ended("failed" if failed else "left", cause.removeprefix("failed: "), agreed_to)
-        if self.mate is not None:
-            self.mate.parted = True
-        self.over.set()
 
     # ── the others ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
+from teamwright.app.members.ending import Ended
 from teamwright.app.members.guest.living import as_guest
-from teamwright.app.members.obeying import Ended
 from teamwright.protocol.argv import MemberFlags
 from teamwright.ui.member.plain import say, show
 

@@ -13,9 +13,9 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from teamwright.app.members.ending import Ended
 from teamwright.app.members.joining import Joined
-from teamwright.app.members.living import at_work, spawn_file, until_over
-from teamwright.app.members.obeying import Ended
+from teamwright.app.members.living import at_work, spawn_file
 from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
 from teamwright.protocol.events import TeamEvent
@@ -71,7 +71,7 @@ class Feed:
 async def _shown(member: Joined, feed: Feed) -> Ended:
     """Show what happens in plain lines until the member is over."""
     feed.to(show)
-    return await until_over(member)
+    return await member.obeying.until_over()
 
 
 async def _attended(member: Joined, feed: Feed) -> Ended:
@@ -92,7 +92,7 @@ async def _attended(member: Joined, feed: Feed) -> Ended:
     unfollow = seat.follow()
     reading = asyncio.create_task(face.read_lines(), name="reading lines")
     try:
-        return await until_over(member)
+        return await member.obeying.until_over()
     finally:
         unfollow()
         reading.cancel()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.app.builder import Maker
-from teamwright.app.members.obeying import Ended
+from teamwright.app.members.ending import Ended, Ending
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent
 from teamwright.protocol.ids import LEAD, message_id
@@ -25,13 +25,12 @@ from teamwright.teams.guest.leaving import COMES_BACK, Leaver, leave
 from teamwright.teams.guest.place import RosterPlace
 from teamwright.teams.guest.presence import Presence
 from teamwright.teams.guest.record import Farewell, GuestRecord
-from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.lifecycle import BUSY, State
 from teamwright.teams.team import Team
-from teamwright.teams.teammate import Teammate
 
 
 @dataclass(slots=True)
-class Guest:
+class Guest(Ending):
     """One member that lives in this process. `room` is its directory, `pane` where its lead surely started it."""
 
     name: str
@@ -43,10 +42,6 @@ class Guest:
     place: RosterPlace
     presence: Presence
     pane: str = ""
-    mate: Teammate | None = None
-    ended: Ended | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the member is over, whoever ended it."""
     warnings: tuple[str, ...] = ()
     _deserted: bool = False
     _tasks_changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,37 +94,10 @@ class Guest:
 
     # ── ending ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def until_over(self) -> Ended:
-        """How the member ended."""
-        await self.over.wait()
-        return self.ended or Ended("left", "")
-
     def deserted(self, why: str) -> None:
         """There is no lead any more."""
         self._deserted = True
         self.end("suspended", why)
-
-    def end(self, how: str, cause: str) -> None:
-        """The member ends now: cut off at whatever it does."""
-        if self.ended is not None:
-            return
-        self.ended = Ended(how, cause)
-        mate = self.mate
-        if mate is not None and mate.state not in GONE:
-            mate.leaving = cause
-            mate.state = State.SUSPENDED
-            if mate.task is not None:
-                mate.task.cancel()
-        self.over.set()
-
-    async def departed(self, _name: str, cause: str, agreed_to: str | None) -> None:
-        """The member ended by itself (see Team.departed)."""
-        if self.ended is None:
-            failed = cause.startswith("failed: ")
-            self.ended = Ended("failed" if failed else "left", cause.removeprefix("failed: "), agreed_to)
-        if self.mate is not None:
-            self.mate.parted = True
-        self.over.set()
 
     def keep(self, **changes: Any) -> None:
         """The next process of the member goes by this. A disk that refuses is told of."""
@@ -141,9 +109,8 @@ class Guest:
 
     async def see_out(self) -> Ended:
         """Whatever it still does ends, its lead hears of it, and its place is given up."""
-        if self.ended is None:
-            self.end("suspended", "its process was ended")
-        ended = self.ended or Ended("left", "")
+        self.end("suspended", "its process was ended")
+        ended = await self.until_over()
         if self.mate is not None and self.mate.task is not None:
             await asyncio.wait({self.mate.task}, timeout=self.team.settings.cancel_grace_s)
         await self.maker.kit.jobs.close()

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.permissions.verdict import Access
-from teamwright.tools.files.change import Made, change
-from teamwright.tools.files.preview import preview_change
+from teamwright.agent.tool import ToolInput, ToolResult
+from teamwright.tools.files.change import Made
+from teamwright.tools.files.file_change import FileChange
 from teamwright.tools.files.text import Text, decode, is_binary, shown
 
 _NUMBERED = re.compile(r"^ *\d+\t")
@@ -26,55 +25,41 @@ class EditInput(ToolInput):
     replace_all: bool = Field(False, description="Replace every occurrence.")
 
 
-class Edit(Tool[EditInput]):
+class Edit(FileChange[EditInput]):
     """Replaces text in a file; everything else in the file keeps its bytes."""
 
     name = "Edit"
     input_type = EditInput
 
-    def summary(self, call: EditInput) -> str:
-        """The path."""
+    def file_of(self, call: EditInput) -> str:
+        """See FileChange."""
         return call.file_path
 
-    def access(self, call: EditInput, ctx: ToolContext) -> Access:
-        """One file is written."""
-        return Access(writes=(ctx.workplace.resolve(call.file_path),))
-
-    def preview(self, call: EditInput, ctx: ToolContext) -> str:
-        """The whole diff."""
-        path = ctx.workplace.resolve(call.file_path)
-        return preview_change(path, lambda before: _made(path, call, before))
-
-    async def run(self, call: EditInput, ctx: ToolContext) -> ToolResult:
-        """Replace it."""
-        path = ctx.workplace.resolve(call.file_path)
-        if path.is_dir():
-            return ToolResult.error(f"{path} is a directory.", "Give the path of a file.")
-        return await change(ctx, path, lambda before: _made(path, call, before))
-
-
-def _made(path: Path, call: EditInput, before: bytes | None) -> Made | ToolResult:
-    if call.old_string == call.new_string:
-        return ToolResult.error("old_string and new_string are the same.", "Nothing was written.")
-    if before is None:
-        return _new(path, call)
-    text = decode(before)
-    if is_binary(before) or text.encode() != before:
-        return ToolResult.error(f"{path} is not a text file; nothing was written.")
-    if not call.old_string:
-        return ToolResult.error("old_string is empty, and the file exists.", "Give the text to replace, or use Write.")
-    old, new = _as_in_the_file(text.text, call.old_string, call.new_string)
-    count = text.text.count(old)
-    if count == 0:
-        return _not_found(path, text.text, call.old_string)
-    if count > 1 and not call.replace_all:
-        lines = _lines_of(text.text, old)
-        where = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
-        return ToolResult.error(
-            f"old_string is there {count} times (lines {where}); nothing was written.",
-            "Give more of the text around it, or set replace_all.",
-        )
-    return _written(path, text, text.text.replace(old, new), _place(text.text, old, count))
+    def made(self, path: Path, call: EditInput, before: bytes | None) -> Made | ToolResult:
+        """See FileChange."""
+        if call.old_string == call.new_string:
+            return ToolResult.error("old_string and new_string are the same.", "Nothing was written.")
+        if before is None:
+            return _new(path, call)
+        text = decode(before)
+        if is_binary(before) or text.encode() != before:
+            return ToolResult.error(f"{path} is not a text file; nothing was written.")
+        if not call.old_string:
+            return ToolResult.error(
+                "old_string is empty, and the file exists.", "Give the text to replace, or use Write."
+            )
+        old, new = _as_in_the_file(text.text, call.old_string, call.new_string)
+        count = text.text.count(old)
+        if count == 0:
+            return _not_found(path, text.text, call.old_string)
+        if count > 1 and not call.replace_all:
+            lines = _lines_of(text.text, old)
+            where = ", ".join(map(str, lines[:10])) + (", …" if len(lines) > 10 else "")
+            return ToolResult.error(
+                f"old_string is there {count} times (lines {where}); nothing was written.",
+                "Give more of the text around it, or set replace_all.",
+            )
+        return _written(path, text, text.text.replace(old, new), _place(text.text, old, count))
 
 
 def _new(path: Path, call: EditInput) -> Made | ToolResult:

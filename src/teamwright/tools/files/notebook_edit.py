@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.permissions.verdict import Access
+from teamwright.agent.tool import ToolContext, ToolInput, ToolResult
 from teamwright.tools.files import notebook
-from teamwright.tools.files.change import Made, change
+from teamwright.tools.files.change import Made
+from teamwright.tools.files.file_change import FileChange
 from teamwright.tools.files.notebook import Cell, Notebook
-from teamwright.tools.files.preview import preview_change
 
 
 class NotebookEditInput(ToolInput):
@@ -27,51 +26,47 @@ class NotebookEditInput(ToolInput):
     edit_mode: Literal["replace", "insert", "delete"] = "replace"
 
 
-class NotebookEdit(Tool[NotebookEditInput]):
+class NotebookEdit(FileChange[NotebookEditInput]):
     """Changes one cell; the others keep their outputs."""
 
     name = "NotebookEdit"
     input_type = NotebookEditInput
 
+    def file_of(self, call: NotebookEditInput) -> str:
+        """See FileChange."""
+        return call.notebook_path
+
+    def refusal(self, path: Path) -> ToolResult | None:
+        """See FileChange."""
+        return None if path.suffix == ".ipynb" else ToolResult.error(f"{path} is not a notebook (.ipynb).", "Use Edit.")
+
     def summary(self, call: NotebookEditInput) -> str:
         """What, and where."""
         return f"{call.edit_mode} in {call.notebook_path}"
 
-    def access(self, call: NotebookEditInput, ctx: ToolContext) -> Access:
-        """One file is written."""
-        return Access(writes=(ctx.workplace.resolve(call.notebook_path),))
-
     def preview(self, call: NotebookEditInput, ctx: ToolContext) -> str:
         """What, and the whole diff of the file."""
-        path = ctx.workplace.resolve(call.notebook_path)
-        return f"{call.edit_mode} in {preview_change(path, lambda before: _made(path, call, before))}"
+        return f"{call.edit_mode} in {super().preview(call, ctx)}"
 
-    async def run(self, call: NotebookEditInput, ctx: ToolContext) -> ToolResult:
-        """Change it."""
-        path = ctx.workplace.resolve(call.notebook_path)
-        if path.suffix != ".ipynb":
-            return ToolResult.error(f"{path} is not a notebook (.ipynb).", "Use Edit.")
-        return await change(ctx, path, lambda before: _made(path, call, before))
-
-
-def _made(path: Path, call: NotebookEditInput, before: bytes | None) -> Made | ToolResult:
-    if before is None:
-        return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
-    try:
-        book = notebook.parse(before)
-    except ValueError as problem:
-        return ToolResult.error(f"{path} is no notebook that can be read: {problem}.", "Nothing was written.")
-    at = None if call.cell_id is None else notebook.find(book, call.cell_id)
-    if at is None and not (call.edit_mode == "insert" and call.cell_id is None):
-        count = len(notebook.cells(book))
-        return ToolResult.error(
-            f"There is no cell {call.cell_id!r}; nothing was written." if call.cell_id else "cell_id is missing.",
-            f"Cells have the numbers 0 to {count - 1}; Read shows their ids."
-            if count
-            else "The notebook has no cells.",
-        )
-    said = _CHANGES[call.edit_mode](book, -1 if at is None else at, call)
-    return Made(notebook.serialise(book, before), f"{said} in {path}")
+    def made(self, path: Path, call: NotebookEditInput, before: bytes | None) -> Made | ToolResult:
+        """See FileChange."""
+        if before is None:
+            return ToolResult.error(f"There is no file {path}.", "Look for it with Glob, or create it with Write.")
+        try:
+            book = notebook.parse(before)
+        except ValueError as problem:
+            return ToolResult.error(f"{path} is no notebook that can be read: {problem}.", "Nothing was written.")
+        at = None if call.cell_id is None else notebook.find(book, call.cell_id)
+        if at is None and not (call.edit_mode == "insert" and call.cell_id is None):
+            count = len(notebook.cells(book))
+            return ToolResult.error(
+                f"There is no cell {call.cell_id!r}; nothing was written." if call.cell_id else "cell_id is missing.",
+                f"Cells have the numbers 0 to {count - 1}; Read shows their ids."
+                if count
+                else "The notebook has no cells.",
+            )
+        said = _CHANGES[call.edit_mode](book, -1 if at is None else at, call)
+        return Made(notebook.serialise(book, before), f"{said} in {path}")
 
 
 def _replace(book: Notebook, at: int, call: NotebookEditInput) -> str:

@@ -49,19 +49,19 @@ def signalled(number: signal.Signals) -> Callable[[Program], int]:
     return run
 
 
-def cut_off(program: Program) -> int:
-    """A member that owes its turn: its service refuses for billing reasons."""
+def with_a_member(member: Status, *flags: str) -> Callable[[Program], int]:
+    """A lead that comes to its end beside a member whose service answers so."""
 
     def play(body: dict) -> Answer | Status | str:
         if re.search(r"# You are \w+, a teammate", json.dumps(body["system"])):
-            return Status(402, "no")
+            return member
         if "TeamCreate" not in json.dumps(body["messages"]):
             return Answer(tools=[("TeamCreate", {"team_name": "crew", "description": "d"})])
         if '"Agent"' not in json.dumps(body["messages"]):
             return Answer(tools=[("Agent", {"description": "start", "prompt": "Go.", "name": "ada"})])
         return "Done."
 
-    return ended(play)(program)
+    return ended(play, *flags)
 
 
 def a_bug(program: Program) -> int:
@@ -81,7 +81,9 @@ ENDINGS: dict[tuple[int, str], Callable[[Program], int]] = {
     (3, "no model"): ended(ANTHROPIC_API_KEY=""),
     (3, "a wrong key"): ended([Status(401, "no")]),
     (4, "a cap"): ended([Answer(tools=[("Glob", {"pattern": "*"})]), "Done."], "--max-turns", "1"),
-    (5, "a member cut off"): cut_off,
+    (0, "a member that failed, without --strict"): with_a_member(Status(400, "no")),
+    (5, "a member cut off: its service is unpaid"): with_a_member(Status(402, "no")),
+    (5, "a member that failed, with --strict"): with_a_member(Status(400, "no"), "--strict"),
     (5, "a refused call with --strict"): ended(REFUSED, "--strict"),
     (70, "a mistake of ours"): a_bug,
     (130, "SIGINT"): signalled(signal.SIGINT),

@@ -93,6 +93,7 @@ def _limits(result: Result, calls: Calls) -> list[str]:
     lines = [f"- limit reached: {one.limit} ({one.detail})" for one in calls.limits]
     lines += [f"- refused: {d['tool_name']} for {_shown(d['member'])} ({d['rule']})" for d in result.denials]
     lines += [f"- cut off at work: {name}" for name in result.cut_off]
+    lines += [f"- failed: {one.name} ({one.error})" for one in result.failed_members]
     if result.error is not None:
         lines.append(f"- {result.error.what}")
     return ["\n".join(lines)] if lines else ["None."]

@@ -46,7 +46,10 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True)
 class MemberLine:
-    """A member as a result lists it: how it ended, its model, its usage, its context in tokens."""
+    """A member as a result lists it: how it ended, its model, its usage, its context in tokens.
+
+    `error`: why its last turn failed, or its process; empty when that ended well.
+    """
 
     name: str
     state: str
@@ -54,6 +57,7 @@ class MemberLine:
     usage: Usage
     turns: int = 0
     context: int = 0
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,11 @@ class Result:
     def open_tasks(self) -> tuple[TaskLine, ...]:
         """Tasks that are not completed."""
         return tuple(task for task in self.tasks if task.status != "completed")
+
+    @property
+    def failed_members(self) -> tuple[MemberLine, ...]:
+        """Members whose last turn, or process, failed; the lead's own failure is the run's."""
+        return tuple(one for one in self.members if one.error)
 
     @property
     def exit_code(self) -> int:

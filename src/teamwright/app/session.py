@@ -341,6 +341,7 @@ class Session:
                 "tool_input": d.input,
                 "member": d.member,
                 "rule": d.rule,
+                "reason": d.reason,
             }
             for d in self.maker.denials
         ]
@@ -362,6 +363,7 @@ class Session:
                 self.tally.models.get(name, ""),
                 purse.by_member.get(name, Usage()),
                 context=purse.context.get(name, 0),
+                error=self.tally.failed.get(name, ""),
             )
             for name, state in self.tally.states.items()
         ]

@@ -24,6 +24,10 @@ EARLY_MOST = 1_000
 """Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""
 
 
+BROKEN = ("failed", "killed")
+"""States of members that did not come to an end of their own."""
+
+
 @dataclass(slots=True)
 class Tally:
     """What has been counted so far. Notices without content are not messages; rounds are the lead's."""
@@ -39,6 +43,8 @@ class Tally:
     """Seen before its sender was heard of: a reader may be faster than the writer's event. The newest are kept."""
     capped: set[str] = field(default_factory=set[str])
     """Members whose last turn ended at a cap: they rest, and are not done."""
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Why the last turn of a member failed, or its process: an end of a later turn takes it back."""
 
     def note(self, event: TeamEvent) -> None:
         """Count an event."""
@@ -56,16 +62,26 @@ class Tally:
                 self.rounds += member == LEAD
             case ToolCalled():
                 self.calls += 1
-            case TurnEnded(member=member, stop="limit"):
-                self.capped.add(member)
             case TurnEnded(member=member):
-                self.capped.discard(member)
+                self._ended(member, event)
             case MemberChanged() | ModelChanged() if event.member != LEAD:
                 if isinstance(event, MemberChanged):
-                    self.states[event.member] = event.state
+                    self._changed(event)
                 self.models[event.member] = event.model or self.models.get(event.member, "")
             case _:
                 pass
+
+    def _ended(self, member: str, turn: TurnEnded) -> None:
+        (self.capped.add if turn.stop == "limit" else self.capped.discard)(member)
+        if turn.stop == "failed":
+            self.failed[member] = turn.detail or "its turn failed"
+        else:
+            self.failed.pop(member, None)
+
+    def _changed(self, event: MemberChanged) -> None:
+        self.states[event.member] = event.state
+        if event.state in BROKEN:
+            self.failed[event.member] = event.detail or event.state
 
     def _sent(self, event: MessageSent) -> None:
         if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):

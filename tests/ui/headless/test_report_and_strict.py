@@ -1,6 +1,8 @@
 """`--report` and `--strict` with what people give them: refused before anything is spent, or kept."""
 
+import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -108,3 +110,47 @@ def test_strict_counts_what_is_left_open_and_says_how_to_go_on(program):
     assert (done.returncode, slug, done.stdout) == (5, "strict", "Done.\n")
     assert "open tasks: #1" in lines[0]
     assert "teamwright resume " in "\n".join(lines)
+
+
+def beside(first: Answer | Status | str, then: Answer | Status | str = "Here I am."):
+    """A lead, and a member whose first turn meets `first`; asked once more it meets `then`."""
+
+    def play(body: dict) -> Answer | Status | str:
+        told = json.dumps(body["messages"])
+        if re.search(r"# You are \w+, a teammate", json.dumps(body["system"])):
+            return then if "once more" in told else first
+        if "TeamCreate" not in told:
+            return Answer(tools=[("TeamCreate", {"team_name": "crew", "description": "d"})])
+        if '"Agent"' not in told:
+            return Answer(tools=[("Agent", {"description": "start", "prompt": "Go.", "name": "ada"})])
+        if then != "Here I am." and "once more" not in told and "HTTP 400" in told:
+            return Answer(tools=[("SendMessage", {"to": "ada", "message": "once more", "summary": "again"})])
+        return "Done."
+
+    return play
+
+
+@pytest.mark.promise("K11", "K14", "P3")
+@pytest.mark.parametrize("place", ["in-process", "detached"])
+def test_a_member_whose_model_refuses_has_failed_wherever_it_lives_and_everything_says_why(program, place):
+    flags = ("--backend", place, "--strict", "--report", "report.md", "--output-format", "json")
+    with LoopbackModel.in_thread(beside(Status(400, "no"))) as server:
+        program.url = server.url
+        done = program.run("-p", "hi", *flags)
+    slug, lines = error_of(done)
+    assert (done.returncode, slug) == (5, "strict"), done.stderr
+    assert lines[0].endswith("failed members: ada")
+    assert "teamwright: ada failed: anthropic refused the request (HTTP 400)" in done.stderr
+    assert "- failed: ada (anthropic refused the request (HTTP 400))" in (program.cwd / "report.md").read_text()
+    said = json.loads(done.stdout)
+    errors = {one["name"]: one["error"] for one in said["team"]["members"]}
+    assert errors == {"team-lead": None, "ada": "anthropic refused the request (HTTP 400)"}
+
+
+@pytest.mark.promise("K14")
+def test_a_member_that_failed_and_then_came_to_an_end_has_not_failed(program):
+    with LoopbackModel.in_thread(beside(Status(400, "no"), "Now it works.")) as server:
+        program.url = server.url
+        done = program.run("-p", "hi", "--strict")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert "failed" not in done.stderr

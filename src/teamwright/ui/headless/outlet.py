@@ -121,6 +121,7 @@ def _notes(result: Result, *, reader_left: bool) -> list[str]:
         lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
     if result.cut_off:
         lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
+    lines += [f"teamwright: {one.name} failed: {one.error}" for one in result.failed_members]
     lines += [f"teamwright: refused {d['tool_name']} of {shown(d['member'])} ({d['rule']})" for d in result.denials]
     return lines
 

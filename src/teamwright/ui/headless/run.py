@@ -24,7 +24,6 @@ from teamwright.app.skills.calling import run_command
 from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.ids import LEAD
 from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.outlet import Outlet
 from teamwright.ui.headless.wire import init_object
@@ -179,7 +178,7 @@ def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> 
 def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
     if not strict or result.exit_code != 0:
         return result.exit_code
-    failed = [m.name for m in result.members if m.name != LEAD and m.state in {"failed", "killed"}]
+    failed = [one.name for one in result.failed_members]
     reasons = [
         *([f"denied requests: {len(result.denials)}"] if result.denials else []),
         *([f"failed members: {', '.join(failed)}"] if failed else []),

@@ -58,6 +58,7 @@ def _team(result: Result) -> dict[str, Any]:
                 "model": one.model,
                 "usage": one.usage.as_json(),
                 "cost_usd": one.usage.usd,
+                "error": one.error or None,
             }
             for one in result.members
         ],

@@ -129,6 +129,38 @@ def test_unknown_keys_are_warnings_that_name_the_nearest(repository):
     assert "$schema" not in warnings
 
 
+@pytest.mark.promise("K7")
+def test_keys_of_the_other_product_without_effect_here_are_one_line_and_slips_are_told(repository):
+    usual = {"statusLine": {}, "outputStyle": "x", "spinnerTipsEnabled": False, "theme": "dark"}
+    env = {"CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_BASE_URL": "https://x"}
+    repository.write(".claude/settings.json", {**usual, "permisions": {}, "hooks": {"preToolUse": []}, "env": env})
+    repository.trust()
+    told = [line.partition(": ")[2] for line in repository.settings().warnings]
+    assert told == [
+        "permisions is not used; did you mean permissions?",
+        "statusLine, outputStyle and 3 others have no effect here; teamwright check says why",
+        "hooks of the event preToolUse are not supported; did you mean PreToolUse?",
+        "the variable ANTHROPIC_BASE_URL is taken from your own settings only",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ('{"model": "x",}', "there is a comma too many, before }"),
+        ('{"permissions": {"allow": ["Bash(ls)",\n]}}', "there is a comma too many, before ]"),
+        ('// mine\n{"model": "x"}', "there is a comment, and JSON has none"),
+        ('{"model": "x" /* why */}', "there is a comment, and JSON has none"),
+        ('{"model": "x"', "it ends too early"),
+    ],
+)
+def test_what_other_formats_take_and_json_does_not_is_called_what_it_is(repository, content, why):
+    repository.user(content)
+    with pytest.raises(CannotStart) as caught:
+        repository.settings()
+    assert why in caught.value.render()
+
+
 @pytest.mark.promise("G1")
 def test_a_mode_that_nobody_knows_is_refused_with_a_sentence(repository):
     with pytest.raises(UsageError) as caught:

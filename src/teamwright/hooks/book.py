@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.ids import is_slip, nearest
 from teamwright.protocol.values import dataclass
 
 TIMEOUT_S = 60.0
@@ -144,6 +144,8 @@ def read_hooks(value: object) -> list[Said]:
             near = nearest(event, EVENTS)
             why = "no event of ours" + (f"; did you mean {near}?" if near else "")
             told = f"hooks of the event {event[:60]} are not supported"
+            meant = next((known for known in EVENTS if is_slip(event, known)), None)
+            told += f"; did you mean {meant}?" if meant else ""
             found.append(Said(event[:60], (event,), groups, why=why, told=told))
             continue
         for at, group in _items(event, (event,), groups, f"hooks.{event}", found):

@@ -207,5 +207,20 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return lower[found[0]] if found else None
 
 
+def is_slip(word: str, known: str) -> bool:
+    """Whether `known` was meant: another case, or one letter more, less, wrong or out of place."""
+    one, other = word.lower(), known.lower()
+    longest = max(len(one), len(other))
+    if longest < 4 or abs(len(one) - len(other)) > 1:
+        return one == other
+    same = _alike(one, other)
+    same += _alike(one[same:][::-1], other[same:][::-1])
+    return same >= longest - 1 or (same == longest - 2 and sorted(one) == sorted(other))
+
+
+def _alike(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def _ms(now_ms: int | None) -> int:
     return int(time.time() * 1000) if now_ms is None else now_ms

@@ -11,6 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.app.settings.positions import why_no_json
 from teamwright.protocol.values import dataclass
 from teamwright.storage.plain import read_plain
 
@@ -36,7 +37,7 @@ def project_servers(root: Path) -> ProjectFile:
     except (FileNotFoundError, NotADirectoryError):
         return ProjectFile()
     except json.JSONDecodeError as problem:
-        return ProjectFile(problem=f"{problem.msg.lower()} (line {problem.lineno}, column {problem.colno})")
+        return ProjectFile(problem=f"{why_no_json(problem)} (line {problem.lineno}, column {problem.colno})")
     except (OSError, ValueError, RecursionError) as problem:
         return ProjectFile(problem=(problem.strerror if isinstance(problem, OSError) else "") or "it cannot be read")
     servers: Any = cast("dict[str, Any]", read).get(SERVERS) if isinstance(read, dict) else None

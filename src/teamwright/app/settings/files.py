@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.settings.keys import KEYS, NEVER_USED, NOT_USED_YET, TOPS
-from teamwright.app.settings.positions import positions
+from teamwright.app.settings.positions import positions, why_no_json
+from teamwright.app.settings.variables import is_others
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.ids import nearest
+from teamwright.protocol.ids import is_slip, nearest
 from teamwright.protocol.values import dataclass
 from teamwright.storage.plain import read_plain
 
 MAX_BYTES = 1_000_000
+
+_NAMED = 2
+"""Keys of a file of the other product that are named in the line about those without effect; the others are counted."""
 
 TWICE_MOST = 20
 """Keys of one file that stand there twice and are told."""
@@ -56,10 +60,14 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is to be said of a key that has no effect, or not the one that it seems to have."""
+    """What is to be said of a key that has no effect, or not the one that it seems to have.
+
+    `usual`: the other product has such a key, and nobody expects it to do anything here.
+    """
 
     name: str
     what: str
+    usual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,17 @@ class Layer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The remarks as lines for people."""
-        return tuple(f"{self.path}: {remark.name} {remark.what}" for remark in self.remarks)
+        """The remarks as lines for people: what is usual in a file of the other product is one line."""
+        lines = [f"{self.path}: {remark.name} {remark.what}" for remark in self.remarks if not remark.usual]
+        usual = [remark.name for remark in self.remarks if remark.usual]
+        usual += [name for name in self.values.get("env", ()) if self.origin.compat and is_others(name)]
+        if len(usual) > _NAMED + 1:
+            usual[_NAMED:] = [f"{len(usual) - _NAMED} others"]
+        if usual:
+            names = " and ".join(part for part in (", ".join(usual[:-1]), usual[-1]) if part)
+            has = "has" if len(usual) == 1 else "have"
+            lines.append(f"{self.path}: {names} {has} no effect here; teamwright check says why")
+        return tuple(lines)
 
 
 def read_layer(path: Path, origin: Origin) -> Layer | None:
@@ -96,7 +113,7 @@ def layer_of(path: Path, origin: Origin, text: str) -> Layer:
     except RecursionError:
         raise bad_settings(path, "it is nested too deeply") from None
     except json.JSONDecodeError as problem:
-        raise bad_settings(path, problem.msg.lower(), f"line {problem.lineno}, column {problem.colno}") from None
+        raise bad_settings(path, why_no_json(problem), f"line {problem.lineno}, column {problem.colno}") from None
     if not isinstance(read, dict):
         raise bad_settings(path, "it is not a JSON object", "line 1")
     raw = cast("dict[str, Any]", read)
@@ -165,9 +182,10 @@ def _unknown(name: str, origin: Origin) -> list[Remark]:
     if name in NEVER_USED:
         return [Remark(name, "is never used: a key is given by its variable only")]
     if name in NOT_USED_YET:
-        return [Remark(name, "is not used yet")]
+        return [Remark(name, "is not used yet", origin.compat)]
     if origin.compat:
-        return [Remark(name, "is not used")]
+        meant = next((known for known in (*KEYS, *TOPS) if is_slip(name, known)), None)
+        return [Remark(name, f"is not used; did you mean {meant}?" if meant else "is not used", usual=meant is None)]
     near = nearest(name, KEYS)
     return [Remark(name, "is not a setting" + (f"; did you mean {near}?" if near else ""))]
 

@@ -20,7 +20,7 @@ from teamwright.app.settings.files import Layer, Origin, bad_settings, read_laye
 from teamwright.app.settings.keys import KEYS
 from teamwright.app.settings.model import Flags, Settings
 from teamwright.app.settings.parts import Parts
-from teamwright.app.settings.variables import is_own
+from teamwright.app.settings.variables import is_others, is_own
 from teamwright.app.trust.store import TrustState
 from teamwright.app.trust.survey import HOOKS, NARROWING, entry_of, hook_entry, repository_layers
 from teamwright.hooks.book import Hook, read_hooks
@@ -32,6 +32,7 @@ from teamwright.storage.paths import Home
 
 MODE = "permissions.defaultMode"
 OWN_ONLY = "is taken from your own settings only"
+_NOT_OURS = f"{OWN_ONLY}, and this is a file of the other product"
 
 _VERDICTS = {"permissions.allow": Verdict.ALLOW, "permissions.ask": Verdict.ASK, "permissions.deny": Verdict.DENY}
 
@@ -88,6 +89,11 @@ def _given(flags: Flags) -> Layer | None:
     return layer
 
 
+def own_only(layer: Layer) -> str:
+    """Why a value of this file has no effect, where only a person's own settings say it."""
+    return _NOT_OURS if layer.origin is Origin.COMPAT_USER else OWN_ONLY
+
+
 class Merge:
     """One merge: layers come from the farthest to the nearest. `parts` notes all that they say."""
 
@@ -135,8 +141,8 @@ class Merge:
         self.warnings += layer.warnings if heeded else ()
         for name, value in layer.values.items():
             if KEYS[name].user_only and (layer.origin.of_repository or layer.origin.compat):
-                self.parts.add(layer, name, value=value).becomes("ignored", OWN_ONLY)
-                self.warnings += [f"{layer.path}: {name} {OWN_ONLY}"] if heeded else []
+                self.parts.add(layer, name, value=value).becomes("ignored", own_only(layer))
+                self.warnings += [f"{layer.path}: {name} {own_only(layer)}"] if heeded else []
             elif name in _VERDICTS:
                 self.add_rules(layer, name, value)
             elif name == "permissions.additionalDirectories":
@@ -211,8 +217,8 @@ class Merge:
                 self.parts.refuse(bad_settings(layer.path, problem.what, MODE))
             return
         if mode is Mode.BYPASS and foreign:
-            self.parts.last.becomes("ignored", OWN_ONLY)
-            self.warnings.append(f"{layer.path}: the mode {mode} {OWN_ONLY}")
+            self.parts.last.becomes("ignored", own_only(layer))
+            self.warnings.append(f"{layer.path}: the mode {mode} {own_only(layer)}")
             return
         self.take_mode(mode)
         self.origins[MODE] = str(layer.path)
@@ -241,8 +247,9 @@ class Merge:
         for name, value in variables.items():
             allowed = self.may(layer, "env", name, value, name)
             if (layer.origin.of_repository or layer.origin.compat) and is_own(name):
-                self.parts.last.becomes("ignored", OWN_ONLY)
-                self.warnings += [f"{layer.path}: the variable {name} {OWN_ONLY}"] if allowed else []
+                self.parts.last.becomes("ignored", own_only(layer))
+                told = allowed and not (layer.origin.compat and is_others(name))
+                self.warnings += [f"{layer.path}: the variable {name} {own_only(layer)}"] if told else []
             elif allowed:
                 self.env[name] = value
                 self.origins[f"env {name}"] = str(layer.path)

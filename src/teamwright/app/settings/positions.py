@@ -24,6 +24,17 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
+def why_no_json(problem: json.JSONDecodeError) -> str:
+    """What is wrong with a text, in words: comments and commas that other formats take are called what they are."""
+    after = problem.doc[problem.pos :].lstrip()
+    before = problem.doc[: problem.pos].rstrip()
+    if after.startswith(("//", "/*", "#")):
+        return "there is a comment, and JSON has none"
+    if (after[:1] and after[0] in "]}" and before.endswith(",")) or re.match(r",\s*[\]}]", after):
+        return f"there is a comma too many, before {after.lstrip(', ')[:1].strip() or 'the end'}"
+    return problem.msg.lower() if after else "it ends too early"
+
+
 @dataclass(frozen=True, slots=True)
 class Positions:
     """Lines from 1 on. `twice` are keys of which only the last holds, at the line of an earlier one."""

@@ -25,6 +25,11 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
+def is_others(name: str) -> bool:
+    """Whether the variable is a setting of the other product itself, which says nothing to anybody here."""
+    return name.startswith("CLAUDE_")
+
+
 def is_own(name: str) -> bool:
     """Whether only a person's own settings may set a variable of this name."""
     return is_secret(name) or _ENDPOINT.search(name) is not None

@@ -7,8 +7,9 @@ import pytest
 
 from teamwright import Team, TeamwrightError
 from teamwright.app.requests import answer_request, open_requests
-from teamwright.protocol.events import ModeChanged, Notice, RequestAnswer, RequestOpened
+from teamwright.protocol.events import ModeChanged, Notice, RequestOpened
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import a_team, newest, told, until

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.ui.terminal.asking import SETTLES_S, Questions
 from teamwright.ui.terminal.editor import NOTHING, Kept, Withdrawn
 from teamwright.ui.terminal.leaving import Ending, choose_ending

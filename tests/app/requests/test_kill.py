@@ -11,7 +11,7 @@ import pytest
 
 from teamwright import RequestClosed, Team
 from teamwright.app.requests import answer_request, open_requests
-from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_lead_answers import MAKE, Leading, answer, wire

@@ -18,7 +18,7 @@ from teamwright.app.trust.store import Trust
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Answer
 from teamwright.protocol.blocks import text_block
-from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
 
@@ -30,7 +30,7 @@ YES, NO = RequestAnswer(verdict="allow"), RequestAnswer(verdict="deny", text="no
 ANSWERER = """
 import json, sys
 from teamwright.app.requests import answer_request
-from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import home_of
 out = answer_request(home_of(), sys.argv[1], RequestAnswer(**json.loads(sys.argv[2])))
 print(out.kind, out.by)

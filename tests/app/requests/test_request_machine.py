@@ -20,14 +20,14 @@ from teamwright.app.requests import answer_request, open_requests
 from teamwright.app.requests.files import RequestFiles
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Answer, Question
-from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
 
 SESSION = "7f3a0000-0000-4000-8000-0000000000a1"
 KINDS = strategies.sampled_from(["permission", "question", "plan"])
 ANSWERS = strategies.builds(
-    RequestAnswer,
     verdict=strategies.sampled_from(["allow", "deny"]),
     text=strategies.text(max_size=20),
     always=strategies.booleans(),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.ui.terminal.asking import IN_A_LINE, SETTLES_S, UNSEEN, Questions
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.paint import Paint

@@ -24,7 +24,8 @@ from teamwright.app.requests.answering import answer_request
 from teamwright.app.requests.looking import Place, open_in
 from teamwright.app.result import TaskLine
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestClosed, RequestOpened
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import BUSY
 from teamwright.teams.post import send_text
@@ -196,7 +197,7 @@ class Seat:
         )
 
     async def _answered(self, id: str, answer: RequestAnswer) -> bool:
-        """See protocol.events.Responder."""
+        """See protocol.request_events.Responder."""
         outcome = await asyncio.to_thread(answer_request, self.member.team.home, id, answer)
         return outcome.counts
 

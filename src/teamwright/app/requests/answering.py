@@ -14,8 +14,8 @@ from teamwright.app.requests.looking import find_request, means, open_requests, 
 from teamwright.app.requests.record import ELSEWHERE, OpenRequest, answer_body, parse_answer, parse_request
 from teamwright.mail.requests import RequestBox
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, inbox_stem, nearest
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import ring
 from teamwright.storage.paths import Home

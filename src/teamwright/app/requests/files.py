@@ -21,7 +21,7 @@ from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
-from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import hang
 from teamwright.teams.team import Team

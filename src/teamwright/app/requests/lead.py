@@ -12,9 +12,10 @@ from typing import Any
 from teamwright.permissions.verdict import Mode, Question
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.events import MessageSent, RequestAnswer
+from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, keyed_id, nearest
 from teamwright.protocol.mail import Entry, PermissionRequest, PermissionResponse
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.notes import put

@@ -13,8 +13,8 @@ from typing import Any, cast
 from teamwright.app.outside.request import LeadLife
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.clock import now_ms
-from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 
 KINDS = frozenset({"permission", "question", "plan"})

@@ -13,9 +13,9 @@ from teamwright.app.asking import Requests
 from teamwright.app.requests.lead import LeadAnswers
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import RequestAnswer
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import PermissionRequest, PermissionResponse
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.teams.post import send_protocol, summary_of
 from teamwright.teams.team import Team

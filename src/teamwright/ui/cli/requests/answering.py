@@ -13,8 +13,9 @@ from typing import Any, cast
 from teamwright.app.inspect import home_at
 from teamwright.app.requests import OpenRequest, Outcome, answer_request, find_request
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.cli.output import one_line

@@ -17,7 +17,7 @@ from teamwright.app.inspect import home_at
 from teamwright.app.looking.asked import await_request, waiting_requests
 from teamwright.app.requests import OpenRequest, open_requests
 from teamwright.protocol.errors import TeamwrightError, UsageError
-from teamwright.protocol.events import RequestAnswer
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.ui.asked import answer_command, deny_command
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import ago, json_flag

@@ -17,7 +17,6 @@ from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.agents.opening import resolver_of
-from teamwright.app.builder import Maker
 from teamwright.app.ground import (
     Ground,
     model_of_resumed,
@@ -27,8 +26,9 @@ from teamwright.app.ground import (
 from teamwright.app.kit import Kit
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
+from teamwright.app.making.maker import Maker
+from teamwright.app.making.policies import Policies
 from teamwright.app.models_of import Models, Play, models_for
-from teamwright.app.policies import Policies
 from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.serving.making import make_serving
 from teamwright.app.shells.making import startup_of

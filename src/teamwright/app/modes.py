@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.reminders import MEANING
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.settings.merging import lead_mode
 from teamwright.permissions.decide import Policy, parse_mode
 from teamwright.permissions.verdict import Mode

@@ -19,7 +19,6 @@ from teamwright.agent.conversation import Conversation
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
-from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
 from teamwright.app.ended.former import Former
 from teamwright.app.ended.naming import all_teams, named_team, require_adoptable
@@ -32,6 +31,7 @@ from teamwright.app.ground import (
 from teamwright.app.hooking.making import make_hooks
 from teamwright.app.kit import PLAN_TOOLS, Kit
 from teamwright.app.looking.sessions import LEASE
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.making import have_processes
 from teamwright.app.models_of import Models
 from teamwright.app.modes import Kept, keep, kept_mode, take_up

@@ -18,7 +18,7 @@ from teamwright.agent.agent import TurnEnd
 from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.compacting.state import Shortened
 from teamwright.app.asking import Requests
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.models_of import Models
 from teamwright.app.modes import Modes
 from teamwright.app.options import Options

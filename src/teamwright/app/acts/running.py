@@ -6,7 +6,7 @@ Knows what makes agents; knows no team and no session.
 from __future__ import annotations
 
 from teamwright.agent.job_journal import Job
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.teams.agents.run import Run
 
 BY_USER = "stopped by the user"

@@ -14,8 +14,8 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.compact import compact_now
 from teamwright.agent.compacting.state import Shortened
 from teamwright.app.acts.running import named, running_of, stop_running, to_background
-from teamwright.app.builder import Maker
 from teamwright.app.looking.context import ContextPart, ContextView, view_of
+from teamwright.app.making.maker import Maker
 from teamwright.app.models_of import Models
 from teamwright.app.renewing.model import ModelSet, change_model
 from teamwright.app.renewing.reload import Reloading

@@ -21,7 +21,7 @@ from teamwright.agent.forking.words import told_as_fork
 from teamwright.agent.prefix import load_conversation, store_prefix
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
-from teamwright.app.policies import Born
+from teamwright.app.making.policies import Born
 from teamwright.app.serving.serving import is_served_name
 from teamwright.app.skills.born import alone_without_agents
 from teamwright.hooks.book import PERMISSION, POST_TOOL, PRE_TOOL, TOOL_FAILURE

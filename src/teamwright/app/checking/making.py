@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from teamwright.app.builder import Maker
 from teamwright.app.checking.allowed import Allowed
 from teamwright.app.checking.checks import Checks
 from teamwright.app.ground import Ground
 from teamwright.app.looking.system import mask_secrets
+from teamwright.app.making.maker import Maker
 from teamwright.teams.team import Team
 from teamwright.tools.shell.bash import MANNERS, environment_without
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from teamwright.agent.gate import Denial, Grant
 from teamwright.app.assembling import calls_file
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.told import answer_of, answer_to_json, policy_to_json, question_of
 from teamwright.app.modes import set_of_member
 from teamwright.app.spending.purse import Hold, Purse

@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 from teamwright.app.acts.table import Here
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
-from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
 from teamwright.app.ground import Ground, ground_of_member
 from teamwright.app.hooking.making import make_hooks
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.asking import LeadAdmits, LeadAsks, LeadStops, MemberPurse
 from teamwright.app.members.calling import Line
 from teamwright.app.members.obeying import Obeying

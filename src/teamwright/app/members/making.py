@@ -6,8 +6,8 @@ Knows the parts; decides nothing. Nothing listens, and nothing is looked for, be
 from __future__ import annotations
 
 from teamwright.agent.gate import Grant
-from teamwright.app.builder import Maker
 from teamwright.app.ground import Ground
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.helping import Helping
 from teamwright.app.members.housing import Lodging
 from teamwright.app.members.places import Places

@@ -12,7 +12,7 @@ from dataclasses import asdict, field, replace
 
 from teamwright.agent.agent import Agent
 from teamwright.app.acts.table import Here, perform
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.calling import Line
 from teamwright.app.members.ending import Ending
 from teamwright.app.members.told import follow, rules_of

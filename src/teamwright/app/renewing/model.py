@@ -11,7 +11,7 @@ from dataclasses import replace
 from teamwright.agent.agent import Agent
 from teamwright.agent.beginning import begin_anew
 from teamwright.app.agents.resolving import without
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.models_of import Models, require_price
 from teamwright.app.renewing.kept import keep_lead_model
 from teamwright.models.catalog import aliases

@@ -14,9 +14,9 @@ from teamwright.agent.beginning import begin_anew
 from teamwright.agent.instructions import Instruction, NestedInstructions, load_instructions
 from teamwright.agent.schema import tool_schema
 from teamwright.agent.tool import AnyTool
-from teamwright.app.builder import Maker
 from teamwright.app.compacting.making import Compacting
 from teamwright.app.ground import Ground, flags_of
+from teamwright.app.making.maker import Maker
 from teamwright.app.renewing.changes import (
     in_words,
     next_start,

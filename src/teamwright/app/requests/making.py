@@ -6,8 +6,8 @@ Assembly only: decides nothing by itself.
 from __future__ import annotations
 
 from teamwright.app.asking import Requests
-from teamwright.app.builder import Maker
 from teamwright.app.ground import Ground, waits_for_answers
+from teamwright.app.making.maker import Maker
 from teamwright.app.requests.files import RequestFiles
 from teamwright.app.requests.granting import Grants
 from teamwright.app.requests.keeping import Places

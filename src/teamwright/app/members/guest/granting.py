@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from teamwright.app.policies import Policies
+from teamwright.app.making.policies import Policies
 from teamwright.permissions.bounds import check_mode
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Answer, Mode, Update

@@ -18,10 +18,10 @@ from typing import Any
 from teamwright.agent.transcript import read_header
 from teamwright.app.asking import Requests
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
-from teamwright.app.builder import Maker
 from teamwright.app.checking.making import checks_of
 from teamwright.app.ground import Ground, ground_of_member
 from teamwright.app.hooking.making import make_hooks
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.asking import LeadStops
 from teamwright.app.members.guest.asking import ByMail, Mailed
 from teamwright.app.members.guest.failing import tell_failed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.guest.finding import Found
 from teamwright.protocol.argv import MemberFlags
 from teamwright.protocol.clock import now_ms

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from teamwright.app.builder import Maker
+from teamwright.app.making.maker import Maker
 from teamwright.app.members.ending import Ended, Ending
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, MessageSent, Notice, TeamEvent

@@ -1,0 +1,1 @@
+"""How agents are made: the three routes, the parts, and who may do what."""

@@ -72,8 +72,8 @@ def _terminal_at(pid: int, descriptor: int) -> str:
     return path if path.startswith(("/dev/pts/", "/dev/tty")) else ""
 
 
-async def to_its_end(work: Coroutine[object, object, None]) -> None:
-    """Do this also when cancelled meanwhile; a place that does not answer is not told twice."""
+async def to_its_end(work: Coroutine[object, object, None]) -> bool:
+    """Do this also when cancelled meanwhile; whether it was done: a place that does not answer is no second error."""
     task = asyncio.ensure_future(work)
     with contextlib.suppress(CannotStart):
         try:
@@ -81,3 +81,5 @@ async def to_its_end(work: Coroutine[object, object, None]) -> None:
         except asyncio.CancelledError:
             await task
             raise
+        return True
+    return False

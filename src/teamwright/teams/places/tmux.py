@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from teamwright.protocol.errors import CannotStart
@@ -24,7 +24,7 @@ from teamwright.teams.places import tmux_panes
 from teamwright.teams.places.handover import Handover, NotTaken, offered
 from teamwright.teams.places.panes import Home, Layout, Pane
 from teamwright.teams.places.place import Launch, Spot
-from teamwright.teams.places.processes import process_of, until_ended
+from teamwright.teams.places.processes import process_of, to_its_end, until_ended
 from teamwright.teams.places.tmux_panes import Owner, panes_of
 from teamwright.teams.places.tmux_server import Server, TmuxGone, TmuxRefused
 
@@ -167,10 +167,10 @@ class Tmux:
             pid, start = await self._taken(handover, pane, spot)
         except NotTaken as problem:
             words = await self.last_words(spot)
-            closed = await _to_its_end(self.close(spot))
+            closed = await to_its_end(self.close(spot))
             raise _cannot_start(launch, str(problem), words, left="" if closed else spot.id) from problem
         except BaseException:
-            await _to_its_end(self.close(spot))
+            await to_its_end(self.close(spot))
             raise
         known = {"pid": str(pid), "start": start} if pid == pane.pid else {}
         return replace(spot, facts={**spot.facts, **known})
@@ -190,7 +190,7 @@ class Tmux:
             await tmux_panes.settle(scene.server, pane.window)
             socket = "".join(await scene.server.ask(("display-message", "-p", "-t", pane.id, "#{socket_path}")))
         except BaseException:
-            await _to_its_end(tmux_panes.discard(scene.server, replace(pane, tag=tag)))
+            await to_its_end(tmux_panes.discard(scene.server, replace(pane, tag=tag)))
             raise
         facts = {"socket": socket, "window": pane.window, "tag": tag}
         return pane, Spot(KIND, pane.id, facts, self._note(scene, pane, owner, socket))
@@ -270,19 +270,6 @@ def _told(lines: Sequence[str]) -> str:
     how = f"ended by signal {number}" if number else f"ended with status {status}" if status else ""
     text = [line.rstrip() for line in lines[1:] if line.strip() and not line.startswith("Pane is dead")]
     return "\n".join([*([how] if how else []), *text[-_LAST_LINES:]])
-
-
-async def _to_its_end(closing: Coroutine[object, object, None]) -> bool:
-    """Close also when cancelled meanwhile; whether it was done: a backend that does not answer is no second error."""
-    task = asyncio.ensure_future(closing)
-    with contextlib.suppress(CannotStart):
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await task
-            raise
-        return True
-    return False
 
 
 def _cannot_start(launch: Launch, why: str, words: str = "", left: str = "") -> CannotStart:

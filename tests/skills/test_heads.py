@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from teamwright.protocol.rule_text import split_rules
 from teamwright.skills.front_matter import DEPTH_MOST, parse
-from teamwright.skills.recipe import Recipe, Source, recipe_of, tool_rules
+from teamwright.skills.recipe import Recipe, Source, recipe_of
 
 FILE = Path("/skills/notes/SKILL.md")
 
@@ -73,6 +74,13 @@ def test_an_odd_field_is_told_with_file_and_line_and_is_never_fatal(head, line, 
 
 
 @pytest.mark.promise("H4")
+@pytest.mark.parametrize("hint", ["[file]", "[issue-number] [priority]", "<path> [--fix]", "[a|b] {c}", '"[x] [y]"'])
+def test_a_hint_is_a_text_as_people_write_it(hint):
+    made = skill(f"---\nname: notes\nargument-hint: {hint}\ndescription: d\n---\nText")
+    assert (made.hint, made.line, made.problems) == (hint.strip('"'), "d", ())
+
+
+@pytest.mark.promise("H4")
 def test_what_is_not_quite_yaml_says_what_was_meant():
     made = skill("---\nname: notes\ndescription: Use this: when asked\nallowed-tools: Read\n---\nText")
     assert made.line == "Use this: when asked"
@@ -115,4 +123,4 @@ def test_scalars_are_what_was_written():
 
 
 def test_rules_are_cut_outside_parentheses():
-    assert tool_rules("Read Bash(git add:*, git commit:*),Grep") == ("Read", "Bash(git add:*, git commit:*)", "Grep")
+    assert split_rules("Read Bash(git add:*, git commit:*),Grep") == ["Read", "Bash(git add:*, git commit:*)", "Grep"]

@@ -168,3 +168,15 @@ def test_looking_makes_nothing(tmp_path, monkeypatch, capsys):
     assert not home.exists()
     (tmp_path / "other").mkdir()
     assert check(capsys, "-C", "other", "Read(../x)")["verdict"] == "ask"
+
+
+@pytest.mark.promise("G2")
+def test_a_skill_is_a_call_like_others(project, capsys):
+    settings(deny=["Skill(deploy-*)"], ask=["Skill(notes)"])
+    assert [check(capsys, f"Skill({name})")["verdict"] for name in ("deploy-all", "notes", "pdf")] == [
+        "deny",
+        "ask",
+        "allow",
+    ]
+    assert main(["permissions", "check", "Skill"]) == 2
+    assert "Skill(release-notes)" in capsys.readouterr().err

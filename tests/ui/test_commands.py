@@ -59,6 +59,7 @@ def test_a_shell_line_goes_by_the_rules_and_a_refused_one_ends_the_command(repo,
     slug, lines = error_of(done)
     assert (done.returncode, slug, bodies) == (2, "usage", [])
     assert "a shell line of /touch was not allowed" in lines[0]
+    assert "would allow it" in done.stderr
     assert not (repo / "made-by-a-command").exists()
     done, bodies = run(repo, mine, "-p", "/touch", "--allowedTools", "Bash(touch:*)")
     assert done.returncode == 0, done.stderr
@@ -254,6 +255,7 @@ def test_a_command_of_a_repository_does_not_answer_for_git(repo, mine):
     done, bodies = run(repo, mine, "-p", "/push", "--trust")
     assert (done.returncode, bodies) == (2, [])
     assert "was not allowed" in done.stderr
+    assert "would allow it" not in done.stderr, "an advice that would not help is none"
 
 
 # ── at a terminal ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -169,7 +169,7 @@ class _Reader:
         text = _text(Path(real))
         if text is None:
             if os.path.lexists(path):
-                self.passed.append(Passed(path, "it is empty, or no text"))
+                self.passed.append(_textless(path))
             return
         self._paths[real] = path
         targets = self._targets(path, text, Path(real).parent, depth)
@@ -227,6 +227,20 @@ def _way_down(root: Path, leaf: Path) -> Iterator[Path]:
     for part in leaf.relative_to(root).parts:
         place = place / part
         yield place
+
+
+def _textless(path: Path) -> Passed:
+    """Why a file that is there has no text: somebody meant it to be read, so that nothing but an empty one is fine."""
+    try:
+        if not os.path.exists(path):
+            return Passed(path, "it is a link that leads nowhere", "broken")
+        if not path.is_file():
+            return Passed(path, "it is a directory" if path.is_dir() else "it is no plain file", "broken")
+        with open(path, "rb") as file:
+            binary = b"\0" in file.read(4 * MAX_TOTAL)
+        return Passed(path, "it is no text", "broken") if binary else Passed(path, "it is empty")
+    except OSError as problem:
+        return Passed(path, problem.strerror or "it cannot be opened", "broken")
 
 
 def _text(path: Path) -> str | None:

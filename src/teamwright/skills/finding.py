@@ -129,7 +129,7 @@ def _read(place: Place, name: str, file: Path, base: Path) -> Recipe | str:
 
 
 def _skills(place: Place, found: Found) -> Iterator[tuple[str, Path, Path]]:
-    for entry in _entries(place.directory):
+    for entry in _entries(place.directory, found):
         base = place.directory / entry.name
         if not place.may(entry.name):
             continue
@@ -146,7 +146,7 @@ def _commands(
     place: Place, found: Found, below: tuple[str, ...] = (), directory: Path | None = None
 ) -> Iterator[tuple[str, Path, Path]]:
     here = directory or place.directory
-    for entry in _entries(here):
+    for entry in _entries(here, found):
         if not below and not place.may(entry.name):
             continue
         path = here / entry.name
@@ -164,11 +164,14 @@ def _commands(
             found.passed.append((path, "a command is a .md file, and not a README"))
 
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _entries(directory: Path, found: Found) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return sorted(islice(entries, _ENTRIES_MOST), key=lambda entry: entry.name)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        found.problems.append(f"{directory}: left out: {problem.strerror or problem}")
         return []
 
 

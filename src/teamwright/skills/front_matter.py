@@ -31,6 +31,8 @@ _MARK = re.compile(r"---[ \t]*")
 _END = re.compile(r"(?:---|\.\.\.)[ \t]*")
 _PLAIN_LINE = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
 _PLAIN_TEXT = re.compile(r"(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s\"'\[{|>&!%@`#].*)")
+_HINT = re.compile(r"(argument[-_]hint[ \t]*:[ \t]+)([\[<{].*?)[ \t\r]*", re.IGNORECASE)
+"""`[file] [mode]`: a text to whoever wrote it, and no YAML."""
 _STUMBLES = re.compile(r":(\s|$)|\s#|^\*")
 
 
@@ -164,6 +166,7 @@ def _parts(text: str) -> tuple[str, str]:
 
 def _read(head: str) -> tuple[MappingNode | None, Problem | None]:
     """The head's keys, as they stand, or with texts in quotes: then also what YAML stumbled over. Raises _Wrong."""
+    head = "\n".join(map(_hint_in_quotes, head.split("\n"))) if _HINT.search(head) else head
     try:
         return _mapping(head), None
     except _Wrong as wrong:
@@ -175,6 +178,11 @@ def _read(head: str) -> tuple[MappingNode | None, Problem | None]:
         except _Wrong:
             raise wrong from None
         return node, Problem(wrong.problem.line, f"{wrong.problem.what}; texts were taken as they stand")
+
+
+def _hint_in_quotes(line: str) -> str:
+    found = _HINT.fullmatch(line)
+    return line if found is None else f"{found[1]}{json.dumps(found[2])}"
 
 
 def _in_quotes(line: str) -> str:

@@ -71,6 +71,7 @@ CASES = [
     (".claude/agents/a.md", AGENT.format(name="a", more="colour: red\n"), "ignored", 4, "colour"),
     (".claude/agents/a.md", "---\nname: [a\n---\nx", "broken", 3, "YAML"),
     (".claude/agents/a.md", AGENT.format(name="a", more="hooks:\n  Stopp: []\n"), "ignored", 4, "Stopp"),
+    (".claude/agents/a.md", "---\nname: a\ndescription: Use it: now\n---\nx", "used", 0, "no strict YAML"),
     (".claude/skills/a/SKILL.md", "---\nname: a\ndescription: x\npaths: y\n---\nx", "ignored", 4, "paths is not used"),
     (".claude/skills/a/SKILL.md", "---\nname: a\ndescription: x\nmagic: y\n---\nx", "ignored", 4, "magic"),
     (".claude/skills/a/SKILL.md", "---\nname: &x a\nb: *x\n---\nx", "broken", 2, "anchors"),
@@ -121,6 +122,14 @@ def test_what_waits_for_trust_is_said_so_and_used_afterwards(repository, own_hom
         ("settings", "permissions.defaultMode"),
         *((group, name) for group, name in waiting if group == "settings"),
     }
+
+
+@pytest.mark.promise("K7")
+def test_a_readme_beside_definitions_is_none(repository):
+    put(repository.root, ".claude/agents/README.md", "# Our agents\n")
+    put(repository.root, ".claude/agents/a.md", AGENT.format(name="a", more=""))
+    repository.trust()
+    assert [asset.name for asset in look(repository).assets if asset.group == "agents"] == ["a"]
 
 
 @pytest.mark.promise("K7")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, cast
 
 from teamwright.agent.definition import AgentDefinition
@@ -27,6 +28,9 @@ MAX_BYTES = 256_000
 
 MAX_FILES = 1_000
 """Definitions of one directory that are read; further ones are left out, and that is said."""
+
+LOOSE = "its front matter is no strict YAML: texts with `: ` or ` #` in them should be in quotes"
+"""What is said of a head that was read as it was meant."""
 
 _DEEPEST = 5
 _GIVEN_MOST = 1_000_000
@@ -67,10 +71,13 @@ def definition_files(base: Path, inside: Path | None = None) -> list[tuple[Path,
 def _walk(base: Path, depth: int) -> Iterator[Path]:
     try:
         entries = list(os.scandir(base))
+    except (FileNotFoundError, NotADirectoryError):
+        return
     except OSError:
+        yield base  # whose reading fails, and says why
         return
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or entry.name.lower() == "readme.md":
             continue
         if entry.name.endswith(".md"):
             yield Path(entry.path)
@@ -84,6 +91,8 @@ def read_file(path: Path, source: str, prefix: str = "") -> Found:
         stat = path.stat()
     except OSError as problem:
         return Found(prefix + stem_of(path), source, str(path), problem=problem.strerror or "it cannot be opened")
+    if S_ISDIR(stat.st_mode) and not path.name.endswith(".md"):
+        return Found(prefix + path.name, source, str(path), problem="this directory cannot be listed")
     return _read(path, source, prefix, (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_dev))
 
 
@@ -104,8 +113,7 @@ def _read(path: Path, source: str, prefix: str, _seen: tuple[int, ...]) -> Found
         return Found(name, source, file, problem=problem.strerror or "it cannot be opened")
     warnings = made.warnings
     if front.loose:
-        loose = "its front matter is no strict YAML: texts with `: ` or ` #` in them should be in quotes"
-        warnings = (loose, *warnings)
+        warnings = (LOOSE, *warnings)
     definition = _prefixed(made.definition, prefix)
     return Found(definition.name, source, file, definition, warnings=warnings, digest=digest)
 

@@ -11,6 +11,7 @@ from teamwright.agent.definition import BUILT_IN
 from teamwright.app.agents.kinds import Entry, Kinds
 from teamwright.app.agents.opening import Trusted
 from teamwright.app.agents.places import places_of
+from teamwright.app.agents.reading import LOOSE
 from teamwright.app.agents.resolving import require_possible
 from teamwright.app.assets.asset import Asset, oddity, placed, shown
 from teamwright.app.assets.subject import Subject
@@ -53,7 +54,9 @@ def _definition(entry: Entry, subject: Subject) -> Iterator[Asset]:
         yield Asset(AGENTS, found.name, "ignored", file, 0, f"it does not start: {problem.what}")
     for text in found.warnings:
         _, line, what = placed(text, file)
-        yield Asset(AGENTS, found.name, "ignored", file, line, what)
+        yield Asset(
+            AGENTS, found.name, "used" if what == LOOSE and entry.state == "used" else "ignored", file, line, what
+        )
     for hook in kind.hooks:
         state = "needs trust" if entry.state == "needs trust" else "used"
         yield Asset(HOOKS, f"{hook.event}: {hook.command}", state, file, 0, f"of the agent {kind.name}")

@@ -90,7 +90,7 @@ def other_assets(subject: Subject) -> Iterator[Asset]:
 
 def _there(paths: Iterable[Path], why: Mapping[str, str]) -> Iterator[Asset]:
     for path in paths:
-        if path.exists():
+        if os.path.exists(path):  # also where somebody may not look
             yield Asset(OTHERS, path.name, "ignored", str(path), 0, why.get(path.name, "it is not read"))
 
 

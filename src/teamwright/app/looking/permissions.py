@@ -34,7 +34,7 @@ from teamwright.storage.paths import Home
 
 _FORM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?", re.DOTALL)
 _ALIASES = {"Task": "Agent"}
-_TOOLS = (*sorted(PATHS), "Bash", "WebFetch", "Agent", *sorted(COORDINATING))
+_TOOLS = (*sorted(PATHS), "Bash", "WebFetch", "Agent", "Skill", *sorted(COORDINATING))
 _LONGEST = 100_000
 
 
@@ -175,6 +175,9 @@ def parse_call(text: str, cwd: Path) -> tuple[str, Access]:
     tool = _ALIASES.get(name, name)
     if tool == "Agent":
         return tool, Access(subject=content or "general-purpose", harmless=True)
+    if tool == "Skill":
+        name = _required(text, tool, content, "Skill(release-notes)").removeprefix("/")
+        return tool, Access(subject=name, harmless=True)
     if tool in COORDINATING:
         return tool, HARMLESS
     if tool == "Bash":

@@ -105,11 +105,12 @@ async def _printed(session: Session, recipe: Recipe, command: str) -> str:
     text = result.content if isinstance(result.content, str) else "".join(b.get("text", "") for b in result.content)
     refused = next((one for one in session.maker.denials[denied:] if one.tool_use_id == use), None)
     if refused is not None:
+        mere = refused.rule.startswith("mode ")  # nothing forbids it, so that a rule may allow it
         raise UsageError(
             "usage",
             f"a shell line of /{recipe.name} was not allowed: {refused.reason.rstrip('.')}",
             looked_at=[("command", " ".join(command.split())[:200]), ("rule", refused.rule)],
-            do=[f"allowed-tools: Bash({command.split()[0]}:*) in {recipe.file} would allow it"],
+            do=[f"allowed-tools: Bash({command.split()[0]}:*) in {recipe.file} would allow it"] if mere else [],
             note="nothing was sent",
         )
     return text

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from permissions_ground import Ground
 
 from teamwright.permissions.decide import COORDINATING, Policy
-from teamwright.permissions.rule import parse_rules, split_rules
+from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
+from teamwright.protocol.rule_text import split_rules
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from permissions_ground import Ground
 
 from teamwright.permissions.decide import Policy, parse_mode
-from teamwright.permissions.rule import parse_rule, parse_rules, split_rules
+from teamwright.permissions.rule import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
+from teamwright.protocol.rule_text import split_rules
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 

@@ -9,8 +9,8 @@ from permissions_ground import Ground
 from teamwright.app.looking.permissions import parse_call
 from teamwright.app.modes import meanings
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.rule import split_rules
 from teamwright.permissions.verdict import Decision, Mode, Verdict
+from teamwright.protocol.rule_text import split_rules
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "permissions.md").read_text()

@@ -334,19 +334,6 @@ def parse_rules(
     return tuple(parse_rule(text, verdict, source, base, by_user) for text in texts)
 
 
-def split_rules(text: str) -> list[str]:
-    """Rules in one text, as flags give them: apart by commas or blanks that stand outside parentheses."""
-    found: list[str] = [""]
-    depth = 0
-    for letter in text:
-        depth += {"(": 1, ")": -1}.get(letter, 0)
-        if depth <= 0 and (letter == "," or letter.isspace()):
-            found.append("")
-        else:
-            found[-1] += letter
-    return [rule for rule in found if rule]
-
-
 def _bad(text: str, source: str, wanted: str) -> UsageError:
     return UsageError(
         "usage",

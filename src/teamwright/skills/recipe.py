@@ -12,6 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from teamwright.protocol.rule_text import split_rules
 from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import FrontMatter, parse
 
@@ -121,19 +122,6 @@ def allowed_tools(head: FrontMatter) -> tuple[str, ...]:
     return _Fields(head, Path()).tools(_ALLOWED)
 
 
-def tool_rules(text: str) -> tuple[str, ...]:
-    """`Read, Bash(git diff:*) Grep` as rules, cut at commas and blanks outside parentheses."""
-    rules: list[str] = []
-    depth, rule = 0, ""
-    for char in text:
-        depth += (char == "(") - (char == ")" and depth > 0)
-        if depth == 0 and (char == "," or char.isspace()):
-            rules, rule = [*rules, rule], ""
-        else:
-            rule += char
-    return tuple(one for one in [*rules, rule] if one)
-
-
 def _name(fields: _Fields, given: str) -> str:
     """The name in the head, where it can be one; else the directory's, which it should be."""
     said = fields.text("name").strip()
@@ -202,7 +190,7 @@ class _Fields:
     def tools(self, name: str) -> tuple[str, ...]:
         value: Any = self._values.get(name, "")
         if isinstance(value, str):
-            return tool_rules(value)
+            return tuple(split_rules(value))
         if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value)):
             return tuple(one.strip() for one in cast("Sequence[str]", value) if one.strip())
         self.odd(name, f"{name} is neither a text nor a list of texts; it is left out")

@@ -17,9 +17,9 @@ from teamwright.app.agents.hooks import hooks_of
 from teamwright.app.agents.tools import Tools, tools_of
 from teamwright.models.effort import EXPECTED as EFFORTS
 from teamwright.models.effort import parse_effort
-from teamwright.permissions.rule import split_rules
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.ids import COLORS, nearest
+from teamwright.protocol.rule_text import split_rules
 from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import Unreadable
 

@@ -22,6 +22,7 @@ from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import dir_stem, session_id
+from teamwright.protocol.rule_text import split_rules
 from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.agents.given import agents_given, plugins_given
 from teamwright.ui.cli.place import Place
@@ -188,15 +189,5 @@ def _directory(place: Place, given: str) -> Path:
 
 
 def _rules(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The rules of all flags, cut at commas and blanks that stand outside parentheses."""
-    rules: list[str] = []
-    for text in given:
-        depth, rule = 0, ""
-        for char in text:
-            depth += (char == "(") - (char == ")" and depth > 0)
-            if depth == 0 and (char == "," or char.isspace()):
-                rules, rule = [*rules, rule], ""
-            else:
-                rule += char
-        rules.append(rule)
-    return tuple(rule for rule in rules if rule)
+    """The rules of all flags of one name."""
+    return tuple(rule for text in given for rule in split_rules(text))

@@ -12,6 +12,7 @@ from teamwright.app.members.seat import Seat
 from teamwright.app.skills.words import command_of
 from teamwright.protocol.ids import nearest
 from teamwright.ui.terminal.completion import Candidate
+from teamwright.ui.terminal.keys import HELP_COLUMN
 from teamwright.ui.terminal.text import clean, one_line
 from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines
 
@@ -31,9 +32,9 @@ COMMANDS = {
 NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
 KEYS = (
-    "Esc, Ctrl-C        ends its turn; it stays, and waits for your words",
-    "Ctrl-B             on an empty line: /bg",
-    "Alt-Enter          a new line",
+    f"{'Esc, Ctrl-C':<{HELP_COLUMN}} ends its turn; it stays, and waits for your words",
+    f"{'Ctrl-B':<{HELP_COLUMN}} on an empty line: /bg",
+    f"{'Alt-Enter':<{HELP_COLUMN}} a new line",
     "closing the terminal ends it like /stop; while its lead is gone it keeps its place",
 )
 
@@ -58,12 +59,15 @@ def unknown_lines(name: str) -> list[str]:
     close = nearest(name, NAMES)
     return [
         f"  there is no {clean(name)} at a member's terminal" + (f"; did you mean {close}?" if close else ""),
-        f"  there are: {' '.join(COMMANDS)}",
+        f"  there are  {' '.join(NAMES)}",
     ]
 
 
 async def _help(_seat: Seat, _rest: str) -> list[str]:
-    return [*(f"  {usage:<18} {about}" for usage, about in COMMANDS.items()), *(f"  {line}" for line in KEYS)]
+    return [
+        *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
+        *(f"  {line}" for line in KEYS),
+    ]
 
 
 async def _tasks(seat: Seat, _rest: str) -> list[str]:

@@ -33,7 +33,7 @@ from teamwright.ui.terminal.editor import Editor, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.stream import LineStream
-from teamwright.ui.terminal.text import clean, cut
+from teamwright.ui.terminal.text import clean, cut, folded
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.told import told_lines
 
@@ -174,11 +174,15 @@ class Face:
                 questions = self.typing.questions
                 self.show([] if questions.again() else questions.lines(self.narrator))
             elif (run := RUN.get(called[0])) is not None:
-                self.show(await run(self.seat, called[1]))
+                self._tell(await run(self.seat, called[1]))
             else:
-                self.show(unknown_lines(called[0]))
+                self._tell(unknown_lines(called[0]))
         except TeamwrightError as problem:
-            self.show([clean(line) for line in problem.render().split("\n")])
+            self._tell([clean(line) for line in problem.render().split("\n")])
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        """Words without colours: in a narrow pane they are broken between words."""
+        self.show(folded(lines, self._width()))
 
     async def _stop(self) -> None:
         """End the member for good, once the person has said so."""

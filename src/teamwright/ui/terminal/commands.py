@@ -6,7 +6,6 @@ Knows sessions through `app`; gives lines back and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from textwrap import wrap
 from typing import TypeAlias
 
 from teamwright.app.acts.asked import (
@@ -29,7 +28,7 @@ from teamwright.app.talking import (
     tasks_of,
     to_background,
 )
-from teamwright.ui.terminal.keys import key_lines
+from teamwright.ui.terminal.keys import HELP_COLUMN, key_lines
 from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
@@ -45,7 +44,7 @@ HELP_WRITTEN = 40
 
 async def _help(session: Session, _rest: str) -> list[str]:
     return [
-        *(f"  {usage:<18} {about}" for usage, about in COMMANDS.items()),
+        *(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()),
         *_written(session),
         *(f"  {line}" for line in key_lines()),
     ]
@@ -53,7 +52,9 @@ async def _help(session: Session, _rest: str) -> list[str]:
 
 def _written(session: Session) -> list[str]:
     found = [one for one in command_lines(session) if one.name.lower() not in NAMES]
-    lines = [f"  {clean(f'{one.name} {one.hint}'.strip()):<18} {_short(one.about)} ({one.place})" for one in found]
+    lines = [
+        f"  {clean(f'{one.name} {one.hint}'.strip()):<{HELP_COLUMN}} {_short(one.about)} ({one.place})" for one in found
+    ]
     left = len(lines) - HELP_WRITTEN
     return [*lines[:HELP_WRITTEN], *([f"  … and {left} more: Tab behind / shows them"] if left > 0 else [])]
 
@@ -251,6 +252,5 @@ screen."""
 def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:
     """What to say of a command that there is not; `written` are those that people wrote."""
     close = f"; did you mean {unknown.close}?" if unknown.close else ""
-    names = f"there are: {clean(' '.join([*COMMANDS, *written[:HELP_WRITTEN]]))}"
-    lines = wrap(names, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-    return [f"  there is no {clean(unknown.name)}{close}", *lines]
+    names = clean(" ".join([*NAMES, *written[:HELP_WRITTEN]]))
+    return [f"  there is no {clean(unknown.name)}{close}", f"  there are  {names}"]

@@ -40,7 +40,7 @@ from teamwright.ui.terminal.panel.panel import Panel
 from teamwright.ui.terminal.panel.window import window_size
 from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
 from teamwright.ui.terminal.resuming.going_on import Next, next_session
-from teamwright.ui.terminal.text import clean
+from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.view import View
 from teamwright.ui.terminal.wayback import diff_shown
@@ -128,7 +128,7 @@ class Host:
             self._by_hand = True
             self._turn.cancel()
         elif act is Act.HINT:
-            self.show([self._hint()])
+            self._tell([self._hint()])
         return act
 
     def _interrupted_viewed(self, line: bool) -> Act:
@@ -137,7 +137,7 @@ class Host:
         if act is Act.END_TURN:
             self.view.interrupt()
         elif act is Act.HINT:
-            self.show([f"{self._hint()} Esc goes back to the lead."])
+            self._tell([f"{self._hint()} Esc goes back to the lead."])
         return act
 
     def escaped(self) -> None:
@@ -159,7 +159,7 @@ class Host:
         task.add_done_callback(self._moving.discard)
 
     async def _background(self) -> None:
-        self.show(await background_lines(self.session))
+        self._tell(await background_lines(self.session))
 
     def offered(self, before: str) -> list[Candidate]:
         """What Tab offers."""
@@ -172,6 +172,10 @@ class Host:
         """Put lines above the prompt, without secrets."""
         if lines:
             self.editor.show(self._masked("".join(f"{line}\n" for line in lines)))
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        """As `show`, for words without colours: in a narrow window they are broken between words."""
+        self.show(folded(lines, self._width()))
 
     def _masked(self, text: str) -> str:
         env = self.session.options.env
@@ -245,10 +249,9 @@ class Host:
         if self._by_hand and not waited:
             lead_was_interrupted(self.session)
         self._by_hand = False
-        names = members_at_work(self.session)
-        go_on = f"; {', '.join(names)} go on (/stop NAME ends one)" if names else ""
+        go_on = f"; {names} (/stop NAME ends one)" if (names := self._going_on()) else ""
         head = "no longer waiting to leave" if waited else "the lead's turn was ended"
-        self.show([f"{head}{go_on}. Nothing is lost: it goes on with your next line."])
+        self._tell([f"{head}{go_on}. Nothing is lost: it goes on with your next line."])
 
     async def _end_turn(self) -> None:
         if self._turn is not None and not self._turn.done():
@@ -284,7 +287,7 @@ class Host:
                 case Called():
                     self.calls.start(line)
                 case Unknown():
-                    self.show(unknown_lines(line, written))
+                    self._tell(unknown_lines(line, written))
                 case Mail():
                     await write_to(self.session, line.to, line.text)
                 case Prompt() if self.view.member and line.text.strip():
@@ -317,7 +320,7 @@ class Host:
             case Command(name="/diff"):
                 self.show(await diff_shown(self.session, line.rest, self.narrator.paint))
             case _:
-                self.show(await RUN[line.name](self.session, line.rest))
+                self._tell(await RUN[line.name](self.session, line.rest))
 
     async def _stop_viewed(self, name: str) -> None:
         """End the viewed member for good, once the person has said so."""
@@ -326,7 +329,7 @@ class Host:
         except (Withdrawn, EOFError):
             said = ""
         if said.strip().lower() in {"y", "yes"}:
-            self.show(await RUN["/stop"](self.session, name))
+            self._tell(await RUN["/stop"](self.session, name))
         else:
             self.show([f"  {clean(name)} stays"])
 
@@ -339,7 +342,7 @@ class Host:
         if isinstance(line, Called):
             self.calls.start(line)
         elif isinstance(line, Unknown):
-            self.show(unknown_lines(line, self._written()))
+            self._tell(unknown_lines(line, self._written()))
         else:
             self._prompt(text)
 
@@ -359,7 +362,7 @@ class Host:
     async def _ending(self) -> Ending:
         """How to leave, or that the person stays. Waiting begins here and ends the session by itself."""
         self.cut = [*([LEAD_ALIAS] if self.lead_works else []), *members_at_work(self.session)]
-        ending = await choose_ending(self.editor, self.show, self.cut)
+        ending = await choose_ending(self.editor, self._tell, self.cut)
         if ending is Ending.STAY:
             self.going = None
         if ending is Ending.WAIT:
@@ -369,12 +372,16 @@ class Host:
         return ending
 
     def _hint(self) -> str:
-        names = members_at_work(self.session)
-        go_on = f" {', '.join(names)} go on meanwhile." if names else ""
+        go_on = f" {names} meanwhile." if (names := self._going_on()) else ""
         return f"Ctrl-C again within {WINDOW_S:.0f} s leaves, as does Ctrl-D.{go_on}"
 
+    def _going_on(self) -> str:
+        """Who is at work and goes on, in words; nothing when nobody is."""
+        names = members_at_work(self.session)
+        return f"{', '.join(names)} {'goes' if len(names) == 1 else 'go'} on" if names else ""
+
     def _show_error(self, problem: TeamwrightError) -> None:
-        self.show([clean(line) for line in problem.render().split("\n")])
+        self._tell([clean(line) for line in problem.render().split("\n")])
 
     def _width(self) -> int:
         return window_size().columns

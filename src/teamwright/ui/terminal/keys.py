@@ -78,9 +78,13 @@ TABLE: tuple[Key, ...] = (
 """Every key there is, in the order of /help."""
 
 
+HELP_COLUMN = 20
+"""Columns of a key or a command in /help, one more than the longest has: two blanks make a column."""
+
+
 def key_lines() -> list[str]:
     """The table, a line each."""
-    return [f"{key.shown:<18} {key.about}" for key in TABLE]
+    return [f"{key.shown:<{HELP_COLUMN}} {key.about}" for key in TABLE]
 
 
 WINDOW_S = 2.0

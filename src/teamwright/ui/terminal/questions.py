@@ -16,7 +16,7 @@ from teamwright.protocol.events import RequestOpened
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.lines import Narrator, diff_line
 from teamwright.ui.terminal.offers import PLACES, kept_in, offers_of
-from teamwright.ui.terminal.text import clean, exact, one_line
+from teamwright.ui.terminal.text import clean, exact, folded, one_line
 
 EDITED = "command"
 """The key of an input that a person may edit before it runs: a shell command."""
@@ -57,8 +57,11 @@ class Reply:
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "") -> list[str]:
-    """Who asks, the whole command, diff or plan, the rule that asked, what "always" would store, until when."""
+def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "", width: int = 0) -> list[str]:
+    """Who asks, the whole command, diff or plan, the rule that asked, what "always" would store, until when.
+
+    `width`: columns of a window, in which all but what is asked is broken between words; 0 leaves lines as they are.
+    """
     paint = narrator.paint
     head = f"{paint('yellow', '?')} {narrator.name(request.member, request.owner)} {_asks(request)}{more}"
     body = [f"    {diff_line(paint, line)}" for line in what_lines(request)]
@@ -68,7 +71,8 @@ def request_lines(request: RequestOpened, narrator: Narrator, *, more: str = "")
         "always": one_line(request.always),
         "until": f"{_time(request.deadline)}, then it is denied" if request.deadline else "",
     }
-    return [head, *body, *options, *(f"  {name:<7} {value}" for name, value in facts.items() if value)]
+    rows = [f"  {name:<7} {value}" for name, value in facts.items() if value]
+    return [head, *body, *(folded([*options, *rows], width) if width else [*options, *rows])]
 
 
 def what_lines(request: RequestOpened) -> list[str]:
@@ -107,8 +111,9 @@ def question_lines(request: RequestOpened, narrator: Narrator, waiting: int = 0,
     if short and is_long(request):
         request = replace(request, what=_ends(request.what))
     more = f"   ({waiting} more wait{'s' if waiting == 1 else ''})" if waiting else ""
-    dim = [narrator.paint("dim", f"  {line}") for line in _keys(request)]
-    return [*request_lines(request, narrator, more=more), *dim]
+    keys = folded((f"  {line}" for line in _keys(request)), narrator.width)
+    dim = [narrator.paint("dim", line) for line in keys]
+    return [*request_lines(request, narrator, more=more, width=narrator.width), *dim]
 
 
 def question_label(request: RequestOpened) -> str:

@@ -6,7 +6,10 @@ and no invisible character changes what a person sees. Pure.
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Iterable
+from textwrap import wrap
 
 _JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 """Invisible characters that emoji and some scripts need; they move nothing."""
@@ -16,6 +19,35 @@ _LIKE_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u280
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 TAB = "    "
+
+_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
+"""What stands before a second column: words with one blank between them, then two or more."""
+
+
+def folded(lines: Iterable[str], width: int) -> list[str]:
+    """The lines with those that are wider than the window broken between words: the terminal would break within them.
+
+    The rest of a line stands under its second column, else one step further in than its beginning; a word that is
+    wider than that (a path) stays whole. Lines must bear no colours.
+    """
+    return [part for line in lines for part in ([line] if cells(line) <= width else _broken(line, width))]
+
+
+def _broken(line: str, width: int) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    column = _COLUMN.match(line)
+    begins = column.end() if column is not None else indent
+    if " " not in line[begins:].rstrip():
+        return [line]
+    rest = begins if indent < begins <= width // 2 else min(indent + 2, width // 2)  # a column needs room beside it
+    return wrap(
+        line.strip(),
+        max(width, 2),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def clean(text: str) -> str:

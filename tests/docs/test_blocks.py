@@ -17,7 +17,7 @@ from teamwright.app.settings.merging import load_settings
 from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import TrustState
 from teamwright.mcp.config import Reading, parse_servers
-from teamwright.models.script_file import read_script
+from teamwright.models.scripted.script_file import read_script
 from teamwright.storage.paths import Home
 from teamwright.testing import ScriptedModel
 from tests.docs.pages import ROOT, Block, blocks

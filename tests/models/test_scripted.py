@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.models.heard import heard
 from teamwright.models.model import Failure, Prefix, Reply, Request, TextPart
-from teamwright.models.scripted import Script
+from teamwright.models.scripted.heard import heard
+from teamwright.models.scripted.model import Script
 from teamwright.protocol.blocks import encode, text_block, text_of, tool_calls, tool_result_block
 from teamwright.protocol.envelope import envelope, reminder, render_entry
 from teamwright.protocol.errors import CannotStart
@@ -374,7 +374,7 @@ async def test_the_pace_is_the_scripts_and_can_be_overridden(monkeypatch):
     async def sleep(seconds):
         waited.append(seconds)
 
-    monkeypatch.setattr("teamwright.models.scripted.asyncio.sleep", sleep)
+    monkeypatch.setattr("teamwright.models.scripted.model.asyncio.sleep", sleep)
     script = Script.parse('[script]\npace_ms = 150\n[[agent.ada.turn]]\nsay = "x"\nrepeat = true', "p.toml")
     t = Talk(script.model("ada"))
     await t.says("go")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.models.scripted import Script
+from teamwright.models.scripted.model import Script
 from teamwright.permissions.commands import parse, proven
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Verdict

@@ -18,7 +18,7 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
 
 if TYPE_CHECKING:
-    from teamwright.models.scripted import Script
+    from teamwright.models.scripted.model import Script
 
 SCRIPTED = "scripted:"
 
@@ -148,7 +148,7 @@ def models_for(
     if model is not None and not isinstance(model, str):
         return Models(OneModel(model), Services(settings, env, pool=pool))
     if model is not None and model.startswith(SCRIPTED):
-        from teamwright.models.scripted import Script
+        from teamwright.models.scripted.model import Script
 
         script = Script.load(Path(model.removeprefix(SCRIPTED)).expanduser())
         if play.pace_s is not None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from teamwright.models.effort import LEVELS
 from teamwright.models.model import Failure, ModelCard, Part, Reply, Request, TextPart
-from teamwright.models.script_file import ScriptFile, read_script, stage_name
-from teamwright.models.script_player import CannotPlay, Player, Receipts
+from teamwright.models.scripted.player import CannotPlay, Player, Receipts
+from teamwright.models.scripted.script_file import ScriptFile, read_script, stage_name
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.usage import Usage

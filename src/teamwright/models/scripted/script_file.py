@@ -1,7 +1,7 @@
 """The file format of a script: TOML in, checked turns out, every mistake named with its place.
 
 Format: docs/script-format.md. A script carries text: patterns, captures and templates. Below this file is
-`script_text` only; it knows no conversation and runs nothing. `scripted` plays what is read here.
+`template` only; it knows no conversation and runs nothing. `model` plays what is read here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, cast
 
-from teamwright.models.script_text import Template, compile_deep, names_deep, put_in
+from teamwright.models.scripted.template import Template, compile_deep, names_deep, put_in
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias, cast
 
-from teamwright.models.heard import TASK_LIST, Note, Outcome, heard
-from teamwright.models.script_file import Call, Part, Turn, When
-from teamwright.models.script_text import fill_deep
+from teamwright.models.scripted.heard import TASK_LIST, Note, Outcome, heard
+from teamwright.models.scripted.script_file import Call, Part, Turn, When
+from teamwright.models.scripted.template import fill_deep
 from teamwright.protocol.blocks import Block, text_block, tool_calls
 from teamwright.protocol.values import dataclass
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.ui.terminal.asking import SETTLES_S, Questions
-from teamwright.ui.terminal.editor import NOTHING, Kept, Withdrawn
+from teamwright.ui.terminal.editing.editor import NOTHING, Kept, Withdrawn
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.offers import offers_of

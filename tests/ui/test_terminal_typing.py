@@ -2,8 +2,8 @@
 
 import pytest
 
-from teamwright.ui.terminal.completion import MOST, candidates
-from teamwright.ui.terminal.editor import Kept
+from teamwright.ui.terminal.editing.completion import MOST, candidates
+from teamwright.ui.terminal.editing.editor import Kept
 from teamwright.ui.terminal.parsing import NAMES, Command, Mail, Prompt, Unknown, leading_word, parse
 
 TEAM = ["tester", "Docs"]

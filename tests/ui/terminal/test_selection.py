@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.ui.terminal.completion import candidates
+from teamwright.ui.terminal.editing.completion import candidates
 from teamwright.ui.terminal.keys import TABLE, Deed, key_lines
 from teamwright.ui.terminal.panel.rows import MARKS
 from teamwright.ui.terminal.panel.selection import Selection

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from teamwright.app.members.seat import Seat
 from teamwright.app.skills.words import command_of
 from teamwright.protocol.ids import nearest
-from teamwright.ui.terminal.completion import Candidate
+from teamwright.ui.terminal.editing.completion import Candidate
 from teamwright.ui.terminal.keys import HELP_COLUMN
 from teamwright.ui.terminal.text import clean, one_line
 from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines

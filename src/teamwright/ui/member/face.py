@@ -29,7 +29,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.member.commands import RUN, background_lines, command, offered, unknown_lines
 from teamwright.ui.member.words import header, lead_lines
 from teamwright.ui.terminal.activity import Activity
-from teamwright.ui.terminal.editor import Editor, Wiring, Withdrawn
+from teamwright.ui.terminal.editing.editor import Editor, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.stream import LineStream

@@ -78,7 +78,7 @@ async def _attended(member: Joined, feed: Feed) -> Ended:
     """Have a person at it until the member is over. What its pane needs loads only here."""
     from teamwright.app.members.seat import Seat
     from teamwright.ui.member.face import Face
-    from teamwright.ui.terminal.keyboard import editor_for
+    from teamwright.ui.terminal.editing.keyboard import editor_for
     from teamwright.ui.terminal.lines import Narrator
     from teamwright.ui.terminal.paint import paint_for
 

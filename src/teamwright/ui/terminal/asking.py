@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.values import dataclass
-from teamwright.ui.terminal.editor import Editor, Kept, Withdrawn
+from teamwright.ui.terminal.editing.editor import Editor, Kept, Withdrawn
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.questions import (
     EDITED,

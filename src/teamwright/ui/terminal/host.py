@@ -31,8 +31,8 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.called import Calls
 from teamwright.ui.terminal.commands import RUN, background_lines, unknown_lines
-from teamwright.ui.terminal.completion import Candidate, candidates
-from teamwright.ui.terminal.editor import Editor, Withdrawn
+from teamwright.ui.terminal.editing.completion import Candidate, candidates
+from teamwright.ui.terminal.editing.editor import Editor, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from teamwright.ui.terminal.editor import Editor, Withdrawn
+from teamwright.ui.terminal.editing.editor import Editor, Withdrawn
 
 
 class Ending(StrEnum):

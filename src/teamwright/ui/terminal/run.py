@@ -23,9 +23,9 @@ from teamwright.app.session import Session
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.ui.garbage import loaded
-from teamwright.ui.terminal.editor import Editor, Wiring
+from teamwright.ui.terminal.editing.editor import Editor, Wiring
+from teamwright.ui.terminal.editing.keyboard import editor_for
 from teamwright.ui.terminal.host import Host
-from teamwright.ui.terminal.keyboard import editor_for
 from teamwright.ui.terminal.leaving import Ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.paint import paint_for

@@ -11,7 +11,7 @@ from dataclasses import field
 from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.asking import Questions
-from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Withdrawn
+from teamwright.ui.terminal.editing.editor import NOTHING, Editor, Kept, Withdrawn
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.questions import head_line
 

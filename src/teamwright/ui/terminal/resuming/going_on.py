@@ -18,7 +18,7 @@ from teamwright.app.session import Session
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
-from teamwright.ui.terminal.editor import Editor, Withdrawn
+from teamwright.ui.terminal.editing.editor import Editor, Withdrawn
 from teamwright.ui.terminal.resuming.listed import row_lines
 
 Show = Callable[[Sequence[str]], None]

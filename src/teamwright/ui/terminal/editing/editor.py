@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from teamwright.protocol.values import dataclass
-from teamwright.ui.terminal.completion import Candidate
+from teamwright.ui.terminal.editing.completion import Candidate
 from teamwright.ui.terminal.keys import Act
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS
 

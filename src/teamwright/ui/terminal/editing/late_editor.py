@@ -14,7 +14,7 @@ import termios
 import tty
 from collections.abc import Callable
 
-from teamwright.ui.terminal.editor import NOTHING, Editor, Kept, Wiring, Withdrawn
+from teamwright.ui.terminal.editing.editor import NOTHING, Editor, Kept, Wiring, Withdrawn
 
 _ERASE_LINE = "\r\x1b[K"
 _ERASE_ABOVE = "\x1b[A\x1b[K"

@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import field
 
 from teamwright.protocol.values import dataclass
-from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
+from teamwright.ui.terminal.editing.editor import NOTHING, Kept, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import Act
 
 _CHUNK = 65_536

@@ -34,7 +34,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from teamwright.ui.terminal.editor import NOTHING, Kept, Wiring, Withdrawn
+from teamwright.ui.terminal.editing.editor import NOTHING, Kept, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import TABLE, Act, Deed
 from teamwright.ui.terminal.panel.window import window_size
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from teamwright.ui.terminal.editor import Editor, Wiring, is_plain
-from teamwright.ui.terminal.late_editor import LateEditor
-from teamwright.ui.terminal.plain_editor import PlainEditor
+from teamwright.ui.terminal.editing.editor import Editor, Wiring, is_plain
+from teamwright.ui.terminal.editing.late_editor import LateEditor
+from teamwright.ui.terminal.editing.plain_editor import PlainEditor
 
 
 def editor_for(wiring: Wiring, *, late: bool = False) -> Editor:
@@ -21,6 +21,6 @@ def editor_for(wiring: Wiring, *, late: bool = False) -> Editor:
 
 
 def _line_editor(wiring: Wiring) -> Editor:
-    from teamwright.ui.terminal.line_editor import LineEditor
+    from teamwright.ui.terminal.editing.line_editor import LineEditor
 
     return LineEditor(wiring)

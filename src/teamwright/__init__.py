@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from teamwright.agent.tool import ToolResult
     from teamwright.app.api.handles import Member, Tasks
     from teamwright.app.api.hook import Hook
+    from teamwright.app.api.once import run
     from teamwright.app.api.options import PermissionMode, TeamOptions
     from teamwright.app.api.running import Run
-    from teamwright.app.api.team import Team, run
+    from teamwright.app.api.team import Team
     from teamwright.app.asking import OnRequest
     from teamwright.app.looking.context import ContextView
     from teamwright.app.renewing.model import ModelSet
@@ -161,15 +162,13 @@ _ROOMS = {
         "Tasks",
     ),
     "teamwright.app.api.hook": ("Hook",),
+    "teamwright.app.api.once": ("run",),
     "teamwright.app.api.options": (
         "PermissionMode",
         "TeamOptions",
     ),
     "teamwright.app.api.running": ("Run",),
-    "teamwright.app.api.team": (
-        "Team",
-        "run",
-    ),
+    "teamwright.app.api.team": ("Team",),
     "teamwright.app.asking": ("OnRequest",),
     "teamwright.app.looking.context": ("ContextView",),
     "teamwright.app.renewing.model": ("ModelSet",),

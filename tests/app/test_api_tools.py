@@ -305,6 +305,11 @@ def unresolved(thing) -> None:
 unresolved.__annotations__ = {"thing": "NotThere"}
 
 
+class Tracker:
+    def close(self, number: int) -> None:
+        """Doc."""
+
+
 def private(_title: str) -> None:
     """Doc."""
 
@@ -324,6 +329,8 @@ def taken(model_dump: str) -> None:
         (takes_opaque, "JSON cannot hold what it takes"),
         (takes_function, "JSON cannot hold what it takes"),
         (unresolved, "NotThere"),
+        (unresolved, "define what it names at the top of the module"),
+        (Tracker.close, "tools=[tracker.close]"),
         (private, "'_title' has a name that is taken"),
         (taken, "'model_dump' has a name that is taken"),
         (lambda title: title, "a function with a name"),

@@ -67,4 +67,4 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
                     activity.pauses(waits_for)
                 case _:
                     pass
-    return Failure("model-failed", "the answer ended without an end")
+    return Failure("model-failed", f"the stream of {agent.model.card.name} ended without a Reply or a Failure")

@@ -169,7 +169,9 @@ class Requests:
             if made is not None:
                 await made
         except Exception as problem:
-            await event.deny(f"the program's answerer raised {type(problem).__name__}: {problem}")
+            why = f"the program's answerer raised {type(problem).__name__}: {problem}"
+            await event.deny(why)
+            self.emit(Notice(member=event.member, text=f"{event.tool} was denied: {why}", level="warning"))
 
     # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -34,9 +34,11 @@ class Budget:
     def __post_init__(self) -> None:
         for name in NAMES:
             value: object = getattr(self, name)
-            if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0):
+            kinds = int if name in _WHOLE else int | float
+            if value is None or (isinstance(value, kinds) and not isinstance(value, bool) and value > 0):
                 continue
-            what = f"a cap on {name} is a number above 0, not {value!r}"
+            number = "whole number" if name in _WHOLE else "number"
+            what = f"a cap on {name} is a {number} above 0, not {value!r}"
             raise UsageError("usage", what, note="nothing was started")
 
     def __bool__(self) -> bool:

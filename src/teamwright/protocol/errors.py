@@ -20,7 +20,8 @@ happened, what was looked at, what to do, and a slug that docs/errors.md explain
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from teamwright.protocol.values import dataclass
 
@@ -88,6 +89,8 @@ class TeamwrightError(Exception):
     Parameters: `slug`, a key of SLUGS; `what`, one line without blame; `looked_at`, pairs of a label and a value
     (labels at most 11 letters); `do`, commands that can be pasted or plain advice, the best first; `note`, a
     short end of the last line ("nothing was sent").
+
+    What is beside `what` goes along as a note, so that a traceback shows the way out too. Errors survive pickling.
     """
 
     def __init__(
@@ -105,6 +108,12 @@ class TeamwrightError(Exception):
         self.looked_at = tuple(looked_at)
         self.do = tuple(do)
         self.note = note
+        if self.looked_at or self.do:
+            self.add_note("\n".join(self._beside()))
+
+    def __reduce__(self) -> tuple[Callable[..., TeamwrightError], tuple[Any, ...]]:
+        """Made again of what it holds: an exception's own way calls `__init__` with `args`, which is `what` alone."""
+        return _made_again, (type(self), self.args, self.__dict__)
 
     @property
     def exit_code(self) -> int:
@@ -113,21 +122,28 @@ class TeamwrightError(Exception):
 
     def render(self) -> str:
         """The error as a person reads it: at most 12 lines, no trailing newline."""
-        lines = [f"teamwright: {self.what}"]
-        lines += [f"  {label:<11} {value}" for label, value in self.looked_at]
+        return "\n".join([f"teamwright: {self.what}", *self._beside()])
+
+    def _beside(self) -> list[str]:
+        lines = [f"  {label:<11} {value}" for label, value in self.looked_at]
         if self.do:
             label = "do" if len(self.do) == 1 else "do one of"
             lines.append(f"  {label:<11} {self.do[0]}")
             lines += [f"  {'':<11} {way}" for way in self.do[1:]]
-        lines = lines[:11]
-        lines.append(f"  [{self.slug}]" + (f"  {self.note}" if self.note else ""))
-        return "\n".join(lines)
+        return [*lines[:10], f"  [{self.slug}]" + (f"  {self.note}" if self.note else "")]
 
     def for_model(self) -> str:
         """The error as a model reads it: what happened, then what to do next."""
         facts = "; ".join(f"{label}: {value}" for label, value in self.looked_at)
         first = self.what + (f" ({facts})" if facts else "") + (f"; {self.note}" if self.note else "")
         return first + ("\n" + " Or: ".join(self.do) if self.do else "")
+
+
+def _made_again(kind: type[TeamwrightError], args: tuple[Any, ...], held: dict[str, Any]) -> TeamwrightError:
+    error = kind.__new__(kind, *args)
+    super(TeamwrightError, error).__init__(*args)  # an OSError takes its arguments here, any other has them already
+    error.__dict__.update(held)
+    return error
 
 
 class UsageError(TeamwrightError, ValueError):

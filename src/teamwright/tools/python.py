@@ -101,7 +101,8 @@ def python_tool(function: Function) -> PythonTool:
     try:
         hints = get_type_hints(function, include_extras=True)
     except Exception as problem:
-        raise _refused(function, f"its annotations cannot be read: {problem}") from problem
+        do = "define what it names at the top of the module" if isinstance(problem, NameError) else ""
+        raise _refused(function, f"its annotations cannot be read: {problem}", do) from problem
     fields = {p.name: _field(function, p, hints) for p in inspect.signature(function).parameters.values()}
     return PythonTool(function, name, _input_type(function, name, fields), text)
 
@@ -109,6 +110,8 @@ def python_tool(function: Function) -> PythonTool:
 def _field(function: Function, parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:
     if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
         raise _refused(function, f"parameter {parameter.name!r} cannot be given by name", "only plain parameters work")
+    if parameter.name not in hints and parameter.name in ("self", "cls"):
+        raise _refused(function, "it is a method of no object", f"tools=[tracker.{function.__name__}]")
     if parameter.name not in hints:
         raise _refused(function, f"parameter {parameter.name!r} has no annotation", f"{parameter.name}: str")
     return hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default

@@ -74,6 +74,18 @@ def test_a_team_s_name_is_a_text(name):
         (lambda team: team.tasks.add("x", after=[team.tasks.add("y")]), UsageError, "put await before the call"),
         (lambda team: team.tasks.add("x", after=team.tasks.add("y")), UsageError, "Tasks.add was called, but not"),
         (lambda team: team.tasks.update(1, statsu="completed"), UsageError, "statsu="),
+        (lambda team: team.tasks.add("x", metadata=[1]), UsageError, "metadata= takes a mapping that JSON can hold"),
+        (lambda team: team.tasks.add("x", metadata={"o": object()}), UsageError, "not dict"),
+        (lambda team: team.tasks.update(1, metadata=[1]), UsageError, "metadata= takes a mapping"),
+        (lambda team: team.allow("ada", 3), UsageError, "budget= takes a Budget"),
+        (lambda team: team.allow("lead", Budget(usd=1)), UsageError, "the lead is no member"),
+        (lambda team: team.stop(5), UsageError, "a member's name is a text, not int"),
+        (lambda team: team.stop("lead"), UsageError, "it ends with the block"),
+        (lambda team: team.compact(5), UsageError, "a member's name is a text, not int"),
+        (lambda team: team.context(None), UsageError, "a member's name is a text, not None"),
+        (lambda team: team.send("lead", "hi", summary=3), UsageError, "a summary is a text, not int"),
+        (lambda team: team.set_model(None), UsageError, "model= takes a name"),
+        (lambda team: team.set_model("sonnet", member=4), UsageError, "a member's name is a text, not int"),
     ],
 )
 async def test_a_slip_in_a_call_is_a_sentence_and_changes_nothing(tmp_path, act, kind, said):
@@ -82,6 +94,39 @@ async def test_a_slip_in_a_call_is_a_sentence_and_changes_nothing(tmp_path, act,
             await act(team)
         assert said in caught.value.render()
         assert (team.members, await team.tasks.all()) == ([], [])
+
+
+@pytest.mark.promise("J1")
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda team, run: team.events(after="3"), "after= takes a number of the log, not str"),
+        (lambda team, run: run.events(after=1.5), "after= takes a number of the log, not float"),
+        (lambda team, run: list(run.events()), "async for event in run.events()"),
+        (lambda team, run: list(team.events()), "async for event in run.events()"),
+        (lambda team, run: aiter(run), "async for event in run.events()"),
+        (lambda team, run: team.set_mode(None), "a mode is a text, not None"),
+        (lambda team, run: team.command(3), "a command's name is a text, not int"),
+        (lambda team, run: team.command("review", 3), "what a command is called with is a text, not int"),
+    ],
+)
+async def test_a_slip_while_a_run_goes_on_is_a_sentence_and_leaves_it_alone(tmp_path, act, said):
+    skill = tmp_path / "home/commands/review.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\ndescription: looks\n---\nLook.\n")
+    async with Team("crew", model=MODEL, cwd=tmp_path, home=tmp_path / "home") as team:
+        run = team.run("Go.")
+        with pytest.raises(UsageError) as caught:
+            act(team, run)
+        assert said in caught.value.render()
+        assert (await run).ok
+
+
+@pytest.mark.promise("J1")
+def test_a_team_that_is_entered_without_async_says_how():
+    with pytest.raises(UsageError) as caught, Team("crew", model=MODEL):  # pyright: ignore[reportGeneralTypeIssues]
+        pass
+    assert "async with Team('crew', …) as team: …" in caught.value.render()
 
 
 async def test_a_task_is_named_by_itself_or_by_its_number_in_either_form(tmp_path):
@@ -152,3 +197,5 @@ def test_a_team_object_serves_two_loops_one_after_the_other_and_run_works_in_thr
 def test_a_budget_names_its_caps():
     with pytest.raises(UsageError, match="a cap on usd is a number above 0"):
         Budget(usd="2")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a cap on tokens is a whole number above 0"):
+        Budget(tokens=1.5)  # type: ignore[arg-type]

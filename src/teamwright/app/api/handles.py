@@ -14,6 +14,7 @@ from teamwright.app.api.slips import refuse_slips, refuse_unawaited, require_tex
 from teamwright.app.modes import Modes
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UnknownMember, UsageError
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.tasks.rules import Wish
@@ -88,8 +89,11 @@ class Member:
         await kill(self._team, self.require(), "stopped by the program")
 
     def require(self) -> Mate:
-        """Its life, not a part of what is promised. Raises UnknownMember when it is gone."""
-        mate = self._team.find(self.name)
+        """Its life, not a part of what is promised. Raises UnknownMember when it is gone, UsageError for the lead."""
+        mate = self._team.find(require_text("a member's name", self.name))
+        if mate is None and self.name.lower() in (LEAD, LEAD_ALIAS):
+            what = "the lead is no member: it ends with the block, and its run with run.cancel()"
+            raise UsageError("usage", what, note="nothing was done")
         if mate is None:
             known = ", ".join(one.name for one in self._team.live) or "nobody"
             raise UnknownMember("unknown-member", f'"{self.name}" is not running', looked_at=[("running", known)])
@@ -102,6 +106,9 @@ class Tasks:
 
     _team: Team = field(repr=False)
     _require_running: Callable[[], None] = field(repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Tasks of {self._team.name!r}>"
 
     async def add(
         self,
@@ -123,7 +130,7 @@ class Tasks:
         self._require_running()
         for what, text in (("a subject", subject), ("a description", description), ("a check", check)):
             require_text(what, text)
-        refuse_slips({"budget": budget})
+        refuse_slips({"budget": budget, "metadata": metadata})
         if check:
             metadata = {**(metadata or {}), "check": check}
         if budget:
@@ -144,6 +151,7 @@ class Tasks:
         unknown = sorted(set(changes) - set(Wish.__annotations__))
         if unknown:
             raise UsageError("usage", f"{unknown[0]}= is nothing of a task that can be changed")
+        refuse_slips({"metadata": changes.get("metadata")})
         change = await self._team.tasks.update(_number(task), by=USER, lead=True, **changes)
         if change.assigned:
             await assign(self._team, change.task, USER)

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from teamwright.app.api.slips import require_number
 from teamwright.app.api.watching import Events, Readers
 from teamwright.app.result import Result
 from teamwright.app.session import Session
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
 
@@ -21,17 +22,24 @@ from teamwright.protocol.ids import LEAD
 class Run:
     """A run of a team: `await` it for its Result, or watch `events()` first."""
 
-    def __init__(self, session: Session, work: Callable[[], Awaitable[Result]], readers: Readers) -> None:
+    def __init__(
+        self, session: Session, work: Callable[[], Awaitable[Result]], readers: Readers, before: Run | None = None
+    ) -> None:
+        """`before` is a run that was cancelled, whose end this one waits for."""
         self._session = session
         self._readers = readers
         self._after = session.log.last
         self._end: int | None = None
         self._reason = ""
-        self._work = asyncio.ensure_future(_begin(work))
+        self._work = asyncio.ensure_future(_begin(work, before._task if before is not None else None))
         self._task = asyncio.ensure_future(self._see())
 
     def __await__(self) -> Generator[Any, None, Result]:
         return self._wait().__await__()
+
+    def __repr__(self) -> str:
+        state = "over" if self.done else "cancelled" if self.cancelled else "going on"
+        return f"<Run of {self._session.team.name!r}, {state}>"
 
     if not TYPE_CHECKING:  # a type checker says it by itself
 
@@ -41,10 +49,18 @@ class Run:
                 raise AttributeError(f"a Run has no {name!r}: `result = await run` gives the Result, which has")
             raise AttributeError(f"a Run has no {name!r}")
 
+        def __aiter__(self) -> AsyncIterator[TeamEvent]:
+            raise UsageError("usage", "a run is not iterated", do=["async for event in run.events(): …"])
+
     @property
     def done(self) -> bool:
         """Whether the run is over."""
         return self._task.done()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled, though it may not be over yet: the team takes another run, which waits for that."""
+        return bool(self._reason)
 
     def cancel(self, reason: str = "") -> None:
         """End the run and keep the team: the result's `stop` is `cancelled`. Does nothing once it is over."""
@@ -56,9 +72,10 @@ class Run:
         """What happens, from the run's beginning (or after that number of the log) until the run is over.
 
         May be called several times, also when the run is over; a slow reader reads from the file and never blocks
-        the team. `answers=False`: this reader only looks, and no request waits for it.
+        the team. `answers=False`: this reader only looks, and no request waits for it. Raises UsageError for an
+        `after` that is no number.
         """
-        start = self._after if after is None else min(after, self._session.log.last)
+        start = self._after if after is None else min(require_number("after", after), self._session.log.last)
         made: Events[TeamEvent] = Events(self._session.log, self._session.requests, start, _plain, self._is_last)
         made.over = self._end is not None and start >= self._end
         return self._readers.add(made) if answers else made
@@ -98,9 +115,11 @@ class Run:
             self._end = self._session.log.last
 
 
-async def _begin(work: Callable[[], Awaitable[Result]]) -> Result:
+async def _begin(work: Callable[[], Awaitable[Result]], before: asyncio.Future[Result] | None) -> Result:
     """Whoever watches in a task of its own, started right after the run, is there before anything happens."""
     await asyncio.sleep(0)
+    if before is not None:
+        await asyncio.wait({before})
     return await work()
 
 

@@ -6,12 +6,15 @@ is known in `options`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import isawaitable, iscoroutine
+from contextlib import suppress
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
 from typing import Any, NamedTuple, cast
 
 from teamwright.app.api.hook import Hook
+from teamwright.models.model import ModelCard
 from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import UsageError
 
@@ -65,7 +68,15 @@ def _holds_mappings(value: object) -> bool:
     return isinstance(value, Mapping) and all(map(_is_mapping, cast("Mapping[str, object]", value).values()))
 
 
-_OR_NONE = frozenset({"model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"}) | {
+def _is_json(value: object) -> bool:
+    with suppress(TypeError, ValueError):
+        return isinstance(value, Mapping) and bool(json.dumps(value))
+    return False
+
+
+_OR_NONE = frozenset(
+    {"metadata", "model", "effort", "budget", "home", "on_request", "plan_approval", "backend", "task_list"}
+) | {
     "settings_file",
     "env",
     "permission_mode",
@@ -98,6 +109,7 @@ _TAKES = {
     "backend": Takes("the name of a place", _is_text),
     "task_list": Takes("a name", _is_text),
     "append_system_prompt": Takes("a text", _is_text),
+    "metadata": Takes("a mapping that JSON can hold", _is_json),
 }
 
 
@@ -115,8 +127,8 @@ def refuse_slips(given: Mapping[str, object]) -> None:
                 raise slip(name, takes.wanted, wrong[0], inside="one with ")
 
 
-def require_model(model: object) -> None:
-    """Raises UsageError for what is neither a name nor an object with the Model contract."""
+def require_model(model: object, *, or_none: bool = True) -> None:
+    """Raises UsageError for what is neither a name nor an object with the Model contract (nor None, with `or_none`)."""
     wanted = "a name, or an object with `card`, `stream` and `aclose`"
     if isinstance(model, type):
         raise UsageError(
@@ -125,9 +137,17 @@ def require_model(model: object) -> None:
             do=[f"model={model.__name__}(…)"],
             note="nothing was started",
         )
-    named = model is None or isinstance(model, str)
-    if not named and not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
+    if isinstance(model, str) or (model is None and or_none):
+        return
+    if not all(hasattr(model, name) for name in ("card", "stream", "aclose")):
         raise slip("model", wanted, model)
+    card, stream = getattr(model, "card", None), getattr(model, "stream", None)
+    wrong = "whose `card` is a ModelCard" if not isinstance(card, ModelCard) else ""
+    if iscoroutinefunction(stream):
+        wrong = "whose `stream` yields its parts, an async generator"
+    if wrong:
+        what = f"model= takes an object {wrong}; that of {type(model).__name__} is not"
+        raise UsageError("usage", what, do=["see “Models” in docs/python.md"], note="nothing was started")
 
 
 def require_text(what: str, value: Any) -> str:
@@ -135,6 +155,19 @@ def require_text(what: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     raise UsageError("usage", f"{what} is a text, not {_kind(value)}", note="nothing was started")
+
+
+def require_prompt(prompt: Any) -> None:
+    """Raises UsageError for what is no text, and for one with nothing in it."""
+    if not require_text("a prompt", prompt).strip():
+        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
+
+
+def require_number(what: str, value: Any) -> int:
+    """The whole number that `value` is. Raises UsageError for anything else, also for a text of digits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise UsageError("usage", f"{what}= takes a number of the log, not {_kind(value)}", do=[f"{what}=int(…)"])
 
 
 def refuse_unawaited(value: object) -> None:

@@ -1,4 +1,4 @@
-"""A team that a program holds, and the one call for scripts.
+"""A team that a program holds.
 
 Leaving the block is the guarantee: turns that run are waited for, then everybody is ended; state stays on disk, and
 `Team.resume` goes on with it. Knows the session and the handles; knows no screen.
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace as replace_fields
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from teamwright.agent.compacting.state import Shortened
 from teamwright.app.acts.asked import clear_lead, compact_agent, context_view, reload_session, set_model
@@ -25,8 +25,9 @@ from teamwright.app.api.options import (
     refuse_unknown,
 )
 from teamwright.app.api.running import Run
-from teamwright.app.api.slips import refuse_slips, require_model, require_text
+from teamwright.app.api.slips import refuse_slips, require_model, require_number, require_prompt, require_text
 from teamwright.app.api.watching import Events, Readers
+from teamwright.app.asking import Requests
 from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.context import ContextView
@@ -47,6 +48,7 @@ from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.events import TeamEvent
 from teamwright.protocol.ids import team_name
 from teamwright.protocol.usage import Usage
+from teamwright.storage.log import EventLog
 from teamwright.teams.forming import create_team
 from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import ModeSet
@@ -54,6 +56,8 @@ from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import keep_budget
+
+A_NAME = "a member's name"
 
 
 class Team:
@@ -74,6 +78,7 @@ class Team:
         self._stack = AsyncExitStack()
         self._session: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._past: tuple[EventLog, Requests] | None = None
         self._readers = Readers()
         self._run: Run | None = None
 
@@ -141,7 +146,17 @@ class Team:
             never_was.pop_all()
             self._stack = stack.pop_all()
         self._session, self._loop = session, asyncio.get_running_loop()
+        self._past = (session.log, session.requests)
         return self
+
+    if not TYPE_CHECKING:  # a type checker says it by itself
+
+        def __enter__(self) -> None:
+            """Whoever forgot the `async` of the block."""
+            what = "a team is entered with `async with`, in a coroutine or a notebook"
+            raise UsageError("usage", what, do=[f"async with Team({self.name!r}, …) as team: …"])
+
+        def __exit__(self, *_error: object) -> None: ...
 
     def _opening(self) -> Options:
         """What the session is opened with: for a team that is on disk, its session, or a new one that takes it over."""
@@ -184,10 +199,11 @@ class Team:
     def run(self, prompt: str) -> Run:
         """Give the lead a prompt and see it through: the result comes when nobody works any more.
 
-        One run at a time. Raises UsageError for an empty prompt, TeamRefused while another run goes on.
+        One run at a time; one that was cancelled is waited for. Raises UsageError for an empty prompt, TeamRefused
+        while another run goes on.
         """
         session = self.session
-        _require_prompt(prompt)
+        require_prompt(prompt)
         return self._begin(lambda: session.run([text_block(prompt)]))
 
     def command(self, name: str, arguments: str = "") -> Run:
@@ -198,7 +214,8 @@ class Team:
         when a shell line of the command was not allowed, or its arguments do not fit; nobody was told anything then.
         """
         session = self.session
-        find_command(session, name)
+        find_command(session, require_text("a command's name", name))
+        require_text("what a command is called with", arguments)
         return self._begin(lambda: run_command(session, name, arguments))
 
     @property
@@ -208,14 +225,15 @@ class Team:
 
     def _begin(self, work: Callable[[], Awaitable[Result]]) -> Run:
         self._require_running()
-        if self._run is not None and not self._run.done:
+        before = self._run if self._run is not None and not self._run.done else None
+        if before is not None and not before.cancelled:
             raise TeamRefused(
                 "team-refused",
                 "a run of this team is going on",
                 do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead meanwhile'],
                 note="nothing was started",
             )
-        self._run = Run(self.session, work, self._readers)
+        self._run = Run(self.session, work, self._readers, before)
         return self._run
 
     async def spawn(self, name: str, prompt: str, **how: Unpack[SpawnOptions]) -> Member:
@@ -227,7 +245,7 @@ class Team:
         self._require_running()
         session = self.session
         refuse_unknown(how, list(SpawnOptions.__annotations__))
-        refuse_slips({"name": require_text("a member's name", name), **how})
+        refuse_slips({"name": require_text(A_NAME, name), **how})
         require_text("a prompt", prompt)
         model, mode = how.get("model"), how.get("mode")
         spec = SpawnSpec(
@@ -249,6 +267,7 @@ class Team:
         Caps that `budget` does not name stay as they are. Returns what holds now. Raises UnknownMember, TeamRefused for
         one that another program runs.
         """
+        refuse_slips({"budget": budget})
         mate, team = Member(name, self.session.team, self.session.modes).require(), self.session.team
         if mate.name.lower() in team.outside.strangers:
             what = f"another program runs {mate.name}: what it uses is not counted here, and cannot be capped"
@@ -288,7 +307,7 @@ class Team:
         Raises UsageError for no mode, TeamRefused for bypassPermissions in a session that did not begin in it.
         """
         modes = self.session.modes
-        return modes.set_lead(lead_mode(mode, "mode="))
+        return modes.set_lead(lead_mode(require_text("a mode", mode), "mode="))
 
     @property
     def model(self) -> str:
@@ -301,13 +320,14 @@ class Team:
         Whoever is started later without a model of its own has the lead's. Raises UnknownMember, CannotStart for a
         model that is not to be had or, where money is capped, has no known price; nothing is changed then.
         """
-        require_model(model)
-        return await set_model(self.session, model, member, by=USER)
+        require_model(model, or_none=False)
+        return await set_model(self.session, model, require_text(A_NAME, member), by=USER)
 
     async def send(self, to: str, text: str, summary: str = "") -> Sent:
         """Write to a member, or to `lead`, as the user. Raises UnknownMember naming the nearest, UsageError."""
         session = self.session
-        return await send_text(session.team, USER, require_text("a name", to), require_text("a message", text), summary)
+        to, text = require_text(A_NAME, to), require_text("a message", text)
+        return await send_text(session.team, USER, to, text, require_text("a summary", summary))
 
     async def compact(self, name: str = "lead", keep: str = "") -> Shortened:
         """Have the lead, or a member, go on from a summary of its conversation; `keep` says what it must not lose.
@@ -315,7 +335,7 @@ class Team:
         At once when it rests, before its next model call when it works; returns when it is done. `done` of the result
         says whether it was, `why` what was in the way; nothing was changed then. Raises UnknownMember.
         """
-        return await compact_agent(self.session, name, keep)
+        return await compact_agent(self.session, require_text(A_NAME, name), require_text("what to keep", keep))
 
     async def clear(self) -> Shortened:
         """Have the lead go on with an empty conversation: team, members, tasks and unread mail stay, as does its file.
@@ -327,7 +347,7 @@ class Team:
 
     async def context(self, name: str = "lead") -> ContextView:
         """What fills the window of the lead, or of a member, and when it is compacted. Raises UnknownMember."""
-        return await context_view(self.session, name)
+        return await context_view(self.session, require_text(A_NAME, name))
 
     async def reload(self) -> Reload:
         """Read instructions, skills, kinds of agents, MCP servers and rules again, and take over what is new.
@@ -345,11 +365,12 @@ class Team:
         """Everything that happens from now on (or after that number of the log) until the block is left.
 
         For surfaces: each event comes with its number, which is what `after` takes; events that are never in the log
-        (TextDelta, ToolStarted, Spoken) come with the number of the last one that is. See Run.events for the rest.
+        (TextDelta, ToolStarted, Spoken) come with the number of the last one that is. When the block was left, what is
+        in the log. See Run.events for the rest. Raises UsageError before the block was ever entered.
         """
-        log = self.session.log
-        start = log.last if after is None else min(after, log.last)
-        made: Events[tuple[int, TeamEvent]] = Events(log, self.session.requests, start, _numbered, _never)
+        log, requests = self._past or (self.session.log, self.session.requests)
+        start = log.last if after is None else min(require_number("after", after), log.last)
+        made: Events[tuple[int, TeamEvent]] = Events(log, requests, start, _numbered, _never)
         return self._readers.add(made) if answers else made
 
 
@@ -359,34 +380,3 @@ def _numbered(number: int, event: TeamEvent) -> tuple[int, TeamEvent]:
 
 def _never(_number: int, _event: TeamEvent) -> bool:
     return False
-
-
-def _require_prompt(prompt: str) -> None:
-    if not require_text("a prompt", prompt).strip():
-        raise UsageError("usage", "a run needs a prompt", note="nothing was started")
-
-
-async def run_once(prompt: str, options: Options) -> Result:
-    """One prompt in a session of its own, seen through to the end."""
-    async with open_session(options) as session:
-        return await session.settled(await session.run([text_block(prompt)]))
-
-
-def run(prompt: str, **options: Unpack[TeamOptions]) -> Result:
-    """One call for scripts: a session for this prompt alone, in which the lead may form a team.
-
-    Raises CannotStart when nothing could begin, UsageError inside a running event loop (a notebook, a web server),
-    for an empty prompt and for an option that cannot be.
-    """
-    wanted = options_of(options)
-    _require_prompt(prompt)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(run_once(prompt, wanted))
-    raise UsageError(
-        "usage",
-        "run() does not work inside a running event loop, as in a notebook or a web server",
-        do=['async with Team("…") as team: result = await team.run("…")'],
-        note="nothing was started",
-    )

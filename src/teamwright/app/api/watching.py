@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
 from teamwright.app.asking import Requests
+from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import RequestOpened, TeamEvent
 from teamwright.storage.log import EventLog
 
@@ -44,6 +45,12 @@ class Events(AsyncIterator[T], Generic[T]):
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
+
+    if not TYPE_CHECKING:  # a type checker says it by itself
+
+        def __iter__(self) -> object:
+            """Whoever forgot the `async` of the loop."""
+            raise UsageError("usage", "events are waited for", do=["async for event in run.events(): …"])
 
     async def __anext__(self) -> T:
         if self.over:

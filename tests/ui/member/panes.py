@@ -139,7 +139,11 @@ async def crew(tmp_path: Path, play, **more: Any) -> AsyncGenerator[tuple[Team, 
 
 async def pane_of(team: Team, told: Told, name: str) -> Pane:
     """The pane of a member, from what a person is told."""
-    notice = await told.until(lambda event: isinstance(event, Notice) and event.text.startswith(f"{name}: "))
+
+    def says(event: TeamEvent) -> bool:
+        return isinstance(event, Notice) and event.member == name and "tmux -S" in event.text
+
+    notice = await told.until(says)
     found = re.search(r"tmux -S (\S+) attach", notice.text)
     assert found is not None, notice.text
     entry = (await team.session.team.roster.read()).find(name)

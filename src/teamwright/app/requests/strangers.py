@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Any, cast
 
+from teamwright.app.requests.beyond import call_in_words
 from teamwright.permissions.updates import from_wire, to_wire
 from teamwright.permissions.verdict import Answer, Asker, Question, Update
 from teamwright.protocol.errors import TeamwrightError
@@ -118,7 +119,6 @@ class StrangerAsks:
         if not isinstance(given, dict) or not all(isinstance(part, str) for part in _texts(request)):
             await self._tell(member, request, Answer(False, "policy", "the request is not understood"))
             return
-        asked = json.dumps(given, indent=2, ensure_ascii=False)
         followed = self._followed.get(member.lower())
         if followed is not None:
             followed.waits_for(f"permission for {request.tool_name[:60]}")
@@ -127,7 +127,7 @@ class StrangerAsks:
                 member=member,
                 tool=request.tool_name,
                 kind="permission",
-                what=f"{request.description}\n{asked}" if request.description else asked,
+                what=call_in_words(request.tool_name, request.input, request.description),
                 rule="asked by another program, which runs this member",
                 input=request.input,
                 owner=member,

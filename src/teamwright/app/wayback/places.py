@@ -15,7 +15,7 @@ from teamwright.app.looking.receipts import find_log, real_name
 from teamwright.app.session import Session
 from teamwright.app.wayback.journal import Edits, alias
 from teamwright.app.wayback.undoing import Wish
-from teamwright.protocol.errors import UnknownMember
+from teamwright.protocol.errors import UnknownMember, UsageError
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
@@ -29,6 +29,7 @@ class Place:
     """A session's files. `cwd` is where it works, as far as that is known; `team` may be empty.
 
     `rooms` are the directories of members' own processes: a member that was adopted keeps that in its first session.
+    `beyond` are the members that another program runs: what they edit is noted nowhere here.
     """
 
     directory: Path
@@ -36,6 +37,7 @@ class Place:
     cwd: str
     team: str = ""
     rooms: tuple[Path, ...] = ()
+    beyond: tuple[str, ...] = ()
 
     @property
     def history(self) -> Path:
@@ -67,13 +69,14 @@ def place_of_session(session: Session) -> Place:
 
 
 def _with_rooms(home: Home, place: Place) -> Place:
-    """The place with the rooms in its directory, and those of the members of the team that it leads."""
+    """The place with the rooms in its directory and those of members of the team that it leads, and its strangers."""
     rooms = dict.fromkeys(sorted((place.directory / "members").glob("*/")))
     led = [team for team in all_teams(home) if team.file is not None and team.session == place.session]
-    for team in led:
-        lives = team.file.lives.values() if team.file is not None else ()
-        rooms |= dict.fromkeys(room_of(Path(life.transcript)) for life in lives if life.transcript)
-    return replace(place, team=place.team or next((team.name for team in led), ""), rooms=tuple(rooms))
+    lives = [(name, life) for team in led if team.file is not None for name, life in team.file.lives.items()]
+    rooms |= dict.fromkeys(room_of(Path(life.transcript)) for _, life in lives if life.transcript and not life.command)
+    beyond = tuple(name for name, life in lives if life.command)
+    team = place.team or next((team.name for team in led), "")
+    return replace(place, team=team, rooms=tuple(rooms), beyond=beyond)
 
 
 def owners_in(place: Place) -> dict[str, str]:
@@ -97,7 +100,7 @@ def _root(direct: Mapping[str, str], id: str) -> str:
 def agents_of(place: Place, edits: Edits, member: str | None, owners: Mapping[str, str]) -> tuple[str, ...]:
     """Whose edits a member's are: its own and its sub-agents'. None named: empty, which means everybody's.
 
-    Raises UnknownMember naming who changed something.
+    Raises UnknownMember naming who changed something; UsageError for a member whose edits nobody noted.
     """
     if not member:
         return ()
@@ -109,6 +112,13 @@ def agents_of(place: Place, edits: Edits, member: str | None, owners: Mapping[st
     known = {LEAD, *changed, *owners.values(), *(path.stem for path in (place.directory / "agents").glob("*.jsonl"))}
     if wanted in {name.lower() for name in known}:
         return (wanted,)
+    if wanted in {name.lower() for name in place.beyond}:
+        raise UsageError(
+            "usage",
+            f"what {member[:80]} edited is not known here: another program runs it",
+            do=["git diff shows what changed in a repository, by whomever"],
+            note="nothing was changed",
+        )
     names = [alias(name) for name in dict.fromkeys([*changed, *sorted(known)])]
     close = nearest(member, names)
     raise UnknownMember(

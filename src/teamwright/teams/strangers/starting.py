@@ -73,7 +73,7 @@ class Strangers:
         await team.roster.change(lambda config: settled_at(config, member.name, spot))
         team.outside.entries[member.name] = replace(member, pane_id=spot.id, backend_type=spot.kind)
         if spot.note:
-            team.emit(Notice(member=member.name, text=f"{member.name}: {spot.note}"))
+            team.emit(Notice(member=member.name, text=spot.note))
         await self._until_begun(stranger, start.within_s)
         self._let_live(stranger)
         stranger.begin()

@@ -20,6 +20,9 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.ui.compacted import compacted_words
 
 _CHANGES = {"created": "+", "claimed": "▸", "completed": "✓", "released": "·", "deleted": "✗", "assigned": "→"}
+_UNTOLD = frozenset({"mode_changed", "permission_request", "permission_response"})
+"""Protocol messages that another line tells already."""
+
 _QUIET_STATES = frozenset({"working", "pending", "stopping"})
 
 
@@ -36,7 +39,7 @@ def line_of(event: TeamEvent) -> str | None:
             mark = {"failed": "  (failed)", "denied": "  (refused)"}.get(outcome, "")
             return f"{who:<12} {event.tool} {_one_line(event.summary)}{mark}  [{event.call}]"
         case MessageSent():
-            if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):
+            if event.wire in _UNTOLD or (event.wire == "idle_notification" and event.summary == "idle"):
                 return None
             return f"{who:<12} → {shown(event.to)}: {_one_line(event.summary)}"
         case TaskChanged(change=change):

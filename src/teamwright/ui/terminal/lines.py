@@ -36,6 +36,9 @@ DIFF_LINES = 20
 WHY_LINES = 3
 """Lines of a reason that are shown below the call that was refused."""
 
+PROGRAMS_OWN = "default"
+"""The model of a member that another program runs, where nobody named one."""
+
 NAME_WIDTH = 10
 NARROWEST = 20
 """Columns that are assumed at least: in a narrower window lines wrap instead of vanishing."""
@@ -48,7 +51,12 @@ _PROTOCOL = {
     "plan_approval_request": "asks for approval of its plan",
     "plan_approval_response": "answers on the plan",
 }
-_UNTOLD = frozenset({"task_assignment", "mode_changed", "shutdown_approved", "teammate_terminated"})
+_UNTOLD = frozenset(
+    {
+        *("task_assignment", "mode_changed", "shutdown_approved", "teammate_terminated"),
+        *("permission_request", "permission_response"),
+    }
+)
 """Protocol messages that another line tells already."""
 
 
@@ -217,7 +225,7 @@ class Narrator:
             return [self._line(event.member, f"waits for {detail}" if detail else "waits", "yellow")]
         if event.member not in self._known:
             self._known.add(event.member)
-            model = f" ({model_words(event.model)})" if event.model not in {"", self.usual} else ""
+            model = f" ({model_words(event.model)})" if event.model not in {"", PROGRAMS_OWN, self.usual} else ""
             return [self._line(event.member, f"joined{model}")]
         return []
 

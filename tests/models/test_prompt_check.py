@@ -36,6 +36,24 @@ async def test_a_cut_prompt_ends_in_a_failure_that_says_how_to_widen_the_window(
     assert not failure.retriable
 
 
+def test_a_cut_is_found_out_however_little_each_message_adds():
+    check, items, found = PromptCheck(), [turn(3000)], None
+    for step in range(40):
+        found = found or look(check, items, 2000 if step else 1900)
+        items.append(turn(60))
+    assert found is not None
+    assert found.read == 2000
+
+
+def test_a_prompt_that_fills_the_window_of_which_the_server_told_was_cut_at_once():
+    request = Request(PREFIX, [turn(5000)], "ada")
+    found = PromptCheck().look(request, Usage(4096, 1, 0, 0, 1), 4096)
+    assert found is not None
+    assert found.read == 4096
+    assert PromptCheck().look(request, Usage(4095, 1, 0, 0, 1), 4096) is None
+    assert PromptCheck().look(Request(PREFIX, [turn(100)], "ada"), Usage(4096, 1, 0, 0, 1), 4096) is None
+
+
 async def test_anthropic_is_never_suspected(client):
     small = LoopbackModel([CutPrompt(1500)])
     async with asyncio.timeout(20), small as server, client(server.url, provider="anthropic") as c:

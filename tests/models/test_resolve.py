@@ -147,6 +147,7 @@ def test_without_a_key_the_error_says_what_was_looked_at_and_what_to_do():
         "teamwright: no model to talk to",
         '  looked at   ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENROUTER_API_KEY, "model" in the settings: none set',
         "  do one of   export ANTHROPIC_API_KEY=…",
+        "              OLLAMA_CONTEXT_LENGTH=65536 ollama serve, then teamwright --model ollama/MODEL",
         "              teamwright demo                                   (needs no model)",
         "  [no-model]",
     ]

@@ -5,13 +5,19 @@ Knows endpoints and troubles; decides nothing about trying again. No key is in a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import Failure, ModelCard
 from teamwright.models.prompt_check import Cut
+from teamwright.models.servers.ways import to_get, to_start, to_widen
 from teamwright.models.trouble import Trouble, context_is_full, worth_retrying
+from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
+
+MOST_SERVED = 5
+"""Names of models that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +57,33 @@ def failure_of(trouble: Trouble, card: ModelCard, endpoint: Endpoint, tries: int
 
 def cut_prompt(cut: Cut, card: ModelCard, endpoint: Endpoint) -> Failure:
     """The failure of an answer to a prompt of which the server read only a part."""
-    room = max(65_536, 2 ** (cut.sent * 2 - 1).bit_length())
-    do = {
-        "ollama": f"OLLAMA_CONTEXT_LENGTH={room} ollama serve",
-        "llamacpp": f"llama-server -c {room} …",
-        "vllm": f"vllm serve … --max-model-len {room}",
-        "sglang": f"sglang serve … --context-length {room}",
-        "lmstudio": f"lms load {card.wire} --context-length {room}",
-    }.get(endpoint.provider, f"give the server a window of {room:,} tokens")
     return Failure(
         "window-too-small",
         f"this server cut the prompt: {cut.sent:,} tokens sent, {cut.read:,} read",
         looked_at=(("model", f"{card.name} at {endpoint.where}"),),
-        do=(f"{do}          (64k or more for a team)",),
+        do=(to_widen(endpoint.provider, card.wire, cut.sent),),
     )
+
+
+def no_room(head: int, window: int, card: ModelCard, endpoint: Endpoint) -> Failure:
+    """The failure of a prompt that cannot fit: `head` tokens stand before every conversation."""
+    return Failure(
+        "window-too-small",
+        f"a window of {window:,} tokens is too small: {head:,} stand before every conversation",
+        looked_at=(("model", f"{card.name} at {endpoint.where}"),),
+        do=(to_widen(endpoint.provider, card.wire, head),),
+        before_first_reply=True,
+    )
+
+
+def with_served(failure: Failure, names: Sequence[str], card: ModelCard) -> Failure:
+    """The failure of a model that a local server does not have, with those that it has."""
+    shown = ", ".join(names[:MOST_SERVED]) + (f" and {len(names) - MOST_SERVED} more" if names[MOST_SERVED:] else "")
+    close = next((one for one in names if one.startswith(card.wire)), None) or nearest(card.wire, names)
+    ways = (f"did you mean {card.provider}/{close}?",) if close else ()
+    ways += (to_get(card.provider, card.wire),)
+    ways += tuple(f"teamwright --model {card.provider}/{one}" for one in names[:1] if not close)
+    return replace(failure, looked_at=(*failure.looked_at, ("it has", shown or "no models")), do=ways)
 
 
 def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
@@ -97,8 +116,7 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
 def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
     name = endpoint.provider
     if trouble.kind == "connect":
-        do = (f"start {name}, then try again",) if endpoint.local else ("check the network and the proxy settings",)
-        return Told("no-network", f"{name} at {endpoint.where} could not be reached", do)
+        return Told("no-network", f"{name} at {endpoint.where} could not be reached", _reach(endpoint))
     if trouble.kind == "stalled":
         return Told("model-failed", f"{name} stopped sending", ("go on later: nothing was lost",))
     if trouble.kind == "broken":
@@ -106,6 +124,16 @@ def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
     return Told(
         "model-failed", f"what {name} sent is not an answer of {endpoint.facts.title}", _check_address(endpoint)
     )
+
+
+def _reach(endpoint: Endpoint) -> tuple[str, ...]:
+    """What to do where nobody answers; on this machine no network is in the way."""
+    start = to_start(endpoint.provider) if endpoint.local else ""
+    if start:
+        return (f"start {endpoint.provider}: {start}",)
+    if endpoint.loopback:
+        return (f"start what listens at {endpoint.where}, then try again",)
+    return ("check the network and the proxy settings",)
 
 
 def _new_key(endpoint: Endpoint) -> tuple[str, ...]:

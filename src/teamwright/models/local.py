@@ -63,17 +63,28 @@ def probe_local(env: Mapping[str, str], *, within_s: float = PROBE_S) -> list[Fo
 
 def _ask(provider: Provider, base_url: str, deadline: float) -> tuple[FoundModel, ...] | None:
     parsed = _get_json(base_url, provider.models_path, deadline)
-    rows = parsed.get("data") if parsed is not None else None
-    if not isinstance(rows, list):
+    if parsed is None or not isinstance(parsed.get("data", 0), list | None):
         return None
     windows = _windows(provider.id, base_url, deadline)
-    names = [str(cast("dict[str, Any]", row).get("id")) for row in cast("list[Any]", rows) if isinstance(row, dict)]
+    names = _names(parsed)
     listed = listed_windows(parsed or {})
-    return tuple(
-        FoundModel(name, windows.get(name) or windows.get("") or listed.get(name))
-        for name in names
-        if _NAME.fullmatch(name)
-    )
+    return tuple(FoundModel(name, windows.get(name) or windows.get("") or listed.get(name)) for name in names)
+
+
+def _names(listing: Mapping[str, Any]) -> list[str]:
+    """The plain names in a list of models. Ollama without a model says null for an empty list."""
+    rows = cast("list[Any]", listing.get("data") or [])
+    names = [str(cast("dict[str, Any]", row).get("id")) for row in rows if isinstance(row, dict)]
+    return [name for name in names if _NAME.fullmatch(name)]
+
+
+def served_names(endpoint: Endpoint, *, within_s: float = PROBE_S) -> list[str] | None:
+    """The models that a local server lists; None if it does not say. Blocking."""
+    provider = PROVIDERS.get(endpoint.provider)
+    if provider is None or not endpoint.local:
+        return None
+    parsed = _get_json(endpoint.base_url, provider.models_path, time.monotonic() + within_s)
+    return None if parsed is None or not isinstance(parsed.get("data", 0), list | None) else _names(parsed)
 
 
 def _get_json(base_url: str, path: str, deadline: float) -> dict[str, Any] | None:

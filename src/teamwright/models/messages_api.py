@@ -37,6 +37,7 @@ from teamwright.models.model import (
 )
 from teamwright.models.pacing.stagger import Stagger
 from teamwright.models.prompt_check import PromptCheck
+from teamwright.models.servers.served import Served
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
 from teamwright.protocol.blocks import Block, encode
@@ -53,6 +54,9 @@ CONTINUATIONS = 8
 """How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
 FIRST_CONNECTS = 2
 """How often a service that never answered is called again when it cannot be reached."""
+BROKEN_HERE = frozenset({500, 501, 502})
+"""What a server on this machine says that cannot run the model, e.g. for want of memory: if it never answered, it is
+called again as rarely. 503 is not among them: so it says that it still loads."""
 
 
 REFUSING = frozenset({"anthropic", "openai", "google", "bedrock"})
@@ -73,6 +77,7 @@ class MessagesApi:
         governor: Governor,
         settings: ModelSettings,
         dialect: Dialect | None = None,
+        served: Served | None = None,
     ) -> None:
         self._card = card
         self._endpoint = endpoint
@@ -84,6 +89,7 @@ class MessagesApi:
         self._answered = False
         self._stagger = Stagger(settings.stagger_s if card.caching else 0.0)
         self._check = None if endpoint.provider in REFUSING else PromptCheck()
+        self._served = served or Served(endpoint)
         self._dialect = dialect or MessagesDialect(endpoint, caching=card.caching)
 
     def __repr__(self) -> str:
@@ -107,6 +113,9 @@ class MessagesApi:
 
     async def stream(self, request: Request) -> AsyncGenerator[Part, None]:
         """The answer in parts; see `Model.stream`. A paused answer is continued and comes out as one."""
+        if (refused := await self._too_small(request)) is not None:
+            yield refused
+            return
         items: Sequence[bytes] = request.items
         whole: Reply | None = None
         outcome, lost = _Outcome(), Usage()
@@ -123,9 +132,23 @@ class MessagesApi:
                 break
             items = [*items, encode({"role": "assistant", "content": outcome.reply.content})]
         if outcome.failure is not None:
-            yield replace(outcome.failure, lost=lost if whole is None else lost + whole.usage)
+            failure = await self._served.told(outcome.failure, self._card)
+            yield replace(failure, lost=lost if whole is None else lost + whole.usage)
         elif whole is not None:
+            self._card = await self._served.answered(self._card)
             yield self._checked(request, replace(whole, lost=lost))
+
+    async def _too_small(self, request: Request) -> Failure | None:
+        """Why nothing is sent: the window has no room even for what stands before the conversation."""
+        if not self._served.lacks_room(request):
+            return None
+        self._card = await self._served.widened(self._card)
+        head, window = self._served.lacks_room(request), self._served.window
+        if not head or window is None:
+            return None
+        from teamwright.models.failure import no_room
+
+        return no_room(head, window, self._card, self._endpoint)
 
     async def _answer(self, request: Request, items: Sequence[bytes], outcome: _Outcome) -> AsyncGenerator[Part, None]:
         """One answer, tried as often as it may help; how it ended is left in `outcome`."""
@@ -186,6 +209,8 @@ class MessagesApi:
         most = self._settings.retries
         if trouble.kind == "connect" and not self._answered:
             most = 0 if self._endpoint.loopback else min(most, FIRST_CONNECTS)
+        if trouble.answer.status in BROKEN_HERE and self._endpoint.loopback and not self._answered:
+            most = min(most, FIRST_CONNECTS)
         return tries <= most
 
     def _again_s(self, trouble: Trouble) -> float | None:
@@ -224,7 +249,7 @@ class MessagesApi:
 
     def _checked(self, request: Request, reply: Reply) -> Reply | Failure:
         """The reply, or what it gives away: that the server did not read the whole prompt."""
-        cut = self._check.look(request, reply.usage) if self._check else None
+        cut = self._check.look(request, reply.usage, self._served.window) if self._check else None
         if cut is None:
             return reply
         from teamwright.models.failure import cut_prompt

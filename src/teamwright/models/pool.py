@@ -20,6 +20,7 @@ from teamwright.models.model import Model, ModelCard
 from teamwright.models.pacing.page_name import page_of
 from teamwright.models.providers import endpoint_of
 from teamwright.models.resolve import providers, require_key, resolve
+from teamwright.models.servers.served import Served
 from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import Trouble
 from teamwright.protocol.errors import CannotStart, ModelFailed
@@ -50,7 +51,8 @@ class ModelPool:
         """
         card, endpoint = resolve(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
-        if key not in self._open and endpoint.local and settings.context_tokens is None:
+        window, ask = None, endpoint.local and settings.context_tokens is None
+        if key not in self._open and ask:
             from teamwright.models.local import ask_window
 
             window = await asyncio.to_thread(ask_window, endpoint, card.wire)
@@ -58,7 +60,10 @@ class ModelPool:
         if key not in self._open:
             governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint))
             dialect = dialect_of(card, endpoint)
-            self._open[key] = MessagesApi(card, endpoint, governor=governor, settings=settings, dialect=dialect)
+            served = Served(endpoint, window=window, ask=ask)
+            self._open[key] = MessagesApi(
+                card, endpoint, governor=governor, settings=settings, dialect=dialect, served=served
+            )
         return self._open[key]
 
     async def aclose(self) -> None:

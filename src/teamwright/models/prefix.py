@@ -34,7 +34,8 @@ def request_fields(
 
     `effort` is one that the model documents; a budget of thinking comes on top of the longest answer.
     """
-    most = settings.max_output_tokens or min(card.max_output_tokens, OUTPUT_MOST)
+    # A service that adds both up refuses a prompt whose answer could not fit: a quarter of the window is kept for it.
+    most = settings.max_output_tokens or min(card.max_output_tokens, OUTPUT_MOST, card.context_tokens // 4)
     most += effort if isinstance(effort, int) else 0
     fields: dict[str, Any] = {"model": card.wire, "max_tokens": min(most, card.max_output_tokens)}
     if system:

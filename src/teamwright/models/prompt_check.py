@@ -1,7 +1,8 @@
 """Whether a server reads the whole prompt: some cut it in silence when their window is too small.
 
-The sign is that the input they report stops growing while ours grows. Tokens from the cache count, images do
-not. Kept per conversation, so that a check costs what was added and not what is there.
+The sign is that the input they report stops growing while ours grows, or that it is as large as the window of
+which the server told: then nothing is left for an answer. Tokens from the cache count, images do not. Kept per
+conversation, so that a check costs what was added and not what is there.
 """
 
 from __future__ import annotations
@@ -46,15 +47,19 @@ class PromptCheck:
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
 
-    def look(self, request: Request, usage: Usage) -> Cut | None:
-        """The cut that this answer gives away, or None."""
+    def look(self, request: Request, usage: Usage, window: int | None = None) -> Cut | None:
+        """The cut that this answer gives away, or None. `window` is the server's by its own word, in tokens."""
         seen = self._of(request)
         sent = (len(request.prefix.head) + _measure(seen, request.items)) // 4
         read = usage.prompt_tokens
+        if window is not None and sent > window <= read:
+            return Cut(sent, read)
         grown, stood_still = sent - seen.sent, seen.reported and seen.reported * 0.8 <= read <= seen.reported
         if stood_still and grown >= GROWTH and read < sent:
             return Cut(sent, read)
-        if sent < seen.sent:
+        if stood_still and grown >= 0:
+            return None  # little was added: it counts together with what comes next
+        if grown < 0:
             seen.reported = 0  # compacted: begin anew
         seen.sent, seen.reported = sent, max(read, seen.reported)
         return None

@@ -14,6 +14,7 @@ from teamwright.models.catalog import DEFAULT_MODEL, aliases, card, known_ids
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard
 from teamwright.models.providers import PROVIDERS, Provider, custom_provider, endpoint_of
+from teamwright.models.servers.ways import to_get, to_start
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.ids import nearest
@@ -73,15 +74,27 @@ def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
     """The provider and its own id of the model. Without a provider it is Anthropic's."""
     first, slash, rest = name.partition("/")
     known = providers(settings)
-    if not slash:
+    if not slash and first not in known:
         return known["anthropic"], first
     if first in known and rest:
         return known[first], rest
-    raise CannotStart(
+    raise _names_none(name, known)
+
+
+def _names_none(name: str, known: Mapping[str, Provider]) -> CannotStart:
+    """The error for a name without its model, or of a provider that there is not."""
+    first, _, rest = name.partition("/")
+    close = nearest(first, known) if first not in known else None
+    ways = [f"did you mean {close}/{rest}?"] if close and rest else []
+    if first in known:
+        ways.append(f"teamwright models {first}   (what it lists; then --model {first}/MODEL)")
+    else:
+        ways.append("teamwright models")
+    return CannotStart(
         "unknown-model",
-        f'"{first}" is not a provider' if rest else f'"{name}" names no model',
+        f'"{first}" is not a provider' if rest and first not in known else f'"{name}" names no model',
         looked_at=[("providers", ", ".join(known))],
-        do=["teamwright models", "write provider/model, or an alias such as sonnet"],
+        do=[*ways, "write provider/model, or an alias such as sonnet"],
     )
 
 
@@ -102,11 +115,21 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str], files: int
     found = [str(server) for server in servers[:3]] + _others(env, others)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
     what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"
-    ways = _ways(provider, servers, others)
+    ways = [*_meant(wanted, servers), *_ways(provider, servers, others)]
     short = aliases()
     if wanted and wanted not in short and (meant := nearest(wanted, short)):
         ways.insert(0, f"did you mean {meant}?")
     return CannotStart("no-model", what, looked_at=looked_at, do=ways)
+
+
+def _meant(wanted: str, servers: list[FoundServer]) -> list[str]:
+    """What a name without its provider may have meant: a model of a server that answers."""
+    same = [f"{one.provider}/{model.id}" for one in servers for model in one.models if _is(wanted, model.id)]
+    return [f"did you mean {name}?" for name in same[:2]]
+
+
+def _is(wanted: str, served: str) -> bool:
+    return bool(wanted) and wanted.lower() in {served.lower(), served.lower().partition(":")[0]}
 
 
 def _settings(files: int) -> str:
@@ -135,5 +158,9 @@ def _ways(provider: Provider, servers: list[FoundServer], keys: Mapping[str, str
         ways.append(f"export {provider.keys[-1].name}=…")
     usable = [server for server in servers if server.models]
     ways += [f"teamwright --model {server.provider}/{server.models[0].id}" for server in usable[:2]]
+    if servers and not usable:
+        ways.append(f"{to_get(servers[0].provider)}, then teamwright --model {servers[0].provider}/MODEL")
+    if not servers:
+        ways.append(f"{to_start('ollama')}, then teamwright --model ollama/MODEL")
     ways.append("teamwright demo                                   (needs no model)")
     return ways

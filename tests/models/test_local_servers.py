@@ -1,0 +1,166 @@
+"""A server on this machine: what it tells of its window and its models, and what the person is told to type."""
+
+import asyncio
+import json
+
+import pytest
+
+from teamwright.models.local import probe_local
+from teamwright.models.model import Failure, Reply, Request
+from teamwright.models.pool import ModelPool
+from teamwright.models.prefix import prefix_for
+from teamwright.models.resolve import resolve
+from teamwright.models.servers.ways import to_widen
+from teamwright.models.settings import ModelSettings
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.errors import CannotStart
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer, CutPrompt, Status
+from tests.models.conftest import quick, user
+
+NAME = "ollama/qwen3-coder:30b"
+
+
+async def asked(model, *items, system="", asker="ada"):
+    prefix = prefix_for(model.card, quick(), [text_block(system)] if system else [], [])
+    return [part async for part in model.stream(Request(prefix, items or [user()], asker))][-1]
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What a server says of its window; it may be changed, and is counted."""
+    said = {"window": None, "asked": 0}
+
+    def ask_window(endpoint, wire, *, within_s=0.3):
+        said["asked"] += 1
+        return said["window"]
+
+    monkeypatch.setattr("teamwright.models.local.ask_window", ask_window)
+    return said
+
+
+@pytest.mark.promise("K2")
+async def test_a_window_that_is_known_only_once_the_model_is_loaded_is_learned_from_the_first_answer(told):
+    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+        model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
+        assert model.card.context_tokens == 32_768
+        told["window"] = 65_536
+        assert isinstance(await asked(model), Reply)
+        assert model.card.context_tokens == 65_536
+        asks = told["asked"]
+        await asked(model)
+        assert told["asked"] == asks
+
+
+async def test_a_server_that_never_tells_is_asked_a_few_times_only(told):
+    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+        model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
+        for _ in range(8):
+            await asked(model)
+    assert told["asked"] == 4
+
+
+async def test_a_window_by_the_users_own_word_is_not_asked_for(told):
+    told["window"] = 4096
+    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+        model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick(context_tokens=50_000))
+        await asked(model)
+    assert (model.card.context_tokens, told["asked"]) == (50_000, 0)
+
+
+@pytest.mark.promise("K3")
+async def test_the_first_prompt_that_was_cut_is_found_out_and_not_answered(told):
+    small = LoopbackModel([CutPrompt(4096)])
+    async with asyncio.timeout(20), small as server, ModelPool() as pool:
+        model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
+        told["window"] = 4096
+        failure = await asked(model, system="word " * 4000)
+    assert isinstance(failure, Failure)
+    assert failure.slug == "window-too-small"
+    assert "stop the one that runs first" in failure.do[0]
+
+
+@pytest.mark.promise("K3")
+async def test_what_cannot_fit_is_not_sent_until_the_server_has_a_larger_window(told):
+    told["window"] = 4096
+    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+        model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
+        failure = await asked(model, system="word " * 4000)
+        assert isinstance(failure, Failure)
+        assert (failure.slug, server.bodies) == ("window-too-small", [])
+        assert failure.do[0].startswith("OLLAMA_CONTEXT_LENGTH=65536 ollama serve")
+        told["window"] = 65_536  # started anew
+        assert isinstance(await asked(model, system="word " * 4000), Reply)
+    assert model.card.context_tokens == 65_536
+
+
+def test_an_answer_has_a_quarter_of_a_small_window():
+    for window, most in ((8_192, 2_048), (32_768, 8_192), (200_000, 8_192)):
+        card, _ = resolve(NAME, {}, ModelSettings(context_tokens=window))
+        assert json.loads(b"{" + prefix_for(card, ModelSettings(), [], []).head + b"}")["max_tokens"] == most
+
+
+@pytest.mark.promise("K3")
+async def test_a_model_that_is_not_there_is_answered_with_those_that_are():
+    listed = ["qwen3-coder:30b", "gpt-oss:20b"]
+    async with asyncio.timeout(20), LoopbackModel([Status(404)], models=listed) as server, ModelPool() as pool:
+        model = await pool.open_model("ollama/qwen3-coder", {"OLLAMA_HOST": server.url}, quick())
+        failure = await asked(model)
+    assert ("it has", "qwen3-coder:30b, gpt-oss:20b") in failure.looked_at
+    assert failure.do == ("did you mean ollama/qwen3-coder:30b?", "ollama pull qwen3-coder")
+
+
+@pytest.mark.promise("K3")
+async def test_a_server_without_a_model_is_one_all_the_same():
+    async with asyncio.timeout(20), LoopbackModel(models=[]) as server:
+        server._listed = lambda: None  # as Ollama writes an empty list
+        (found,) = await asyncio.to_thread(probe_local, {"OLLAMA_HOST": server.url}, within_s=5.0)
+        with pytest.raises(CannotStart) as caught:
+            await asyncio.to_thread(resolve, None, {"OLLAMA_HOST": server.url}, ModelSettings())
+    assert str(found).endswith(": no models")
+    assert "ollama pull MODEL, then teamwright --model ollama/MODEL" in caught.value.do
+
+
+async def test_a_server_that_never_could_run_the_model_is_not_asked_ten_times():
+    poor = LoopbackModel([Status(500, "model requires more memory")])
+    async with asyncio.timeout(20), poor as server, ModelPool() as pool:
+        failure = await asked(await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick()))
+    assert ("it said", "model requires more memory") in failure.looked_at
+    assert len(server.bodies) == 3
+
+
+async def test_one_that_still_loads_or_that_has_answered_before_is_waited_for():
+    for script in ([Status(503)] * 5 + [Answer("Yes.")], [Answer("Yes.")] + [Status(500)] * 5 + [Answer("Yes.")]):
+        async with asyncio.timeout(20), LoopbackModel(script) as server, ModelPool() as pool:
+            model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
+            await asked(model)
+            assert isinstance(await asked(model), Reply)
+
+
+@pytest.mark.promise("K3")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ollama", ('"ollama" names no model', "teamwright models ollama")),
+        ("olama/qwen3-coder:30b", ('"olama" is not a provider', "did you mean ollama/qwen3-coder:30b?")),
+    ],
+)
+def test_half_a_name_is_answered_with_the_whole_one(name, words):
+    with pytest.raises(CannotStart) as caught:
+        resolve(name, {}, ModelSettings())
+    for word in words:
+        assert word in str(caught.value.what) + " ".join(caught.value.do)
+
+
+@pytest.mark.promise("K3")
+async def test_a_name_without_its_provider_is_answered_with_the_server_that_has_it():
+    async with asyncio.timeout(20), LoopbackModel(models=["qwen3-coder:30b"]) as server:
+        with pytest.raises(CannotStart) as caught:
+            await asyncio.to_thread(resolve, "qwen3-coder", {"OLLAMA_HOST": server.url}, ModelSettings())
+    assert caught.value.do[0] == "did you mean ollama/qwen3-coder:30b?"
+
+
+def test_a_window_is_asked_for_that_the_conversation_fits_into_twice():
+    assert to_widen("ollama", "m", 4_700).startswith("OLLAMA_CONTEXT_LENGTH=65536 ollama serve")
+    assert to_widen("llamacpp", "m", 50_000).startswith("llama-server -m FILE.gguf --jinja -c 131072")
+    assert to_widen("house", "m", 10).startswith("give the server a window of 65,536 tokens")

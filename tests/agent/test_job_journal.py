@@ -10,7 +10,7 @@ import pytest
 from teamwright.agent import background
 from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.agent.job_journal import JOBS, JobJournal, lost_jobs
-from teamwright.storage.process import Command
+from teamwright.storage.processes.process import Command
 
 
 def job(name: str, **more) -> Job:

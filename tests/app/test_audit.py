@@ -17,10 +17,10 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownApproved, ShutdownRequest
 from teamwright.storage.bell import Bell
-from teamwright.storage.family import MARK
 from teamwright.storage.lease import Lease
 from teamwright.storage.lock import FileLock
 from teamwright.storage.paths import home_of
+from teamwright.storage.processes.family import MARK
 from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
 from teamwright.testing import ScriptedModel

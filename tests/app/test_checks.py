@@ -14,8 +14,8 @@ from teamwright import Notice, TaskChanged, Team, Underway
 from teamwright.app.checking import checks
 from teamwright.app.inspect import find_tasks
 from teamwright.protocol.errors import TaskRefused
-from teamwright.storage.family import start_of
 from teamwright.storage.paths import home_of
+from teamwright.storage.processes.family import start_of
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.tasks import task_rows
 from tests.teams.crew import newest, told, until

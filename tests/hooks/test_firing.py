@@ -8,7 +8,7 @@ import pytest
 
 from teamwright.hooks.book import HookBook, parse_hooks
 from teamwright.hooks.firing import OUTPUT_MOST, Hooks, Place
-from teamwright.storage.process_records import RECORDS, ProcessRecords
+from teamwright.storage.processes.records import RECORDS, ProcessRecords
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -11,7 +11,7 @@ from teamwright.mcp.config import Reading, ServerConfig, parse_servers
 from teamwright.mcp.listing import Listings
 from teamwright.mcp.server import Around, Limits, Server
 from teamwright.mcp.stdio import Surroundings
-from teamwright.storage.process_records import ProcessRecords
+from teamwright.storage.processes.records import ProcessRecords
 
 SERVER = str(Path(__file__).with_name("stdio_server.py"))
 

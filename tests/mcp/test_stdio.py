@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.mcp.server import MOST_IN_A_ROW, Limits
 from teamwright.mcp.trouble import Refused, ServerTrouble
-from teamwright.storage.family import processes
+from teamwright.storage.processes.family import processes
 from tests.mcp.conftest import words
 
 pytestmark = pytest.mark.timeout(90)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage import family
-from teamwright.storage.family import life_mark, new_mark, processes, start_of, this_boot
-from teamwright.storage.leftovers import end_leftovers, leftovers
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, Process, finish, run
-from teamwright.storage.process_records import RECORDS, ProcessRecords, Purpose
+from teamwright.storage.processes import family
+from teamwright.storage.processes.family import life_mark, new_mark, processes, start_of, this_boot
+from teamwright.storage.processes.leftovers import end_leftovers, leftovers
+from teamwright.storage.processes.process import Command, Process, finish, run
+from teamwright.storage.processes.records import RECORDS, ProcessRecords, Purpose
 
 LINUX = sys.platform.startswith("linux")
 GONE = 2**22 + 1
@@ -27,8 +27,8 @@ PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, Process
-from teamwright.storage.process_records import ProcessRecord, ProcessRecords, Purpose
+from teamwright.storage.processes.process import Command, Process
+from teamwright.storage.processes.records import ProcessRecord, ProcessRecords, Purpose
 
 if sys.argv[3] == "between":
     ProcessRecord.began = lambda self, pid: os.kill(os.getpid(), signal.SIGKILL)
@@ -169,7 +169,7 @@ def test_what_a_living_program_runs_is_none_of_ours(tmp_path, program, up):
 @needs_marks
 def test_whoever_runs_below_a_leftover_does_not_saw_at_its_own_branch(tmp_path, program, up):
     ask = (
-        "import sys; from pathlib import Path; from teamwright.storage.leftovers import end_leftovers\n"
+        "import sys; from pathlib import Path; from teamwright.storage.processes.leftovers import end_leftovers\n"
         "open('go').read()\n"
         "found = end_leftovers(Path('session'), 0)\n"
         "open('up', 'w').write('1' if [one.holds_us and one.alive for one in found] == [True] else '0')\n"
@@ -302,9 +302,9 @@ def test_a_directory_that_cannot_be_written_costs_the_record_and_nothing_else(tm
     write_record(tmp_path, stranger.pid, "1")
     script = (
         "import asyncio, os, sys; from pathlib import Path\n"
-        "from teamwright.storage.output import Output; from teamwright.storage.process import Command, run\n"
-        "from teamwright.storage.process_records import ProcessRecords\n"
-        "from teamwright.storage.leftovers import end_leftovers, leftovers\n"
+        "from teamwright.storage.output import Output; from teamwright.storage.processes.process import Command, run\n"
+        "from teamwright.storage.processes.records import ProcessRecords\n"
+        "from teamwright.storage.processes.leftovers import end_leftovers, leftovers\n"
         "session = os.open(sys.argv[1], os.O_RDONLY)\n"
         "os.fchdir(session); os.setuid(65534)\n"
         "kept = ProcessRecords(Path('.'))\n"

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from teamwright.storage.lives import Life, end_all
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, Process
+from teamwright.storage.processes.lives import Life, end_all
+from teamwright.storage.processes.process import Command, Process
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 

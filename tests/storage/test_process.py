@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.family import Family, _from_ps, kill_group, processes
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, Process, finish, run, run_argv
+from teamwright.storage.processes.family import Family, _from_ps, kill_group, processes
+from teamwright.storage.processes.process import Command, Process, finish, run, run_argv
 
 ENV = {"PATH": os.environ["PATH"]}
 ESCAPE = (
@@ -235,7 +235,7 @@ async def test_without_process_descriptors_the_end_is_noticed_too(tmp_path, monk
 
 @pytest.mark.skipif(not os.access("/bin/ps", os.X_OK), reason="ps is not on this machine")
 async def test_ps_tells_what_the_process_file_system_tells(tmp_path, monkeypatch):
-    monkeypatch.setattr("teamwright.storage.family.processes", _from_ps)
+    monkeypatch.setattr("teamwright.storage.processes.family.processes", _from_ps)
     process = Process.start(shell("trap '' TERM; sleep 600 & sleep 600; sleep 600", tmp_path), Output(100))
     mine = next(row for row in _from_ps() if row.pid == process.pid)
     assert (mine.parent, mine.group) == (os.getpid(), process.pid)

@@ -9,7 +9,7 @@ import pytest
 
 from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.protocol.errors import LimitExceeded, UsageError
-from teamwright.storage.family import processes
+from teamwright.storage.processes.family import processes
 from teamwright.tools.shell.bash import Bash, BashInput, BashSettings
 
 

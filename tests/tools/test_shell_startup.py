@@ -11,7 +11,7 @@ import pytest
 from teamwright.agent.background import BackgroundJobs
 from teamwright.permissions.commands import proves_read_only
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.family import processes
+from teamwright.storage.processes.family import processes
 from teamwright.tools.shell.bash import Bash, BashInput, BashSettings, environment_without
 from teamwright.tools.shell.snapshot import read_snapshot
 from teamwright.tools.shell.startup import FAILED_FOR_S, Startup

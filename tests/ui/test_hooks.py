@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.process_records import RECORDS
+from teamwright.storage.processes.records import RECORDS
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.app.hook_log import HookLog, unbalanced

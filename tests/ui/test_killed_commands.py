@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.job_journal import lost_jobs
-from teamwright.storage.family import processes
-from teamwright.storage.leftovers import leftovers
+from teamwright.storage.processes.family import processes
+from teamwright.storage.processes.leftovers import leftovers
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall
 from tests.ui.program import Mark, Program, told_results, words_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.storage.family import processes
+from teamwright.storage.processes.family import processes
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.ui.program import Mark, Program, told_results

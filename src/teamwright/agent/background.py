@@ -1,7 +1,7 @@
 """Background shell commands of a run: started, listed, read, stopped; told of when they end.
 
 A job belongs to nobody's turn: interrupting the foreground does not touch it, closing ends all. Its output is a
-file that can be read at any time. With a session's directory all of it is on disk (`job_journal`, `process_records`),
+file that can be read at any time. With a session's directory all of it is on disk (`job_journal`, `storage/processes`),
 and what an earlier life of the session left is ended before anything is started. Knows processes; knows no tool and
 writes no message.
 """
@@ -20,10 +20,10 @@ from teamwright.agent.job_journal import Job, JobJournal, every_job, left_out
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.protocol.ids import job_id, nearest
-from teamwright.storage.leftovers import Leftover, end_leftovers
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, Process
-from teamwright.storage.process_records import ProcessRecords
+from teamwright.storage.processes.leftovers import Leftover, end_leftovers
+from teamwright.storage.processes.process import Command, Process
+from teamwright.storage.processes.records import ProcessRecords
 
 _TAIL = 4_000
 """Characters of a job's output that stay in memory; the file has the rest."""

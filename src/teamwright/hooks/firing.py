@@ -21,8 +21,8 @@ from teamwright.hooks.book import Function, Hook, HookBook
 from teamwright.hooks.outcome import NOTHING, Outcome, merged, outcome_of, read_outcome
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, Process, finish
-from teamwright.storage.process_records import ProcessRecords, Purpose
+from teamwright.storage.processes.process import Command, Process, finish
+from teamwright.storage.processes.records import ProcessRecords, Purpose
 
 INSIDE = "TEAMWRIGHT_INSIDE_HOOKS"
 """Variable with the marks of the hooks that a process runs inside of: a session that a hook starts runs all others."""

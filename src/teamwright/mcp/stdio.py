@@ -17,8 +17,8 @@ from teamwright.mcp.peer import Message, Peer
 from teamwright.mcp.trouble import ServerTrouble, plain_line
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
-from teamwright.storage.process import DRAIN_S, Command, Process
-from teamwright.storage.process_records import ProcessRecords, Purpose
+from teamwright.storage.processes.process import DRAIN_S, Command, Process
+from teamwright.storage.processes.records import ProcessRecords, Purpose
 
 MOST_LINE = 16 * 1024 * 1024
 """Bytes of one message."""

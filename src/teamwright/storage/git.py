@@ -12,7 +12,7 @@ from pathlib import Path
 
 from teamwright.protocol.values import dataclass
 from teamwright.storage.gitdir import running_entries
-from teamwright.storage.process import run_argv
+from teamwright.storage.processes.process import run_argv
 
 GIT_SAFE_ARGS = (
     "--no-pager",

@@ -13,7 +13,7 @@ from teamwright.app.serving.state import read_state
 from teamwright.models.model import ModelCard
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
-from teamwright.storage.family import processes
+from teamwright.storage.processes.family import processes
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.http_server import serving
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.family import start_of
+from teamwright.storage.processes.family import start_of
 from teamwright.teams.places.custom import Custom, why_not
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.recipe import recipe_of

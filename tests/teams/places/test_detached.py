@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.family import start_of
-from teamwright.storage.lives import Life
+from teamwright.storage.processes.family import start_of
+from teamwright.storage.processes.lives import Life
 from teamwright.teams.places.detached import Detached
 from teamwright.teams.places.place import Spot
 from tests.teams.places.rig import WITHIN_S

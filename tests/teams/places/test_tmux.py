@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.family import start_of
+from teamwright.storage.processes.family import start_of
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.tmux import Tmux, TmuxSettings
 from tests.teams.places.rig import TMUX, WITHIN_S, needs_tmux

@@ -21,8 +21,8 @@ from teamwright.protocol.events import Emit, Underway
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, run
-from teamwright.storage.process_records import Purpose
+from teamwright.storage.processes.process import Command, run
+from teamwright.storage.processes.records import Purpose
 from teamwright.tasks.check import Checked
 from teamwright.teams.team import Team
 from teamwright.tools.shell.bash import shell

@@ -18,9 +18,9 @@ from teamwright.app.members.settings import places_settings
 from teamwright.app.settings.files import Origin, read_layer
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import Family, Look, start_of
-from teamwright.storage.leftovers import end_leftovers
 from teamwright.storage.paths import Home
+from teamwright.storage.processes.family import Family, Look, start_of
+from teamwright.storage.processes.leftovers import end_leftovers
 from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.processes import family_of, runs

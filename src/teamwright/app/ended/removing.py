@@ -19,8 +19,8 @@ from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease
-from teamwright.storage.leftovers import end_leftovers
 from teamwright.storage.paths import Home
+from teamwright.storage.processes.leftovers import end_leftovers
 from teamwright.tasks.shared import is_shared
 from teamwright.teams.archive import archive_team
 

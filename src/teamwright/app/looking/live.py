@@ -17,9 +17,9 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.protocol.values import dataclass
-from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import Tail, last_number
 from teamwright.storage.paths import Home
+from teamwright.storage.processes.lives import Life
 from teamwright.storage.watch import Watcher
 from teamwright.teams.team_file import read_team_file
 

@@ -30,8 +30,8 @@ from teamwright.protocol.mail import Entry, fenced
 from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import ring
-from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import Tail, last_number
+from teamwright.storage.processes.lives import Life
 from teamwright.storage.watch import Watcher
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.post import summary_of

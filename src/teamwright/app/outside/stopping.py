@@ -20,8 +20,8 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.ids import LEAD, addressee
 from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import ring
-from teamwright.storage.leftovers import end_leftovers
-from teamwright.storage.lives import Life, Row, end_all
+from teamwright.storage.processes.leftovers import end_leftovers
+from teamwright.storage.processes.lives import Life, Row, end_all
 from teamwright.storage.watch import Watcher
 
 TAKEN_S = 10.0

@@ -16,9 +16,9 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest, parse_
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
-from teamwright.storage.lives import Life
 from teamwright.storage.log_reader import event_of
 from teamwright.storage.paths import Home
+from teamwright.storage.processes.lives import Life
 from teamwright.teams.catalogue import Teams
 from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import Home
-from teamwright.storage.process_records import ProcessRecords
+from teamwright.storage.processes.records import ProcessRecords
 from teamwright.tools.shell.bash import BashSettings, environment_without
 from teamwright.tools.shell.startup import Startup
 from teamwright.tools.shell.which import WITH_STARTUP, user_shell

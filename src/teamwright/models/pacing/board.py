@@ -21,8 +21,8 @@ from typing import Any, Protocol, cast
 from teamwright.models.pacing.state import State
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.family import this_boot
 from teamwright.storage.paths import make_private
+from teamwright.storage.processes.family import this_boot
 
 PAGE = 512
 """Bytes of the page: one record, filled up with spaces, never across the border of a page of memory."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from teamwright.mail.inbox import peek
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.roster import TeamConfig
-from teamwright.storage.lives import Life
+from teamwright.storage.processes.lives import Life
 
 UNREAD_GRACES = 10
 """A lead without a process to ask counts as gone once mail lay unread for so many graces."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.process import Outcome, run_argv
+from teamwright.storage.processes.process import Outcome, run_argv
 from teamwright.teams.places.handover import Handover, NotTaken, offered
 from teamwright.teams.places.place import Launch, Spot
 from teamwright.teams.places.processes import (

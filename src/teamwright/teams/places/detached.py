@@ -16,9 +16,9 @@ from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, StorageError
 from teamwright.protocol.ids import inbox_stem
-from teamwright.storage.family import Family, start_of
-from teamwright.storage.lives import Life
 from teamwright.storage.paths import make_private
+from teamwright.storage.processes.family import Family, start_of
+from teamwright.storage.processes.lives import Life
 from teamwright.teams.places.handover import Handover, NotTaken, offered
 from teamwright.teams.places.place import Launch, Spot
 from teamwright.teams.places.processes import family_of, process_of, runs, to_its_end, until_ended

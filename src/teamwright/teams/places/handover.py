@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from teamwright.storage.family import start_of
+from teamwright.storage.processes.family import start_of
 from teamwright.storage.sockets.address import LONGEST_ADDRESS
 from teamwright.teams.places import starter
 from teamwright.teams.places.place import TERMINAL_KEYS, Launch

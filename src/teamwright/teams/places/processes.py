@@ -13,8 +13,8 @@ import sys
 from collections.abc import Coroutine
 
 from teamwright.protocol.errors import CannotStart
-from teamwright.storage.family import Family, Look, start_of
-from teamwright.storage.lives import Life
+from teamwright.storage.processes.family import Family, Look, start_of
+from teamwright.storage.processes.lives import Life
 from teamwright.teams.places.place import Spot
 
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import Family, Look, start_of
-from teamwright.storage.lives import Life
+from teamwright.storage.processes.family import Family, Look, start_of
+from teamwright.storage.processes.lives import Life
 from teamwright.teams.places import tmux_panes
 from teamwright.teams.places.handover import Handover, NotTaken, offered
 from teamwright.teams.places.panes import Home, Layout, Pane

@@ -16,7 +16,7 @@ from teamwright.protocol.errors import CannotStart, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import Member
 from teamwright.storage.lease import lease_held
-from teamwright.storage.leftovers import end_leftovers
+from teamwright.storage.processes.leftovers import end_leftovers
 from teamwright.teams.courtesy import held_by
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event

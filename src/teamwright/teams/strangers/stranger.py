@@ -16,8 +16,8 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import start_of
-from teamwright.storage.lives import Life as ProcessLife
+from teamwright.storage.processes.family import start_of
+from teamwright.storage.processes.lives import Life as ProcessLife
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.member.placed import Placed
 from teamwright.teams.plans.awaited import Awaited

@@ -17,7 +17,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
-from teamwright.storage.process import Command, run
+from teamwright.storage.processes.process import Command, run
 from teamwright.tools.files import globs
 from teamwright.tools.files.glob import shorter
 from teamwright.tools.files.search import Search

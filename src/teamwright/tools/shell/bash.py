@@ -22,8 +22,8 @@ from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
-from teamwright.storage.process import Command, Process, finish
-from teamwright.storage.process_records import Purpose
+from teamwright.storage.processes.process import Command, Process, finish
+from teamwright.storage.processes.records import Purpose
 from teamwright.tools.shell.running import Line, followed, line_of, stands_for
 from teamwright.tools.shell.startup import Startup
 from teamwright.tools.shell.which import plain_shell

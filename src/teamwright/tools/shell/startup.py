@@ -20,8 +20,8 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
-from teamwright.storage.process import Command, Process, finish
-from teamwright.storage.process_records import NOTHING_KNOWN, ProcessRecords
+from teamwright.storage.processes.process import Command, Process, finish
+from teamwright.storage.processes.records import NOTHING_KNOWN, ProcessRecords
 from teamwright.tools.shell.snapshot import (
     MOST,
     Dump,

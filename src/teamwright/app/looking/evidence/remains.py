@@ -19,9 +19,9 @@ from typing import Any, cast
 from teamwright.app.looking.evidence.place import Place, entries
 from teamwright.app.looking.sessions import LEASE, lease_holder
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import MARK, processes
 from teamwright.storage.lease import lease_held
 from teamwright.storage.lockdir import Mark, mark_of
+from teamwright.storage.processes.family import MARK, processes
 
 _INTENT_NS = 50_000_000
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import MARK, Family, new_mark
 from teamwright.storage.output import Output
-from teamwright.storage.process_records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose
+from teamwright.storage.processes.family import MARK, Family, new_mark
+from teamwright.storage.processes.records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose
 
 DRAIN_S = 0.25
 """How long a pipe may stay open after its process ended before we stop waiting for it."""

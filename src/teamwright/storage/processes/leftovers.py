@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import Family, Look, end_families, this_boot
 from teamwright.storage.plain import read_plain
-from teamwright.storage.process_records import RECORDS, Purpose
+from teamwright.storage.processes.family import Family, Look, end_families, this_boot
+from teamwright.storage.processes.records import RECORDS, Purpose
 
 _MOST = 64_000
 """Bytes of one record; a longer file is none."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.values import dataclass
-from teamwright.storage.family import start_of, this_boot
 from teamwright.storage.paths import make_private
+from teamwright.storage.processes.family import start_of, this_boot
 
 RECORDS = "processes"
 """Name of the records' directory in a session's directory."""

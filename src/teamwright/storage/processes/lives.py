@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from teamwright.storage.family import Row, life_mark, marked, processes, start_of
+from teamwright.storage.processes.family import Row, life_mark, marked, processes, start_of
 
 _LOOK_S = 0.05
 """How often a process is looked at that gives no event (not Linux), and what is being killed."""

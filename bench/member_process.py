@@ -28,7 +28,7 @@ from teamwright.app.session import Session
 from teamwright.protocol.events import MessageSeen, TeamEvent
 from teamwright.teams.forming import create_team
 from teamwright.teams.lifecycle import State
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.testing.model_server import LoopbackModel, RequestJson

@@ -33,7 +33,7 @@ from teamwright.storage.bell import Bell, ring
 from teamwright.storage.paths import home_of
 from teamwright.teams.forming import create_team
 from teamwright.teams.lifecycle import State
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 

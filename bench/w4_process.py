@@ -31,9 +31,9 @@ from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.app.session import Session
 from teamwright.protocol.blocks import text_block
-from teamwright.teams.desk import Desk
 from teamwright.teams.forming import create_team
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.desk import Desk
+from teamwright.teams.mailing.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import Life

@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     )
     from teamwright.protocol.task import Task
     from teamwright.protocol.usage import Usage
+    from teamwright.teams.mailing.post import Sent
     from teamwright.teams.modes.reach import ModeSet
-    from teamwright.teams.post import Sent
 
 __version__ = "0.1.0"
 
@@ -234,7 +234,7 @@ _ROOMS = {
     "teamwright.protocol.task": ("Task",),
     "teamwright.protocol.usage": ("Usage",),
     "teamwright.teams.modes.reach": ("ModeSet",),
-    "teamwright.teams.post": ("Sent",),
+    "teamwright.teams.mailing.post": ("Sent",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
 from teamwright.storage import atomic, jsonl, lock
-from teamwright.teams import returning
+from teamwright.teams.mailing import returning
 from teamwright.teams.team_file import TeamFile
 
 VARIABLE = "CRASH_MUTATION"

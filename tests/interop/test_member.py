@@ -11,7 +11,7 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRequest
-from teamwright.teams.post import assign, send_protocol, send_text
+from teamwright.teams.mailing.post import assign, send_protocol, send_text
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import joined, on_roster

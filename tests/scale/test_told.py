@@ -8,8 +8,8 @@ from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.usage import Usage
-from teamwright.teams import told
-from teamwright.teams.desk import Desk
+from teamwright.teams.mailing import told
+from teamwright.teams.mailing.desk import Desk
 
 MOST = 8
 

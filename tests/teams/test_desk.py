@@ -5,7 +5,7 @@ from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest
 from teamwright.protocol.usage import Usage
-from teamwright.teams.desk import WAKE_ORDER, Desk, kind_of, pick, wakes
+from teamwright.teams.mailing.desk import WAKE_ORDER, Desk, kind_of, pick, wakes
 
 STOP = ShutdownRequest(request_id="shutdown-1@ada", sender="team-lead", timestamp="t").encode()
 IDLE = IdleNotification(sender="ben", timestamp="t").encode()

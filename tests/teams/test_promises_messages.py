@@ -13,7 +13,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import home_of
 from teamwright.teams.ending import kill
-from teamwright.teams.post import Call, broadcast, send_text
+from teamwright.teams.mailing.post import Call, broadcast, send_text
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, newest, told, until, within

@@ -10,7 +10,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.protocol.errors import InvalidName, TeamwrightError
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main

@@ -14,7 +14,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.teams.ending import delete_team, kill, leave_all
 from teamwright.teams.forming import create_team
 from teamwright.teams.lifecycle import State
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import ask_to_stop

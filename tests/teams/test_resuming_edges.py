@@ -16,7 +16,7 @@ from teamwright.storage.paths import Home, home_of
 from teamwright.teams import resuming
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.ending import delete_again, delete_team, kill
-from teamwright.teams.returning import return_late_mail
+from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop

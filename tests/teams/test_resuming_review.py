@@ -19,7 +19,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import home_of
 from teamwright.teams.catalogue import NewTeam
 from teamwright.teams.forming import create_team, ensure_team
-from teamwright.teams.post import Call, send_text
+from teamwright.teams.mailing.post import Call, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file

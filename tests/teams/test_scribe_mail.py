@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright import MessageSeen, MessageSent, Notice
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger

@@ -11,7 +11,7 @@ from teamwright import MemberChanged, MessageSent, Notice
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.mail import Entry
 from teamwright.storage.lock import lock_for
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger

@@ -24,7 +24,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.skills.shelf import Shelf
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.agents.book import Agents
-from teamwright.teams.post import Call, assign
+from teamwright.teams.mailing.post import Call, assign
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team, blocking
 from teamwright.tools.background.output import TaskOutput

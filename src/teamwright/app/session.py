@@ -36,11 +36,11 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
 from teamwright.teams.agents.book import Agents
-from teamwright.teams.desk import wakes
 from teamwright.teams.ending import leave_all, suspend_all
 from teamwright.teams.forming import attach_team
 from teamwright.teams.lead import GO_ON, Lead
 from teamwright.teams.lifecycle import GONE, State
+from teamwright.teams.mailing.desk import wakes
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.resuming import Resumed, resume_members
 from teamwright.teams.stopping import ask_to_stop

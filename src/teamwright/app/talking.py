@@ -23,10 +23,10 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.teams.ending import kill
+from teamwright.teams.mailing.post import Sent, send_text
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.places.place import IN_LEADS, Hides, Where
-from teamwright.teams.post import Sent, send_text
 
 T = TypeVar("T")
 

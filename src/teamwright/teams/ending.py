@@ -22,13 +22,13 @@ from teamwright.protocol.mail import Entry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.roster import parse_config
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
-from teamwright.teams.desk import wakes
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.mailing.desk import wakes
+from teamwright.teams.mailing.post import send_protocol
+from teamwright.teams.mailing.returning import return_late_mail, return_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.rows import close_plans
-from teamwright.teams.post import send_protocol
-from teamwright.teams.returning import return_late_mail, return_mail
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Parting, change_team_file, read_team_file
 

@@ -32,7 +32,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.desk import Desk
+from teamwright.teams.mailing.desk import Desk
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.team import Team
 

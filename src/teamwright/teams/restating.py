@@ -17,8 +17,8 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.book import Agents
-from teamwright.teams.desk import Desk
 from teamwright.teams.health.beside import beside
+from teamwright.teams.mailing.desk import Desk
 from teamwright.teams.team import Team
 
 MOST_TASKS = 40

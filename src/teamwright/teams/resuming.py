@@ -20,10 +20,10 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
 from teamwright.teams.lifecycle import GONE
+from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.approval import take_up_plan
-from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import end_life, send_first, start
 from teamwright.teams.stopping import Asked, arm, send_request
 from teamwright.teams.team import Team

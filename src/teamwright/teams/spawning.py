@@ -23,16 +23,16 @@ from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.teams.courtesy import held
-from teamwright.teams.desk import Desk
 from teamwright.teams.ending import left
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.mailing.courtesy import held
+from teamwright.teams.mailing.desk import Desk
+from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.awaited import NOTHING_AWAITED
 from teamwright.teams.plans.rows import plan_awaited
-from teamwright.teams.post import send_protocol
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read

@@ -19,9 +19,9 @@ from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, Shutdow
 from teamwright.protocol.values import dataclass
 from teamwright.teams.ending import bound, kill, verdict
 from teamwright.teams.lifecycle import GONE
+from teamwright.teams.mailing.post import recipient, send_protocol
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.beyond import life_of
-from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
 
 

@@ -30,9 +30,9 @@ from teamwright.tasks.check import Check
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.catalogue import Teams
-from teamwright.teams.desk import Desk
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lifecycle import BUSY, GONE, State
+from teamwright.teams.mailing.desk import Desk
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.elsewhere import Elsewhere
 from teamwright.teams.member.mate import Mate

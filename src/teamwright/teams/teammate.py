@@ -26,14 +26,14 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, ShutdownRequest, parse_protocol
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
-from teamwright.teams.desk import Desk
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
+from teamwright.teams.mailing.desk import Desk
+from teamwright.teams.mailing.told import worked_on, wrote_lead
 from teamwright.teams.member.keeping import kept_at_work
 from teamwright.teams.member.mate import Mate, TurnNotes
 from teamwright.teams.pausing.capped import Capped
 from teamwright.teams.pausing.waiting_out import WaitingOut
 from teamwright.teams.plans.awaited import Awaited
-from teamwright.teams.told import worked_on, wrote_lead
 
 
 class Office(Protocol):

@@ -19,7 +19,7 @@ from teamwright.models.model import ModelCard, Prefix, Reply
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.usage import Usage
 from teamwright.storage.jsonl import Journal
-from teamwright.teams.desk import Desk
+from teamwright.teams.mailing.desk import Desk
 from tests.agent.parts import Echo, an_agent, call
 
 CARD = ModelCard("own/tiny", "tiny", "own", context_tokens=1_200, max_output_tokens=100, usd_in=0.0, usd_out=0.0)

@@ -19,9 +19,9 @@ from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.tasks.rules import Wish
 from teamwright.teams.ending import kill
+from teamwright.teams.mailing.post import Sent, assign, send_text
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.modes.reach import ModeSet
-from teamwright.teams.post import Sent, assign, send_text
 from teamwright.teams.team import Team
 
 USER = "user"

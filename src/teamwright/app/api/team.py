@@ -50,9 +50,9 @@ from teamwright.protocol.ids import team_name
 from teamwright.protocol.usage import Usage
 from teamwright.storage.log import EventLog
 from teamwright.teams.forming import create_team
+from teamwright.teams.mailing.post import Sent, send_text
 from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import ModeSet
-from teamwright.teams.post import Sent, send_text
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import keep_budget

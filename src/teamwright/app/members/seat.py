@@ -28,7 +28,7 @@ from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import BUSY
-from teamwright.teams.post import send_text
+from teamwright.teams.mailing.post import send_text
 from teamwright.teams.team_file import read_team_file
 
 USER = "user"

@@ -34,7 +34,7 @@ from teamwright.storage.log_reader import Tail, last_number
 from teamwright.storage.processes.lives import Life
 from teamwright.storage.watch import Watcher
 from teamwright.teams.lifecycle import GONE
-from teamwright.teams.post import summary_of
+from teamwright.teams.mailing.post import summary_of
 
 EVERYBODY = "*"
 

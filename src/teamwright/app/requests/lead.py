@@ -18,8 +18,8 @@ from teamwright.protocol.mail import Entry, PermissionRequest, PermissionRespons
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
-from teamwright.teams.notes import put
-from teamwright.teams.post import send_protocol, summary_of
+from teamwright.teams.mailing.notes import put
+from teamwright.teams.mailing.post import send_protocol, summary_of
 from teamwright.teams.team import Team
 
 CARRIED = 20_000

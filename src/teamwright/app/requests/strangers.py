@@ -22,9 +22,9 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import PermissionRequest, PermissionResponse, Protocol, parse_protocol
 from teamwright.protocol.values import dataclass
+from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.outside import Followed
 from teamwright.teams.plans.beyond import life_of
-from teamwright.teams.post import send_protocol
 from teamwright.teams.team import Team
 
 MOST_OPEN = 20

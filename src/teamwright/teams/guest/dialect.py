@@ -13,8 +13,8 @@ from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import Entry, IdleNotification, PlanApprovalRequest, fenced, parse_protocol
 from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
+from teamwright.teams.mailing.post import summary_of
 from teamwright.teams.plans.awaited import Awaited
-from teamwright.teams.post import summary_of
 
 _PROCESS = "leadProcess"
 """A key of the roster that only the newer format has."""

@@ -19,8 +19,8 @@ from teamwright.protocol.values import dataclass
 from teamwright.teams.guest.inbox import GuestInbox
 from teamwright.teams.guest.place import RosterPlace
 from teamwright.teams.guest.record import Farewell
+from teamwright.teams.mailing.post import summary_of
 from teamwright.teams.plans.rows import close_plans
-from teamwright.teams.post import summary_of
 from teamwright.teams.team import Team
 
 COMES_BACK = frozenset({"suspended"})

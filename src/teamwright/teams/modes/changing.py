@@ -19,10 +19,10 @@ from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChanged as ModeMessage
 from teamwright.protocol.roster import TeamConfig
+from teamwright.teams.mailing.post import recipient, send_protocol
 from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import REACH, ModeSet, held_by
 from teamwright.teams.plans.approval import mode_was_set
-from teamwright.teams.post import recipient, send_protocol
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import keep_mode
 from teamwright.teams.teammate import Teammate

@@ -18,11 +18,11 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, plan_id
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
 from teamwright.protocol.values import dataclass
+from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.member.away import Away
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, USER, Awaited
 from teamwright.teams.plans.beyond import life_of, settle_beyond
 from teamwright.teams.plans.rows import KIND, POLICY, answer_body, made_by, newest_of, of_life, told_under
-from teamwright.teams.post import send_protocol
 from teamwright.teams.team import Team
 from teamwright.teams.teammate import Teammate
 

@@ -15,10 +15,10 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.modes.reach import REACH
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 from teamwright.teams.plans.rows import KIND, told_under
-from teamwright.teams.post import send_protocol
 from teamwright.teams.team import Team
 
 _GIVEN = (Mode.DONT_ASK, Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)

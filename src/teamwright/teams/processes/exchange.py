@@ -34,7 +34,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRejected
 from teamwright.storage.log_reader import read_events
 from teamwright.storage.sockets.wire import Said, Switchboard, Wire
-from teamwright.teams.courtesy import talked, tell_of_circle
+from teamwright.teams.mailing.courtesy import talked, tell_of_circle
 from teamwright.teams.member.room import room_of
 from teamwright.teams.processes.ports import Help
 from teamwright.teams.processes.process import Bye, Process

@@ -17,9 +17,10 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.roster import Member
 from teamwright.storage.lease import lease_held
 from teamwright.storage.processes.leftovers import end_leftovers
-from teamwright.teams.courtesy import held_by
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
+from teamwright.teams.mailing.courtesy import held_by
+from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.member.room import LEASE, room_of
@@ -29,7 +30,6 @@ from teamwright.teams.places.settling import set_within, settled_at
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.ports import Housing
 from teamwright.teams.processes.process import Process
-from teamwright.teams.returning import return_late_mail
 from teamwright.teams.spawning import start
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team

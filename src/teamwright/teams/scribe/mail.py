@@ -25,7 +25,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.storage.marks import mark_of
-from teamwright.teams.notes import leave_note
+from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.stopping import answered_by_mail
 from teamwright.teams.team import Team

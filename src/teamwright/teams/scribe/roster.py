@@ -19,7 +19,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import State
-from teamwright.teams.notes import leave_note
+from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import read_team_file

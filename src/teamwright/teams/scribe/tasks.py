@@ -14,7 +14,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.outside import STEP, Outside
 from teamwright.tasks.rules import kind_of_change, same
-from teamwright.teams.notes import leave_note
+from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.scribe.doubt import Doubt
 from teamwright.teams.scribe.verifying import Verifier

@@ -12,7 +12,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.tasks.check import Checked
-from teamwright.teams.notes import leave_note
+from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.team import Team
 

@@ -24,9 +24,9 @@ from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import Member
 from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import GONE, Event
+from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.member.elsewhere import Elsewhere
 from teamwright.teams.member.mate import Mate
-from teamwright.teams.notes import leave_note
 from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.places.settling import set_within, settled_at
 from teamwright.teams.plans.beyond import mode_beyond

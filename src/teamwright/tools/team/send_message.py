@@ -12,9 +12,9 @@ from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.ledger import is_run_id
+from teamwright.teams.mailing.post import Call, Sent, broadcast, send_text, summary_of
 from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.pausing.capped import LATER, NEXT
-from teamwright.teams.post import Call, Sent, broadcast, send_text, summary_of
 from teamwright.teams.stopping import Answer, answer_stop
 from teamwright.tools.background.finding import known_agent
 from teamwright.tools.plan.answer import TYPE as PLAN_ANSWER

@@ -31,7 +31,7 @@ from teamwright.protocol.mail import (
 from teamwright.protocol.values import dataclass
 from teamwright.storage.array import NotAnArray, read_stamped
 from teamwright.storage.jsonl import read_lines
-from teamwright.teams.desk import wakes
+from teamwright.teams.mailing.desk import wakes
 
 _ANSWERS = (ShutdownApproved, ShutdownRejected, PlanApprovalResponse, PermissionResponse)
 

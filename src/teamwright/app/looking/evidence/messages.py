@@ -17,7 +17,7 @@ from teamwright.app.looking.evidence.transcripts import Ledger, Told
 from teamwright.protocol.ids import LEAD, inbox_stem
 from teamwright.protocol.mail import IdleNotification
 from teamwright.protocol.values import dataclass
-from teamwright.teams.returning import returned_id
+from teamwright.teams.mailing.returning import returned_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import PermissionRequest, PermissionResponse
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
-from teamwright.teams.post import send_protocol, summary_of
+from teamwright.teams.mailing.post import send_protocol, summary_of
 from teamwright.teams.team import Team
 
 LEAD_SAYS = "lead"

@@ -14,8 +14,8 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, keyed_id
 from teamwright.protocol.mail import Entry, parse_protocol
-from teamwright.teams.desk import RUNTIME_SENDERS
-from teamwright.teams.post import summary_of
+from teamwright.teams.mailing.desk import RUNTIME_SENDERS
+from teamwright.teams.mailing.post import summary_of
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import read_team_file
 

@@ -28,7 +28,7 @@ from teamwright.protocol.mail import (
     parse_protocol,
 )
 from teamwright.protocol.values import dataclass
-from teamwright.teams.told import ToldIds
+from teamwright.teams.mailing.told import ToldIds
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
 """Whose mail wakes an idle member first. A shutdown comes alone; all else comes in one turn, in this order."""

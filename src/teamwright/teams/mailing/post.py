@@ -18,9 +18,9 @@ from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
-from teamwright.teams.courtesy import talked, tell_of_circle
 from teamwright.teams.lifecycle import State
-from teamwright.teams.notes import put
+from teamwright.teams.mailing.courtesy import talked, tell_of_circle
+from teamwright.teams.mailing.notes import put
 from teamwright.teams.team import Team
 
 

@@ -293,6 +293,25 @@ async def test_what_is_no_team_is_left_out_and_an_unknown_name_gets_the_nearest(
     assert await Teams(Home.at(home.shared / "nowhere")).list() == []
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("bob", ("did you mean bob@review?",)),
+        ("BOB", ("did you mean bob@review?",)),
+        ("bobb", ("did you mean bob@review?",)),
+        ("reviw", ("did you mean review?",)),
+        ("team-lead", ("teamwright teams",)),
+        ("zzz", ("teamwright teams",)),
+    ],
+)
+async def test_a_member_s_name_where_a_team_s_should_be_is_answered_with_its_address(teams, home, name, meant):
+    made = await teams.create(new("review"))
+    await Roster(home, made.directory).join(Member("", "bob"))
+    with pytest.raises(TeamwrightError) as caught:
+        await teams.find(name)
+    assert caught.value.slug == "unknown-team" and caught.value.do == meant
+
+
 async def test_the_archive_keeps_what_is_young(teams, home):
     await teams.create(new())
     entry = await teams.delete("my-team-1")

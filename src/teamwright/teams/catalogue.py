@@ -7,7 +7,7 @@ process is probed: whoever makes a catalogue says how.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -90,6 +90,15 @@ def session_list(session: str) -> str:
     return f"session-{session[:8]}"
 
 
+def _meant(name: str, teams: Sequence[TeamOnDisk]) -> list[str]:
+    """What a name that no team has may stand for: a member, by its address, or what comes nearest; three at most."""
+    addresses = [(m.name, f"{m.name}@{t.config.name}") for t in teams for m in t.config.members if m.name != LEAD]
+    close = nearest(name, [*(t.config.name for t in teams), *dict(addresses)])
+    wanted = name.lower() if any(name.lower() == member.lower() for member, _ in addresses) else close
+    found = [address for member, address in addresses if wanted is not None and member.lower() == wanted.lower()]
+    return found[:3] or ([close] if close else [])
+
+
 class Teams:
     """All teams of a home.
 
@@ -123,15 +132,14 @@ class Teams:
     async def find(self, name: str) -> TeamOnDisk:
         """The team of that name, by the name inside its file, else in any case, else by its directory.
 
-        Raises TeamwrightError (`unknown-team`) naming the nearest.
+        Raises TeamwrightError (`unknown-team`) naming the nearest; of a member's name the address with its team.
         """
         teams = await self.list()
         exact = [t for t in teams if t.config.name == name]
         loose = [t for t in teams if t.config.name.lower() == name.lower() or t.directory == name]
         if found := exact or loose:
             return found[0]
-        close = nearest(name, [t.config.name for t in teams])
-        do = [f"did you mean {close}?"] if close else ["teamwright teams"]
+        do = [f"did you mean {one}?" for one in _meant(name, teams)] or ["teamwright teams"]
         raise TeamwrightError("unknown-team", f'there is no team "{name[:100]}"', do=do)
 
     async def led_by(self, session: str) -> TeamOnDisk | None:

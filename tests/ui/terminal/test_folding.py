@@ -9,7 +9,6 @@ from teamwright.ui.terminal.text import cells, folded
 LISTED = [*(f"  {usage:<{HELP_COLUMN}} {about}" for usage, about in COMMANDS.items()), *(f"  {k}" for k in key_lines())]
 
 
-@pytest.mark.promise("F67")
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_help_fits_the_window_and_what_is_left_of_a_line_stands_below_where_its_words_begin(width: int):
     lines = folded(LISTED, width)

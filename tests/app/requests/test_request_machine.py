@@ -28,6 +28,7 @@ from teamwright.storage.paths import Home
 SESSION = "7f3a0000-0000-4000-8000-0000000000a1"
 KINDS = strategies.sampled_from(["permission", "question", "plan"])
 ANSWERS = strategies.builds(
+    RequestAnswer,
     verdict=strategies.sampled_from(["allow", "deny"]),
     text=strategies.text(max_size=20),
     always=strategies.booleans(),

@@ -244,6 +244,16 @@ async def test_in_the_window_layout_the_leads_window_stays_as_it_is(rig, program
 
 
 @pytest.mark.promise("E2")
+@pytest.mark.parametrize(("columns", "lead"), [(80, 40), (60, 30), (120, 40)])
+async def test_in_a_narrow_window_the_lead_keeps_columns_to_type_in_up_to_half_of_it(rig, programs, columns, lead):
+    rig.run("resize-window", "-t", rig.lead, "-x", str(columns), "-y", "40")
+    first = await rig.place().open(programs.launch("ada"))
+    second = await rig.place().open(programs.launch("bob"))
+    widths = {id: int(width) for id, width in rig.panes("#{pane_width}").items()}
+    assert widths == {rig.lead: lead, first.id: columns - lead - 1, second.id: columns - lead - 1}
+
+
+@pytest.mark.promise("E2")
 async def test_a_window_without_room_is_left_for_a_new_one_and_that_is_said(rig, programs):
     rig.run("resize-window", "-t", rig.lead, "-x", "24", "-y", "3")
     spot = await rig.place().open(programs.launch())

@@ -20,6 +20,9 @@ TAG, WINDOW_TAG, COLOUR = "@teamwright", "@teamwright_window", "@teamwright_colo
 LEAST_ROWS, LEAST_COLUMNS = 3, 20
 """A pane that would be smaller goes elsewhere."""
 
+LEAD_COLUMNS = 40
+"""Columns that the lead keeps of a narrow window, up to half of it, whatever its share: a person types there."""
+
 _FIELDS = (
     "#{pane_id}",
     "#{window_id}",
@@ -139,8 +142,10 @@ def stacks(layout: str) -> list[dict[str, int]]:
 
 
 def _next_to(lead: Pane, percent: int) -> Iterator[Split]:
-    if lead.width * (100 - percent) // 100 - 1 >= LEAST_COLUMNS and lead.width * percent // 100 >= LEAST_COLUMNS // 2:
-        yield Split(lead.id, ("-h", "-l", f"{100 - percent}%"))
+    theirs = min(lead.width * (100 - percent) // 100, lead.width - min(LEAD_COLUMNS, lead.width // 2) - 1)
+    kept = lead.width - theirs - 1  # a line is between them
+    if theirs - 1 >= LEAST_COLUMNS and kept >= LEAST_COLUMNS // 2:
+        yield Split(lead.id, ("-h", "-l", str(theirs)))
 
 
 def _in_stack(beside: Sequence[Pane]) -> Iterator[Split]:

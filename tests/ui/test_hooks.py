@@ -142,8 +142,24 @@ def test_a_hook_that_runs_the_program_is_not_run_again_by_what_it_started(tmp_pa
         done = program.run("-p", "Do it.")
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
     assert runs.read_text() == "x\n", said.read_text()
-    assert said.read_text().startswith("Done.")
+    assert "\nDone.\n" in said.read_text()
     assert Path(f"{runs}.other").read_text() == "y\ny\n", "other hooks are not touched by that"
+
+
+@pytest.mark.promise("G7", "P3")
+def test_a_guard_that_does_not_guard_is_told_on_stderr_without_being_asked(tmp_path, repo):
+    slow = {"type": "command", "command": "sleep 60 & sleep 60", "timeout": 0.2}
+    groups = {"PreToolUse": [{"matcher": "Bash", "hooks": [slow]}]}
+    groups["SessionStart"] = [{"hooks": [{"type": "command", "command": "./missing.sh"}]}]
+    call = Answer(tools=[("Bash", {"command": "true"})])
+    with LoopbackModel.in_thread([call, "Done."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        program.settings(hooks=groups)
+        done = program.run("-p", "hi")
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert "a hook of PreToolUse counts for nothing (sleep 60 & sleep 60): it was ended after 0.2 s" in done.stderr
+    assert "a hook of SessionStart counts for nothing (./missing.sh): exit code 127" in done.stderr
+    assert done.stderr.count("counts for nothing") == 2
 
 
 @pytest.mark.promise("G7", "K1", "P7")

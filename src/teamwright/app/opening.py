@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Iterable, Sequence, Set
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence, Set
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 from teamwright.agent.agent import Agent
@@ -49,7 +49,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import ModeChanged, SessionOpened
+from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
@@ -164,11 +164,29 @@ def _log(ground: Ground, stack: AsyncExitStack) -> tuple[EventLog, Standing]:
     return log, standing
 
 
+@contextmanager
+def _heard(session: Session) -> Generator[list[str]]:
+    """Warnings of the block, in which no face looks yet."""
+    told: list[str] = []
+
+    def note(_number: int, event: TeamEvent) -> None:
+        if isinstance(event, Notice) and event.level == "warning":
+            told.append(event.text)
+
+    unsubscribe = session.log.subscribe(note, live=False)
+    try:
+        yield told
+    finally:
+        unsubscribe()
+
+
 async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
     """Take up the team, and tell who lost a background command. When that fails, those who are back are let go."""
     try:
         if (hooking := session.maker.kit.hooking) is not None:
-            await hooking.started("resume" if ground.resumed else "startup", session.lead)
+            with _heard(session) as told:
+                await hooking.started("resume" if ground.resumed else "startup", session.lead)
+            session.warnings += tuple(told)
         if ground.options.adopt is not None:
             team = require_adoptable(named_team(ground.home, ground.options.adopt))
             why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'

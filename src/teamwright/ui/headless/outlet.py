@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any, TextIO
@@ -19,7 +19,7 @@ from teamwright.app.cost_line import cost_line
 from teamwright.app.report import Calls
 from teamwright.app.result import Result
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.events import RequestClosed, RequestOpened, TeamEvent
+from teamwright.protocol.events import Notice, RequestClosed, RequestOpened, TeamEvent
 from teamwright.protocol.values import dataclass
 from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
@@ -61,7 +61,7 @@ class Outlet:
                 self.json_line(body)
         if isinstance(event, RequestOpened):
             self.note(_waits(event))
-        elif (self.progress or isinstance(event, RequestClosed)) and (line := line_of(event)) is not None:
+        elif (self.progress or _is_for_everybody(event)) and (line := line_of(event)) is not None:
             self.note(line)
 
     def answer(self, result: Result) -> None:
@@ -102,6 +102,11 @@ class Outlet:
 
 def _waits(request: RequestOpened) -> str:
     """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
+def _is_for_everybody(event: TeamEvent) -> bool:
+    """Whether it is told without --verbose too: a warning is nobody's progress, and in CI nobody asked for any."""
+    return isinstance(event, RequestClosed) or (isinstance(event, Notice) and event.level == "warning")
+
+
     from teamwright.ui.asked import answer_command, opened_words  # only a run in which somebody asks pays
     from teamwright.ui.terminal.text import cut, one_line
 

@@ -185,7 +185,7 @@ class Elsewhere:
         member = replace(member, pane_id=spot.id, backend_type=spot.kind)
         team.outside.entries[member.name] = member
         if spot.note:
-            team.emit(Notice(member=member.name, text=f"{member.name}: {spot.note}"))
+            team.emit(Notice(member=member.name, text=spot.note))
         await self._until_ready(process)
         process.begun = True
         if process.state in GONE and not process.turns and not resumed:

@@ -70,6 +70,15 @@ async def test_an_unknown_tool_names_the_nearest(tmp_path):
     assert "Did you mean Echo?" in model.seen[1][-1]["content"][0]["content"]
 
 
+async def test_a_tool_that_only_other_products_have_names_what_does_its_work_here(tmp_path):
+    model = Listed(says(call("TodoWrite", "t1", todos=[])), says("ok"))
+    agent, _ = an_agent(tmp_path, model, [Echo()])
+    await run_turn(agent, HELLO)
+    told = model.seen[1][-1]["content"][0]["content"]
+    assert "TaskCreate and TaskUpdate do its work. You have: Echo." in told
+    assert "Did you mean" not in told
+
+
 @pytest.mark.promise("C7b", "F06")
 async def test_what_arrives_during_a_round_is_told_before_the_next_model_call(tmp_path):
     model = Listed(says(call("Echo", "t1", text="x")), says("done"))

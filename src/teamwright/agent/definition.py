@@ -22,6 +22,16 @@ from teamwright.protocol.values import dataclass
 TEAMMATE_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """What a teammate of any kind has beside its definition's tools."""
 
+ELSEWHERE = {
+    "MultiEdit": "Edit does its work",
+    "TodoWrite": "TaskCreate and TaskUpdate do its work",
+    "TodoRead": "TaskList does its work",
+    "LS": "Glob does its work",
+    "NotebookRead": "Read does its work",
+    "WebSearch": "WebFetch reads an address that is known",
+}
+"""Tools of other products, and what there is here in their place."""
+
 LEAD_ONLY = frozenset({"TeamCreate", "TeamDelete"})
 """Tools of the lead: no teammate and no sub-agent has them."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from teamwright.agent.activity import Activity
+from teamwright.agent.definition import ELSEWHERE
 from teamwright.agent.schema import tool_schema, validate
 from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
@@ -271,8 +272,8 @@ class Toolbox:
     def _prepare(self, call: ToolCall, number: str, *, again: bool = False) -> Prepared | ToolResult:
         tool = self._by_name.get(call.name) or self.find_more(call.name)
         if tool is None:
-            close = nearest(call.name, self._by_name)
-            hint = f"Did you mean {close}? " if close else ""
+            close, instead = nearest(call.name, self._by_name), ELSEWHERE.get(call.name, "")
+            hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
             return ToolResult.error(
                 f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from teamwright.agent.definition import LEAD_ONLY, TEAMMATE_TOOLS
+from teamwright.agent.definition import ELSEWHERE, LEAD_ONLY, TEAMMATE_TOOLS
 from teamwright.permissions.rule import parse_rule
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
@@ -28,16 +28,6 @@ KNOWN = frozenset(
 """The names of all our tools; a test compares them with those that are there."""
 
 _OTHER_NAMES = {"Task": "Agent"}
-
-_ELSEWHERE = {
-    "MultiEdit": "Edit does its work",
-    "TodoWrite": "TaskCreate and TaskUpdate do its work",
-    "TodoRead": "TaskList does its work",
-    "LS": "Glob does its work",
-    "NotebookRead": "Read does its work",
-    "WebSearch": "WebFetch reads an address that is known",
-}
-"""Tools of other products, and what there is here in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ def _known(text: str, field: str, warn: Callable[[str, str], None]) -> str:
     name = _OTHER_NAMES.get(text, text)
     if name in KNOWN or "*" in name or name.startswith(("mcp__", "python__")):
         return name
-    instead = _ELSEWHERE.get(name)
+    instead = ELSEWHERE.get(name)
     if instead is None:
         near = nearest(name, KNOWN)
         instead = f"did you mean {near}?" if near else "it is not given"

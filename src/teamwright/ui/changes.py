@@ -5,21 +5,21 @@ The text is as it was written: whoever shows it makes it fit for a screen first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
 from teamwright.app.wayback.changes import FileChange, Share
 from teamwright.app.wayback.planning import Plan
 from teamwright.app.wayback.present import shown_path
-from teamwright.app.wayback.undoing import ALREADY, COMMANDS_STAY, KEPT, REMOVED, RESTORED, Undone, UndoneFile
+from teamwright.app.wayback.undoing import COMMANDS_STAY, Did, Undone, UndoneFile
 from teamwright.protocol.values import dataclass
 
 Line: TypeAlias = tuple[str, str]
 """A style, empty for none, and a text."""
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
-_DID = {RESTORED: "restored", REMOVED: "removed", ALREADY: "as it was", KEPT: "left"}
+_DID: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
 
 
 @dataclass(slots=True)

@@ -31,8 +31,8 @@ def settings_assets(subject: Subject) -> Iterator[Asset]:
     for layer in subject.survey.layers:
         mine = [part for part in parts if part.layer is layer]
         used = sum(part.state == "used" for part in mine)
-        trusted = used or not any(part.state == "needs trust" for part in mine)
-        yield _file(layer, used, trusted)
+        waits = not used and any(part.state == "needs trust" for part in mine)
+        yield _file(layer, used, waits=waits)
         yield from _remarks(layer)
         yield from (_part(part) for part in mine if part.state != "used" and part.key not in (HOOKS, SERVERS))
 
@@ -74,9 +74,9 @@ def server_assets(subject: Subject) -> Iterator[Asset]:
         yield Asset(SERVERS_GROUP, "servers", "ignored", "", 0, why)
 
 
-def _file(layer: Layer, used: int, trusted: object) -> Asset:
+def _file(layer: Layer, used: int, *, waits: bool) -> Asset:
     why = f"{used} value{'' if used == 1 else 's'} {'holds' if used == 1 else 'hold'}"
-    if not trusted:
+    if waits:
         return Asset(SETTINGS, layer.path.name, "needs trust", str(layer.path), 0, _TRUST)
     return Asset(SETTINGS, layer.path.name, "used", str(layer.path), 0, why)
 

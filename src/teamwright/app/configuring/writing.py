@@ -7,7 +7,7 @@ written. Files of the other product are never written. Knows files and trust.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -30,6 +30,9 @@ Target: TypeAlias = Literal["user", "project", "local"]
 _PLACES = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
 _PARTS = frozenset({"env", "hooks", "mcpServers", "providers", "prices", "members.recipes", "members.commands"})
 """Keys that hold an object, whose parts can be named behind a dot."""
+
+_ABSENT: Any = object()
+"""In the place of a value: the key is to be taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,13 @@ def set_value(change: Change, name: str, text: str) -> Changed:
     """
     key, part = _split(name)
     value = parse_value(KEYS[key], name, text, part=bool(part))
-
-    def put(there: dict[str, Any], last: str) -> None:
-        there[last] = value
-
-    return _change(change, key, part, put)
+    return _change(change, key, part, value)
 
 
 def unset_value(change: Change, name: str) -> Changed:
     """Take a key out of the file; objects that are empty then go too. Raises as `set_value` does."""
     key, part = _split(name)
-    return _change(change, key, part, None)
+    return _change(change, key, part, _ABSENT)
 
 
 def parse_value(key: Key, name: str, text: str, *, part: bool = False) -> Any:
@@ -115,7 +114,8 @@ def _split(name: str) -> tuple[str, str]:
     return name, ""
 
 
-def _change(change: Change, key: str, part: str, put: Callable[[dict[str, Any], str], None] | None) -> Changed:
+def _change(change: Change, key: str, part: str, value: Any) -> Changed:
+    """Give a key, or one part of it, this value; `_ABSENT` takes it out."""
     root = repository_of(change.cwd)
     path, origin = Places(change.home, root).of(_PLACES[change.target])
     shown = f"{key}.{part}" if part else key
@@ -125,12 +125,12 @@ def _change(change: Change, key: str, part: str, put: Callable[[dict[str, Any], 
     before = read_layer(path, origin)
     content = {} if before is None else _copy(before.raw)
     way = (*key.split("."), *([part] if part else []))
-    changed = _put(content, way, put, path) if put is not None else _take(content, way)
+    changed = _take(content, way) if value is _ABSENT else _put(content, way, value, path)
     if not changed:
         return Changed(shown, str(path), False)
     layer = _checked(Layer(path, origin, text=json.dumps(content)), before, root, key)
     write_settings(root, path, origin, content)
-    return Changed(shown, str(path), True, put is not None and not _trusted(change.home, root, layer, before))
+    return Changed(shown, str(path), True, value is not _ABSENT and not _trusted(change.home, root, layer, before))
 
 
 def _require_allowed(key: str, part: str, shown: str) -> None:
@@ -152,7 +152,8 @@ def _copy(raw: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(json.dumps(raw)))
 
 
-def _put(content: dict[str, Any], way: tuple[str, ...], put: Callable[[dict[str, Any], str], None], path: Path) -> bool:
+def _put(content: dict[str, Any], way: tuple[str, ...], value: Any, path: Path) -> bool:
+    """Whether that changed anything."""
     before = json.dumps(content)
     place = content
     for name in way[:-1]:
@@ -160,7 +161,7 @@ def _put(content: dict[str, Any], way: tuple[str, ...], put: Callable[[dict[str,
         if not isinstance(below, dict):
             raise bad_settings(path, f"{name} is not an object")
         place = cast("dict[str, Any]", below)
-    put(place, way[-1])
+    place[way[-1]] = value
     return json.dumps(content) != before
 
 

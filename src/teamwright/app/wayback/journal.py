@@ -55,6 +55,10 @@ class Change:
     made: str = ""
     undo: str = ""
 
+    def is_of(self, members: Sequence[str]) -> bool:
+        """Whether one of these made it; none named: anybody did."""
+        return not members or self.member in members
+
 
 @dataclass(slots=True)
 class Undo:
@@ -117,7 +121,7 @@ class Edits:
 
 
 def _of(change: Change, undo: Undo) -> bool:
-    return change.prompt == undo.prompt and (not undo.by or change.member in undo.by)
+    return change.prompt == undo.prompt and change.is_of(undo.by)
 
 
 def read_edits(history: Path) -> Edits:

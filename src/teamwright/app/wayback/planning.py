@@ -87,7 +87,7 @@ def _newest(edits: Edits, by: Sequence[str]) -> int | None:
         change.prompt
         for path in edits.changes
         for change in edits.in_effect(path, lambda path=path: present(path).digest)
-        if (not by or change.member in by) and not edits.left_out(change)
+        if change.is_of(by) and not edits.left_out(change)
     ]
     return max(found, default=None)
 
@@ -96,10 +96,10 @@ def _file(edits: Edits, history: Path, path: str, number: int, by: Sequence[str]
     """What becomes of one file; None when nothing of that prompt is in it."""
     now = present(path)
     stack = edits.in_effect(path, lambda: now.digest)
-    mine = [place for place, change in enumerate(stack) if change.prompt == number and _is_of(change, by)]
+    mine = [place for place, change in enumerate(stack) if change.prompt == number and change.is_of(by)]
     if not mine:
         return None
-    if others := names([change for change in stack[mine[0] :] if change.prompt != number or not _is_of(change, by)]):
+    if others := names([change for change in stack[mine[0] :] if change.prompt != number or not change.is_of(by)]):
         return Refused(path, f"{' and '.join(map(alias, others))} changed it too, after that")
     own = [stack[place] for place in mine]
     if any(one.after != next_one.before for one, next_one in pairwise(own)):
@@ -119,7 +119,3 @@ def _step(history: Path, path: str, own: Sequence[Change], now: Present) -> Step
     if first.before is not None and kept(history, first.before) is None:
         return Refused(path, WITHOUT_CONTENT)
     return Step(path, now.digest, first.before, members, made=first.made)
-
-
-def _is_of(change: Change, by: Sequence[str]) -> bool:
-    return not by or change.member in by

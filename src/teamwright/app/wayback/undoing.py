@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from shlex import quote
+from typing import Literal, TypeAlias
 
 from teamwright.app.wayback.journal import Edits, Undo, note_undo, note_undone, note_undone_file
 from teamwright.app.wayback.planning import Plan, Refused, Step, plan_undo
@@ -26,8 +27,11 @@ from teamwright.tools.files.replacing import held, place, read_all
 COMMANDS_STAY = "what shell commands changed is not taken back"
 """What an undo does not cover, in the words of all faces."""
 
-RESTORED, REMOVED, ALREADY, KEPT = "restored", "removed", "already", "kept"
+Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
 """What became of a file: it has its former content, it is gone, it was so already, it was left as it is."""
+
+CHANGED: frozenset[Did] = frozenset({"restored", "removed"})
+"""What became of files that are now another than before the undo."""
 
 _NAMED = 7
 """Files that an error names; the rest is counted."""
@@ -38,7 +42,7 @@ class UndoneFile:
     """One file of an undo: its path as people read it, what became of it, whose edits were taken back."""
 
     path: str
-    did: str
+    did: Did
     members: tuple[str, ...] = ()
 
 
@@ -58,7 +62,7 @@ class Undone:
     @property
     def changed(self) -> tuple[UndoneFile, ...]:
         """The files that are not what they were before the undo."""
-        return tuple(file for file in self.files if file.did in {RESTORED, REMOVED})
+        return tuple(file for file in self.files if file.did in CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +110,12 @@ async def carry_out(history: Path, cwd: str, plan: Plan, tell: Callable[[str, st
         if problem := await _take_back(history, undo.id, step):
             failed.append(Refused(step.path, problem))
             continue
-        did = ALREADY if step.already else REMOVED if step.after is None else RESTORED
+        did: Did = "already" if step.already else "removed" if step.after is None else "restored"
         files.append(UndoneFile(shown_path(step.path, cwd), did, step.members))
     if failed:
         raise _stopped(failed, len(files), cwd)
     files += _earlier(plan, undo, cwd)
-    files += [UndoneFile(shown_path(path, cwd), KEPT) for path in plan.left]
+    files += [UndoneFile(shown_path(path, cwd), "kept") for path in plan.left]
     made = Undone(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None)
     tell(undo.id, told(made))
     note_undone(history, undo.id)
@@ -120,7 +124,7 @@ async def carry_out(history: Path, cwd: str, plan: Plan, tell: Callable[[str, st
 
 def told(undone: Undone) -> str:
     """What the lead is told of an undo, on one line."""
-    names = [file.path for file in undone.files if file.did in {RESTORED, REMOVED}]
+    names = [file.path for file in undone.changed]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
     return escaped(
@@ -173,7 +177,7 @@ def _earlier(plan: Plan, undo: Undo, cwd: str) -> list[UndoneFile]:
         return []
     now = {step.path for step in plan.steps} | set(plan.left)
     done = [path for path in undo.paths if path not in now]
-    return [UndoneFile(shown_path(path, cwd), RESTORED if os.path.exists(path) else REMOVED) for path in done]
+    return [UndoneFile(shown_path(path, cwd), "restored" if os.path.exists(path) else "removed") for path in done]
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────

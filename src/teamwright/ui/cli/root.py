@@ -17,6 +17,9 @@ from teamwright.ui.cli.table import COMMANDS
 WORDS_KEY = "teamwright.words"
 """Where the click context of the root keeps the words that are no command."""
 
+_SAID_KEY = "teamwright.said"
+"""Where it keeps whether `--` says that the words are a prompt."""
+
 _RULE_FLAGS = frozenset({"allowed-tools", "disallowed-tools"})
 _RULE = re.compile(r"[A-Z]\w*\(.*\)|mcp__\w+|[A-Z]\w*")
 
@@ -49,6 +52,7 @@ class Root(click.Group):
         if self._names_a_command(ctx, args):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
+        ctx.meta[_SAID_KEY] = "--" in args
         words = click.Command.parse_args(self, ctx, args)
         ctx.meta[WORDS_KEY] = tuple(words)
         ctx.args = []
@@ -130,7 +134,25 @@ def _root(ctx: click.Context, /, **flags: Any) -> int:
     _require_platform()
     from teamwright.ui.cli.start import start
 
-    return start(ctx, ctx.meta.get(WORDS_KEY, ()), flags)
+    words: tuple[str, ...] = ctx.meta.get(WORDS_KEY, ())
+    if len(words) == 1 and not flags.get("headless") and not ctx.meta.get(_SAID_KEY):
+        _refuse_slip(words[0])
+    return start(ctx, words, flags)
+
+
+def _refuse_slip(word: str) -> None:
+    """Raises UsageError for a misspelt command: as a prompt it would begin a session, and be paid for."""
+    from teamwright.protocol.errors import UsageError
+    from teamwright.protocol.ids import is_slip
+
+    meant = next((name for name in COMMANDS if is_slip(word, name)), None)
+    if meant is not None:
+        raise UsageError(
+            "usage",
+            f"{word!r} is no command, and very like one",
+            do=[f"teamwright {meant}", f"teamwright -- {word}   (when it is what you want to say)"],
+            note="nothing was started",
+        )
 
 
 root = Root(

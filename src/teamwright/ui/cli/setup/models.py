@@ -58,7 +58,10 @@ def _show(found: Catalogue) -> None:
     say("Other names work as provider/model, at an unknown price.")
     say("What a provider lists: teamwright models PROVIDER")
     tried = [row.id for row in found.providers if row.proof == "tried"]
-    say(f"Tried by hand: {', '.join(tried) or 'none yet'}; the others by their documentation.")
+    if tried:
+        say(f"Tried by hand: {', '.join(tried)}; the others are built by their documentation.")
+    else:
+        say("None was tried by hand yet: all are built by their documentation.")
 
 
 WHERE = 36

@@ -24,9 +24,10 @@ from teamwright.agent.transcript import USER, without_thoughts
 from teamwright.hooks import payload
 from teamwright.hooks.book import POST_COMPACT, PRE_COMPACT
 from teamwright.models.model import Failure, Refusal
+from teamwright.models.servers.ways import ROOM, to_widen
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Compacted
+from teamwright.protocol.events import Compacted, Notice
 from teamwright.protocol.usage import UNUSED, Usage
 from teamwright.protocol.values import dataclass
 
@@ -143,7 +144,18 @@ async def compact(agent: Agent, trigger: str, keep: str = "", *, full: bool = Fa
     agent.compaction.again_at = made.after + int(agent.model.card.context_tokens * GROWTH)
     state = "done" if made.done else "failed"
     agent.emit(Compacted(member=name, state=state, trigger=trigger, before=before, after=made.after, detail=made.why))
+    _tell_little(agent)
     return made
+
+
+def _tell_little(agent: Agent) -> None:
+    """Once: a window so small that the conversation will be compacted again and again, and what widens it."""
+    card = agent.model.card
+    if card.context_tokens < ROOM // 2 and not agent.compaction.told_little:
+        agent.compaction.told_little = True
+        widen = to_widen(card.provider, card.wire, card.context_tokens // 2)
+        text = f"a window of {card.context_tokens:,} tokens is little, and much is forgotten: {widen}"
+        agent.emit(Notice(member=agent.name, text=text, level="warning"))
 
 
 async def _compact(agent: Agent, trigger: str, keep: str, before: int, *, full: bool) -> Shortened:

@@ -95,6 +95,8 @@ class Compaction:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: Wanted | None = None
     again_at: int = 0
+    told_little: bool = False
+    """Whether it was said that the window is small."""
     measured: tuple[int, int] = (0, 0)
 
     def let_go(self) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from teamwright.app.looking.finding import Finding, Subject, Verdict
+from teamwright.app.looking.local_model import of_local_model
 from teamwright.app.looking.places import places_findings
 from teamwright.app.looking.servers import server_findings
 from teamwright.app.looking.system import platform_name, require_platform
@@ -23,6 +24,7 @@ from teamwright.app.trust.store import Trust, TrustState
 from teamwright.models.local import FoundServer, probe_local
 from teamwright.models.model import ModelCard
 from teamwright.models.resolve import resolve
+from teamwright.models.servers.ways import to_get
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
@@ -106,20 +108,27 @@ def _model(subject: Subject, settings: ModelSettings, origins: Mapping[str, str]
         yield Finding("model", "model", f"{card.name}: {why}")
         yield Finding("model", "address", endpoint.where)
         yield Finding("model", "key", endpoint.shown_key)
-        yield Finding("model", "window", f"{card.context_tokens:,} tokens; answers up to {card.max_output_tokens:,}")
+        if endpoint.local:
+            yield from of_local_model(card, endpoint, settings)
+        else:
+            yield Finding(
+                "model", "window", f"{card.context_tokens:,} tokens; answers up to {card.max_output_tokens:,}"
+            )
         yield _price(card)
     if subject.env.get("ANTHROPIC_AUTH_TOKEN") and subject.env.get("ANTHROPIC_API_KEY"):
         yield Finding("model", "both keys", "ANTHROPIC_AUTH_TOKEN wins over ANTHROPIC_API_KEY", "note")
     servers = probe_local(subject.env)
     for server in servers:
-        yield Finding("model", "found", str(server), "note", _use(server))
+        if not (name or "").startswith(f"{server.provider}/"):
+            yield Finding("model", "found", str(server), "note", _use(server))
     if not servers:
         yield Finding("model", "found", "no local model server answers on its usual port")
 
 
 def _use(server: FoundServer) -> str:
-    name = server.models[0].id if server.models else "MODEL"
-    return f"to use it: teamwright --model {server.provider}/{name}"
+    if not server.models:
+        return to_get(server.provider)
+    return f"to use it: teamwright --model {server.provider}/{server.models[0].id}"
 
 
 def _price(card: ModelCard) -> Finding:

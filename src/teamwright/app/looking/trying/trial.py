@@ -18,6 +18,7 @@ from teamwright.models.catalog import wire_is_known
 from teamwright.models.local import ask_window
 from teamwright.models.model import Failure, Model, Part, Reply, Request, TextPart, ThinkingPart
 from teamwright.models.pool import ModelPool
+from teamwright.models.servers.ways import ROOM, to_widen
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import tool_calls
 from teamwright.protocol.usage import Usage
@@ -166,7 +167,9 @@ async def _window(trial: Trial, plan: TrialPlan, settings: ModelSettings) -> Non
     if settings.context_tokens:
         trial.add("window", "ok", f"{settings.context_tokens:,} tokens, by your settings")
     elif told:
-        trial.add("window", "ok", f"{told:,} tokens, by the server's own word")
+        small = told < ROOM // 2
+        widen = to_widen(endpoint.provider, card.wire, told // 2) if small else ""
+        trial.add("window", "ok", f"{told:,} tokens, by the server's own word" + (": little" if small else ""), widen)
     elif wire_is_known(card.provider, card.wire):
         trial.add("window", "ok", f"{card.context_tokens:,} tokens, by its documentation")
     else:

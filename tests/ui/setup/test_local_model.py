@@ -1,0 +1,79 @@
+"""`doctor` about a model on this machine: does its server answer, does it have the model, is the window enough."""
+
+import json
+import socket
+
+import pytest
+
+from teamwright.testing.model_server import LoopbackModel
+from teamwright.testing.replies import Answer
+from tests.ui.program import Program
+
+
+def model_findings(tmp_path, repo, name, **env):
+    program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": "", **env})
+    done = program.run("doctor", "--json", "--model", name)
+    found = json.loads(done.stdout)["findings"]
+    return done.returncode, {one["label"]: one for one in found if one["section"] == "model"}
+
+
+@pytest.mark.promise("K3")
+def test_a_named_server_that_does_not_run_is_to_be_repaired_with_the_command_that_starts_it(tmp_path, repo):
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{held.getsockname()[1]}"
+        code, found = model_findings(tmp_path, repo, "ollama/qwen3-coder:30b", OLLAMA_HOST=where)
+    server = found["server"]
+    assert (code, server["verdict"], server["value"]) == (1, "problem", f"nobody answers at {where}")
+    assert server["do"] == "OLLAMA_CONTEXT_LENGTH=65536 ollama serve"
+
+
+@pytest.mark.promise("K3")
+@pytest.mark.parametrize(("listed", "has"), [(["gpt-oss:20b"], "it has gpt-oss:20b"), ([], "it has no models")])
+def test_a_model_that_its_server_does_not_have_is_to_be_repaired_with_the_command_that_gets_it(
+    tmp_path, repo, listed, has
+):
+    with LoopbackModel.in_thread(models=listed) as server:
+        code, found = model_findings(tmp_path, repo, "ollama/qwen3-coder:30b", OLLAMA_HOST=server.url)
+    assert (code, found["server"]["verdict"]) == (1, "problem")
+    assert has in found["server"]["value"]
+    assert found["server"]["do"] == "ollama pull qwen3-coder:30b"
+
+
+@pytest.mark.promise("K2")
+def test_a_server_that_has_the_model_is_in_order_and_the_latest_of_a_name_is_the_name(tmp_path, repo):
+    with LoopbackModel.in_thread(models=["llama3.2:latest"]) as server:
+        code, found = model_findings(tmp_path, repo, "ollama/llama3.2", OLLAMA_HOST=server.url)
+    assert (code, found["server"]["value"]) == (0, "answers, and has the model")
+    assert "until the server tells" in found["window"]["value"]
+
+
+@pytest.mark.promise("K3")
+def test_a_server_without_a_model_is_found_with_the_command_that_gets_one(tmp_path, repo):
+    with LoopbackModel.in_thread(models=[]) as server:
+        program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": "", "OLLAMA_HOST": server.url})
+        shown = program.run("doctor").stdout
+    assert "no models" in shown
+    assert "→ ollama pull MODEL" in shown
+
+
+@pytest.mark.promise("K3")
+def test_a_window_that_is_compacted_again_and_again_is_told_once_with_what_widens_it(tmp_path, repo):
+    for number in range(12):
+        (repo / f"long{number}.txt").write_text("a line of words\n" * 600)
+
+    def script(body):
+        if "answer with the summary alone" in json.dumps(body["messages"][-1]):
+            return "Reading on."
+        number = len(server.bodies)
+        return Answer(tools=[("Read", {"file_path": str(repo / f"long{number}.txt")})]) if number < 12 else "Done."
+
+    with LoopbackModel.in_thread(script) as server:
+        settings = tmp_path / "small.json"
+        settings.write_text(json.dumps({"context_tokens": 16_000}))
+        env = {"ANTHROPIC_API_KEY": "", "OLLAMA_HOST": server.url}
+        program = Program(repo, tmp_path / "home", env=env)
+        done = program.run("-p", "Read it.", "--verbose", "--model", "ollama/small", "--settings", str(settings))
+    assert done.stderr.count("goes on from a summary") > 1
+    assert done.stderr.count("a window of 16,000 tokens is little") == 1
+    assert "OLLAMA_CONTEXT_LENGTH=65536 ollama serve" in done.stderr

@@ -146,6 +146,20 @@ def test_a_hook_that_runs_the_program_is_not_run_again_by_what_it_started(tmp_pa
     assert Path(f"{runs}.other").read_text() == "y\ny\n", "other hooks are not touched by that"
 
 
+@pytest.mark.promise("K1", "G7", "P7")
+def test_a_hook_of_a_repository_runs_what_was_trusted_from_any_directory(tmp_path, repo):
+    for name, said in (("tools/note.sh", "trusted"), ("below/tools/note.sh", "nobody looked at this")):
+        (repo / name).parent.mkdir(parents=True)
+        (repo / name).write_text(f"echo {said}")
+    hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "sh tools/note.sh"}]}]}
+    (repo / ".claude").mkdir(exist_ok=True)
+    (repo / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    with LoopbackModel.in_thread(["Done."]) as server:
+        done = Program(repo / "below", tmp_path / "home", server.url).run("-p", "hi", "--trust")
+    told = json.dumps(server.bodies[0]["messages"])
+    assert done.returncode == 0 and "trusted" in told and "nobody looked" not in told
+
+
 @pytest.mark.promise("G7", "P3")
 def test_a_guard_that_does_not_guard_is_told_on_stderr_without_being_asked(tmp_path, repo):
     slow = {"type": "command", "command": "sleep 60 & sleep 60", "timeout": 0.2}

@@ -142,7 +142,9 @@ class Hooks:
             if hook.function is not None:
                 outcome = await _called(hook, hook.function, given.payload)
             else:
-                place = cwd if cwd is not None and cwd.is_dir() else self.place.project
+                # What was trusted of a repository is what its command names from the root: it runs there.
+                theirs = Path(hook.source).is_relative_to(self.place.project) if hook.source else False
+                place = cwd if cwd is not None and cwd.is_dir() and not theirs else self.place.project
                 outcome = await self._process(hook, given.content, place)
         except (OSError, ValueError) as problem:
             outcome = Outcome(trouble=f"it could not be started: {problem}")

@@ -13,7 +13,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Status
 from tests.ui.conftest import GIT
-from tests.ui.program import COMMAND, KEY, Program, error_of
+from tests.ui.program import COMMAND, KEY, Program, error_of, told_results
 
 LATER = Answer(tools=[("Glob", {"pattern": "*.md"})])
 
@@ -226,6 +226,29 @@ def test_a_home_on_a_read_only_disk_means_cannot_start(tmp_path, repo):
     done = Program(repo, home / "state", before=mounted(script)).run("-p", "Hello")
     assert (done.returncode, error_of(done)[0]) == (3, "read-only-home")
     assert "Read-only file system" in done.stderr
+
+
+@in_a_namespace
+@pytest.mark.parametrize("words", [("-p", "Hello"), ("status",), ("doctor",), ("resume", "-p")])
+def test_a_user_without_a_home_is_told_so_in_words(repo, words):
+    nobody = ["unshare", "-U", "--map-user=23456", "env", "-u", "HOME"]
+    done = Program(repo, Path(), env={"TEAMWRIGHT_HOME": ""}, before=nobody).run(*words)
+    slug, lines = error_of(done)
+    assert (done.returncode, slug) == (3, "read-only-home"), done.stderr
+    assert "HOME is not set, and user 23456 has no home" in lines[0]
+    assert any("--home DIR" in line for line in lines)
+
+
+@in_a_namespace
+def test_a_user_without_a_home_works_with_one_that_is_named(tmp_path, repo):
+    nobody = ["unshare", "-U", "--map-user=23456", "env", "-u", "HOME"]
+    script = [Answer(tools=[("Bash", {"command": "id -u"})]), "Fine."]
+    with LoopbackModel.in_thread(script) as server:
+        program = Program(repo, tmp_path / "home", server.url, before=nobody)
+        done = program.run("-p", "Hello", "--allowed-tools", "Bash(id:*)")
+        assert [result["text"] for result in told_results(server.bodies[-1])] == ["23456"]
+    assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
+    assert program.run("check").returncode == 0
 
 
 @in_a_namespace

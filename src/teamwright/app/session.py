@@ -27,6 +27,7 @@ from teamwright.app.renewing.reload import Reloading
 from teamwright.app.result import MemberLine, Result, TaskLine
 from teamwright.app.spending.wiring import take_tasks
 from teamwright.app.tally import Tally
+from teamwright.app.typed import typed
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.errors import ModelFailed, TeamRefused, TeamwrightError
 from teamwright.protocol.events import LimitReached, Notice, RunEnded
@@ -324,7 +325,7 @@ class Session:
         team = self.team
         kept = any(mate.state not in GONE or mate.state is State.SUSPENDED for mate in team.members.values())
         by_name = kept and not team.implicit and not team.name.startswith("-")
-        return f"teamwright resume {quote(team.name) if by_name else self.id[:8]}"
+        return typed(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
 
     def warn(self, text: str) -> None:
         """Tell surfaces something that no member did."""

@@ -20,7 +20,7 @@ def require_writable(path: Path) -> None:
     elif path.is_dir():
         why = "it is a directory"
     elif not os.access(path if _special(path) else target.parent, os.W_OK):
-        why = "permission denied"
+        why = "a read-only file system" if _read_only(target.parent) else "permission denied"
     else:
         return
     raise _refused(path, why)
@@ -56,6 +56,10 @@ def _write_into(target: Path, text: str) -> None:
 def _special(path: Path) -> bool:
     """Whether it is written into as it stands: no plain file, or an open one by its number (`/dev/stdout`)."""
     return path.exists() and (not path.is_file() or path.parts[:2] in (("/", "dev"), ("/", "proc")))
+
+
+def _read_only(directory: Path) -> bool:
+    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
 def _refused(path: Path, why: str) -> UsageError:

@@ -30,8 +30,20 @@ class Home:
 
     @classmethod
     def at(cls, root: Path) -> Home:
-        """The home at this root; `.claude` is recognised as foreign by its name."""
-        root = Path(os.path.abspath(root.expanduser()))
+        """The home at this root; `.claude` is recognised as foreign by its name.
+
+        Raises CannotStart (`read-only-home`) for a root below `~` of a user that has no home.
+        """
+        try:
+            root = Path(os.path.abspath(root.expanduser()))
+        except RuntimeError as problem:
+            raise CannotStart(
+                "read-only-home",
+                f"there is no place to keep anything: HOME is not set, and user {os.getuid()} has no home",
+                looked_at=[("looked for", str(root))],
+                do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR", "export HOME=DIR"],
+                note="nothing was started",
+            ) from problem
         return cls(root, root / "teamwright" if root.name == FOREIGN_ROOT else root)
 
     @property

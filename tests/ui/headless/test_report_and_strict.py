@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -73,8 +74,8 @@ def test_a_pipe_that_nobody_reads_holds_no_run_up(program):
 @pytest.mark.parametrize(
     ("script", "flags", "code", "says"),
     [
-        ([REFUSED, "Done."], (), 0, "refused: Bash for lead"),
-        ([REFUSED, "Done."], ("--strict",), 5, "refused: Bash for lead"),
+        ([REFUSED, "Done."], (), 0, "refused: Bash for lead (mode default): touch made"),
+        ([REFUSED, "Done."], ("--strict",), 5, "refused: Bash for lead (mode default): touch made"),
         ([REFUSED, "Done."], ("--max-turns", "1"), 4, "turns"),
         ([REFUSED, Status(400, "no")], (), 1, "refused the request"),
     ],
@@ -103,9 +104,10 @@ def test_a_run_that_cannot_start_leaves_the_old_report(program):
 @pytest.mark.promise("K14")
 def test_strict_counts_what_is_left_open_and_says_how_to_go_on(program):
     left = Answer(tools=[("TaskCreate", {"subject": "later", "description": "some day"})])
-    with LoopbackModel.in_thread([left, "Done."]) as server:
+    with LoopbackModel.in_thread([REFUSED, left, "Done."]) as server:
         program.url = server.url
         done = program.run("-p", "hi", "--strict")
+    assert "teamwright: refused Bash of lead (mode default): touch made\n" in done.stderr
     slug, lines = error_of(done)
     assert (done.returncode, slug, done.stdout) == (5, "strict", "Done.\n")
     assert "open tasks: #1" in lines[0]
@@ -154,3 +156,29 @@ def test_a_member_that_failed_and_then_came_to_an_end_has_not_failed(program):
         done = program.run("-p", "hi", "--strict")
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
     assert "failed" not in done.stderr
+
+
+@pytest.mark.promise("K14")
+def test_how_to_go_on_names_the_home_that_was_named_and_the_larger_cap(program, tmp_path):
+    home = tmp_path / "a home"
+    program.env["TEAMWRIGHT_HOME"] = ""
+    with LoopbackModel.in_thread([Answer(tools=[("Glob", {"pattern": "*"})]), "Went on."]) as server:
+        program.url = server.url
+        done = program.run(
+            "-p", "hi", "--home", str(home), "--max-turns", "1", "--report", "r.md", "--output-format", "json"
+        )
+        command = json.loads(done.stdout)["team"]["resume_command"]
+        written = (program.cwd / "r.md").read_text()
+        again = program.run(*shlex.split(command)[1:])
+    assert f"`{command} --max-turns N`" in written
+    assert f"go on with: {command} --max-turns N" in done.stderr
+    assert (again.returncode, again.stdout) == (0, "Went on.\n"), again.stderr
+
+
+@pytest.mark.promise("K14")
+def test_an_error_says_to_type_what_works_with_the_home_that_was_named(program, tmp_path):
+    home = tmp_path / "home"
+    done = program.run("resume", "nothing", "-p", "--home", str(home))
+    slug, lines = error_of(done)
+    assert (done.returncode, slug) == (2, "unknown-session")
+    assert lines[-2].split("  ")[-1].strip() == f"teamwright --home {home} sessions --all"

@@ -5,6 +5,7 @@ Also reads the places out of our own messages, which say them in words. Knows no
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -65,4 +66,5 @@ def shown(path: str | Path, cwd: Path) -> str:
     place = Path(path)
     if place.is_relative_to(cwd):
         return str(place.relative_to(cwd))
-    return f"~/{place.relative_to(Path.home())}" if place.is_relative_to(Path.home()) else str(place)
+    home = os.path.expanduser("~")  # stays as it is for a user without one
+    return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)

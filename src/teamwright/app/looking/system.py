@@ -98,15 +98,17 @@ def _keep(text: str, home: str | None) -> tuple[bool, str]:
 
     name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     reason = ""
-    for directory in (home_of(home).debug, Path(tempfile.gettempdir())):
+    for place in (lambda: home_of(home).debug, lambda: Path(tempfile.gettempdir())):
+        directory = None
         try:
+            directory = place()
             make_private(directory)
             path = directory / name
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
-        except (OSError, StorageError) as problem:
-            reason = f"could not be written to {directory}: {problem}"
+        except (OSError, StorageError, CannotStart) as problem:
+            reason = f"could not be written to {directory}: {problem}" if directory is not None else str(problem)
         else:
             return True, str(path)
     return False, reason

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -49,13 +50,20 @@ def latest(place: Place) -> Chosen:
     return _chosen(latest_session(home_at(place.home), place.cwd), place)
 
 
-def named(place: Place, word: str) -> Chosen:
+def named(place: Place, word: str, *, headless: bool) -> Chosen:
     """The session that led the team of that name, else the one whose id begins so.
 
     Raises TeamwrightError (`unknown-session`, `session-busy` for a team that is led now, `team-refused` for another
-    product's).
+    product's). Words where a name should be are most likely a prompt: the error says where that goes.
     """
-    return _chosen(session_meant(home_at(place.home), place.cwd, word), place)
+    try:
+        return _chosen(session_meant(home_at(place.home), place.cwd, word), place)
+    except TeamwrightError as problem:
+        if problem.slug == "unknown-session" and len(word.split()) > 1:
+            said = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"
+            newest = f"the newest session: teamwright -c{said}"
+            problem.do = (newest, f"another: teamwright resume ID{said}", *problem.do)
+        raise
 
 
 def choose(place: Place, *, ask: bool) -> Chosen:
@@ -68,7 +76,7 @@ def choose(place: Place, *, ask: bool) -> Chosen:
             "usage",
             "which session? Nobody is here to choose",
             looked_at=[(row.view.id[:8], one_line(row.view.prompt, 56)) for row in rows[:7]],
-            do=[f"teamwright resume {rows[0].view.id[:8]}", "teamwright -c takes the newest"],
+            do=[f'teamwright resume {rows[0].view.id[:8]} -p "…"', 'teamwright -c -p "…" takes the newest'],
             note="nothing was started",
         )
     picked = pick(lambda width: row_lines(rows, width), len(rows))

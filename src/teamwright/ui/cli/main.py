@@ -72,9 +72,19 @@ def _ending(problem: BaseException, args: list[str]) -> int:
     if isinstance(problem, SystemExit):
         return problem.code if isinstance(problem.code, int) else 1
     error = _error_of(problem, args)
+    _say_where(error, _home(args))
     with contextlib.suppress(OSError):
         sys.stderr.write(error.render() + "\n")
     return error.exit_code
+
+
+def _say_where(error: TeamwrightError, home: str | None) -> None:
+    """What it says to type works with the home that was named."""
+    if home is None:
+        return
+    from teamwright.app.typed import typed
+
+    error.do = tuple(typed(line, home) for line in error.do)
 
 
 def _flushed(code: int, args: list[str]) -> int:

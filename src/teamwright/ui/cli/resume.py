@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import click
@@ -24,8 +25,9 @@ def resume(ctx: click.Context, /, session: str | None, prompt: tuple[str, ...], 
     """
     place = place_of(ctx)
     if len(prompt) > 1:
-        raise too_many_words(prompt)
+        headlessly = " -p" if flags.get("headless") else ""
+        raise too_many_words(prompt, f"teamwright resume {quote(session or '')}{headlessly}")
     headless = face_of(flags, prompt, resumes=True)
     refuse_headless_flags(flags, headless=headless)
-    chosen = choose(place, ask=not headless) if session is None else named(place, session)
+    chosen = choose(place, ask=not headless) if session is None else named(place, session, headless=headless)
     return run(chosen.place(place), {**flags, "resume": chosen.id}, prompt[0] if prompt else None, headless=headless)

@@ -100,5 +100,5 @@ def _session_to_resume(place: Place, flags: Mapping[str, Any], *, headless: bool
         found = latest(place)
     else:
         wanted = str(flags["resume"])
-        found = named(place, wanted) if wanted else choose(place, ask=not headless)
+        found = named(place, wanted, headless=headless) if wanted else choose(place, ask=not headless)
     return found.id, found.place(place)

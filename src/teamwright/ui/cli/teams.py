@@ -110,7 +110,8 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
     """
     place = place_of(ctx)
     if len(prompt) > 1:
-        raise too_many_words(prompt)
+        headlessly = " -p" if flags.get("headless") else ""
+        raise too_many_words(prompt, f"teamwright teams adopt {quote(name)}{headlessly}")
     headless = face_of(flags, prompt, resumes=True)
     refuse_headless_flags(flags, headless=headless)
     require_adoptable(named_team(home_at(place.home), name))

@@ -16,6 +16,9 @@ from teamwright.ui.cli.table import COMMANDS
 _INTEGER = re.compile(r"('.*') is not a valid integer(?: range)?$")
 _RANGE = re.compile(r"(\S+) is not in the range x>=(\d+)$")
 
+_NEWEST = {("teamwright resume", "-c"), ("teamwright resume", "--continue")}
+"""Flags that somebody gives to the command when they want the newest session, which needs no command."""
+
 
 def usage_error(problem: click.ClickException) -> UsageError:
     """The error to show for a command line that click refused."""
@@ -24,21 +27,29 @@ def usage_error(problem: click.ClickException) -> UsageError:
     if isinstance(problem, NoSuchOption):
         close = _near(problem.option_name, _flags(ctx))
         what = f"{problem.option_name} is not a flag of {command}"
+        if (command, problem.option_name) in _NEWEST:
+            return UsageError("usage", what, do=['teamwright -c [-p] "…"'], note="nothing was started")
     else:
         close, what = None, _sentence(problem.format_message())
     looked_at = [("nearest", close)] if close else []
     return UsageError("usage", what, looked_at=looked_at, do=[f"{command} --help"], note="nothing was started")
 
 
-def too_many_words(words: tuple[str, ...]) -> UsageError:
-    """The error for several words where one prompt was expected: a prompt without quotes, or a misspelt command."""
-    close = near_command(words[0])
+def too_many_words(words: tuple[str, ...], command: str = "") -> UsageError:
+    """The error for several words where one prompt was expected: a prompt without quotes, or a misspelt command.
+
+    `command` is what stands before the prompt, where the first of the words could not be one.
+    """
+    close = None if command else near_command(words[0])
     quoted = " ".join(words).replace('"', "'")
     return UsageError(
         "usage",
-        f"{words[0]!r} is not a command, and a prompt is one argument: put it in quotes",
+        f"{'' if command else f'{words[0]!r} is not a command, and '}a prompt is one argument: put it in quotes",
         looked_at=[("nearest", close)] if close else [],
-        do=[*([f"teamwright {close} {' '.join(words[1:])}"] if close else []), f'teamwright "{quoted[:200]}"'],
+        do=[
+            *([f"teamwright {close} {' '.join(words[1:])}"] if close else []),
+            f'{command or "teamwright"} "{quoted[:200]}"',
+        ],
         note="nothing was started",
     )
 

@@ -78,6 +78,8 @@ class Outlet:
             self.answer(result)
         for line in _notes(result, reader_left=isinstance(self.lost, BrokenPipeError)):
             self.note(line)
+        for line in _refused(self.calls.refused(result)):
+            self.note(line)
         self.note(cost_line(result))
         if self.lost is not None and not isinstance(self.lost, BrokenPipeError):
             raise StorageError(
@@ -100,13 +102,13 @@ class Outlet:
                 self.on_lost()
 
 
-def _waits(request: RequestOpened) -> str:
-    """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
 def _is_for_everybody(event: TeamEvent) -> bool:
     """Whether it is told without --verbose too: a warning is nobody's progress, and in CI nobody asked for any."""
     return isinstance(event, RequestClosed) or (isinstance(event, Notice) and event.level == "warning")
 
 
+def _waits(request: RequestOpened) -> str:
+    """Somebody waits, and nobody is at this terminal: how it is answered from another one, and until when."""
     from teamwright.ui.asked import answer_command, opened_words  # only a run in which somebody asks pays
     from teamwright.ui.terminal.text import cut, one_line
 
@@ -127,8 +129,19 @@ def _notes(result: Result, *, reader_left: bool) -> list[str]:
     if result.cut_off:
         lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
     lines += [f"teamwright: {one.name} failed: {one.error}" for one in result.failed_members]
-    lines += [f"teamwright: refused {d['tool_name']} of {shown(d['member'])} ({d['rule']})" for d in result.denials]
     return lines
+
+
+def _refused(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:
+    """A line for each call that was refused: what a rule for it would have to allow."""
+    if not calls:
+        return []
+    from teamwright.ui.terminal.text import cut, one_line  # only a run in which something was refused pays
+
+    return [
+        f"teamwright: refused {tool} of {who} ({rule})" + (f": {cut(one_line(call), _ASKED_WIDTH)}" if call else "")
+        for tool, who, rule, call in calls
+    ]
 
 
 def _let_go(stream: TextIO) -> None:

@@ -235,14 +235,13 @@ def test_no_streamed_text_is_lost_however_it_is_cut(pieces):
     assert "\n".join([*lines, *(stream.end() or [""])]) == whole
 
 
-def test_the_status_names_who_works_and_in_what():
+def test_the_call_that_a_member_is_in_is_known_until_it_ended():
     activity = Activity()
     activity.note(ToolStarted(member="tester", call="c2", tool="Bash", summary="make test"))
-    assert activity.line(True, ["tester"], 1, 80) == "lead works · tester: Bash make test · 1 question waits"
+    assert activity.now("tester") == "Bash make test"
     ended = ToolCalled(member="tester", call="c2", tool="Bash", summary="", outcome="done", seconds=1.0, input={})
     activity.note(ended)
-    assert activity.line(False, ["tester"], 0, 80) == "tester works"
-    assert activity.line(False, [], 0, 80) == ""
+    assert activity.now("tester") == ""
 
 
 @pytest.mark.promise("F67")

@@ -54,7 +54,7 @@ async def test_keys_end_a_turn_and_never_the_process_and_stop_ends_it_once_it_wa
     async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):
         await team.spawn("ann", "Wait there.")
         pane = await pane_of(team, told, "ann")
-        await pane.sees("I wait.", "ann: Bash cat")
+        await pane.sees("I wait.", "● ann working", "Bash cat")
         await pane.types("Escape")
         ended = await told.until(lambda event: isinstance(event, TurnEnded) and event.member == "ann")
         assert ended.stop == "interrupted"
@@ -129,7 +129,7 @@ async def test_words_and_what_is_typed_stay_whole_through_resizing_and_another_t
         pane = await pane_of(team, told, "ann")
         await pane.sees("First.")
         await pane.says("Go on.")
-        await pane.sees("ann works")
+        await pane.sees("● ann working")
         await pane.types("-l", "half a line")
         await pane.sees("> half a line")
         pane.tmux("resize-window", "-t", pane.id, "-x", "50", "-y", "12")
@@ -235,3 +235,32 @@ def test_a_pane_says_that_its_lead_is_gone_and_how_long_the_member_stays(tmp_pat
             running.kill()
             with contextlib.suppress(AssertionError, UnboundLocalError):
                 pane.tmux("kill-server")
+
+
+@pytest.mark.promise("E2", "H9")
+async def test_below_the_line_stands_what_the_lead_shows_of_it_in_the_same_words_also_in_a_narrow_pane(tmp_path):
+    def play(body: dict[str, Any]) -> Answer | str:
+        if "Wait there" in words(body) and "tool_result" not in words(body):
+            calls = [("TaskUpdate", {"taskId": "1", "status": "in_progress", "owner": "ann"})]
+            return Answer(tools=[*calls, ("Bash", {"command": "cat gate", "description": "w"})])
+        return "Back again."
+
+    (tmp_path / "work").mkdir()
+    os.mkfifo(tmp_path / "work/gate")
+    async with crew(tmp_path, play, permission_mode="acceptEdits") as (team, told, _):
+        await team.tasks.add("count the files")
+        await team.spawn("ann", "Begin.")
+        pane = await pane_of(team, told, "ann")
+        await pane.sees("Back again.", "\n>", "acceptEdits · context 0% of", "· $0.0", "· 0/1 tasks")
+        await pane.says("Wait there.")
+        await pane.sees("● ann working  #1 Bash cat")
+        await pane.types("C-t")
+        await pane.sees("▸ #1 count the files  ann")
+        pane.tmux("resize-window", "-t", pane.id, "-x", "27", "-y", "20")
+        await pane.says("more")
+        await pane.sees("● ann #1 Bash cat", "▸ #1", "0/1 tasks")
+        shown = pane.tmux("capture-pane", "-p", "-t", pane.id).rstrip().splitlines()[-3:]
+        assert all(len(row) < 27 for row in shown), shown
+        with open(tmp_path / "work/gate", "w") as gate:
+            gate.write("open\n")
+        await pane.sees_no("ann #1 Bash cat")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from teamwright.app.session import Session
 from teamwright.protocol.events import TaskChanged, TaskInfo, TeamEvent
 from teamwright.protocol.values import dataclass
 from teamwright.teams.health.table import OpenTask
-from teamwright.teams.team import task_info
+from teamwright.teams.team import Team, task_info
 
 _CLOSED = frozenset({"completed", "deleted"})
 
@@ -38,15 +37,20 @@ class Board:
             self._heard.add(event.task.id)
             self._put(event.task)
 
-    async def read(self, session: Session) -> None:
+    async def read(self, team: Team) -> None:
         """Begin anew from the files of the list that is the team's now. Raises StorageError."""
-        self.open.clear()
-        self._done.clear()
         self._heard.clear()
-        tasks = session.team.tasks
-        for task in await tasks.all():
-            if task.id not in self._heard and session.team.tasks is tasks:
+        tasks = team.tasks
+        found = await tasks.all()
+        if team.tasks is not tasks:
+            return
+        heard = [task for id, task in self.open.items() if id in self._heard]
+        self._done &= self._heard
+        self.open.clear()
+        for task in found:
+            if task.id not in self._heard:
                 self._put(task_info(task))
+        self.open |= {task.id: task for task in heard}
 
     def waits_for(self, task: TaskInfo) -> list[str]:
         """The open tasks that this one waits for."""

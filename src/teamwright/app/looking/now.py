@@ -6,6 +6,8 @@ nobody is listed who is gone. Costs no reading of files. Knows sessions; knows n
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from teamwright.app.looking.board import Board
 from teamwright.app.session import Session
 from teamwright.protocol.events import TaskInfo
@@ -41,7 +43,8 @@ class MemberNow:
 class SessionNow:
     """What one line can say of a session. `context` and `window` are the lead's, in tokens, 0 when not known.
 
-    `usd` is None when a price is not known; `usd_cap` None without a cap. `requests` wait for a person.
+    `usd` is None when a price is not known; `usd_cap` None without a cap. `requests` wait for a person. At a member's
+    own terminal all of it is the member's, and `alone` says that its lead is gone.
     """
 
     model: str
@@ -54,6 +57,42 @@ class SessionNow:
     requests: int
     done: int
     tasks: int
+    alone: bool = False
+
+
+class Scene(Protocol):
+    """What a face shows all the time: a session at its lead's terminal, or a member at its own."""
+
+    def members(self, board: Board, /) -> list[MemberNow]:
+        """Whoever has a row."""
+        ...
+
+    def now(self, board: Board, /) -> SessionNow:
+        """What the one line says."""
+        ...
+
+    async def read(self, board: Board, /) -> None:
+        """Begin the board anew from the files. Raises StorageError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OfSession:
+    """See Scene: the lead and its team."""
+
+    session: Session
+
+    def members(self, board: Board, /) -> list[MemberNow]:
+        """See Scene."""
+        return members_now(self.session, board)
+
+    def now(self, board: Board, /) -> SessionNow:
+        """See Scene."""
+        return session_now(self.session, board)
+
+    async def read(self, board: Board, /) -> None:
+        """See Scene."""
+        await board.read(self.session.team)
 
 
 def members_now(session: Session, board: Board) -> list[MemberNow]:

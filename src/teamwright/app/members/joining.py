@@ -160,7 +160,7 @@ def _connect(team: Team, watcher: Watcher, obeying: Obeying, stack: AsyncExitSta
     known = team.tasks.outside(lambda _before, _after: obeying.tasks_changed())
     stack.callback(known.close)
     follow = partial(obeying.look_at_tasks, known)
-    stack.callback(watcher.follow_directory(team.tasks.directory, follow, _is_task))
+    stack.callback(watcher.follow_directory(team.tasks.directory, follow, is_task))
     owners_of(None, team, obeying.maker.kit.jobs)
 
 
@@ -168,7 +168,8 @@ def _ring(path: Path) -> None:
     ring(path)
 
 
-def _is_task(name: str) -> bool:
+def is_task(name: str) -> bool:
+    """Whether a file of a task list is a task."""
     return name.removesuffix(".json").isdigit()
 
 

@@ -18,7 +18,7 @@ from teamwright.app.looking.context import ContextView, view_of
 from teamwright.app.looking.cost import CostView
 from teamwright.app.looking.cost import view_of as cost_view
 from teamwright.app.looking.receipts import LogView
-from teamwright.app.members.joining import Joined
+from teamwright.app.members.joining import Joined, is_task
 from teamwright.app.requests import OpenRequest
 from teamwright.app.requests.answering import answer_request
 from teamwright.app.requests.looking import Place, open_in
@@ -36,11 +36,15 @@ USER = "user"
 
 @dataclass(slots=True)
 class Seat:
-    """The seat beside one member. `opened` and `closed` hear of its requests, which `follow` looks for."""
+    """The seat beside one member. `opened` and `closed` hear of its requests, which `follow` looks for.
+
+    `tasks_changed` hears that somebody changed the list of the team.
+    """
 
     member: Joined
     opened: Callable[[RequestOpened], None]
     closed: Callable[[RequestClosed], None]
+    tasks_changed: Callable[[], None] = lambda: None
     _known: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
     _running: set[asyncio.Task[object]] = field(default_factory=set["asyncio.Task[object]"])
 
@@ -78,6 +82,11 @@ class Seat:
     def works(self) -> bool:
         """Whether it is in a turn."""
         return self.member.mate.state in BUSY
+
+    @property
+    def requests(self) -> int:
+        """How many requests of it, and of its sub-agents, wait for a person."""
+        return len(self._known)
 
     @property
     def lead_there(self) -> bool:
@@ -146,10 +155,16 @@ class Seat:
     # ── what it asks ──────────────────────────────────────────────────────────────────────────────────────────
 
     def follow(self) -> Callable[[], None]:
-        """Hear of its requests from now on; returns how to stop. They are files, which any terminal may answer."""
-        box = self.member.team.requests.directory
-        stop = self.member.watcher.follow_directory(box, self._look, lambda name: name.endswith(".json"))
+        """Hear of its requests and of the tasks from now on; returns how to stop. Both are files of the team."""
+        team, watcher = self.member.team, self.member.watcher
+        asked = watcher.follow_directory(team.requests.directory, self._look, lambda name: name.endswith(".json"))
+        changed = watcher.follow_directory(team.tasks.directory, lambda _: self.tasks_changed(), is_task)
         self._look(None)
+
+        def stop() -> None:
+            asked()
+            changed()
+
         return stop
 
     def _look(self, _names: Iterable[str] | None) -> None:

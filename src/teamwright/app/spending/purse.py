@@ -117,6 +117,11 @@ class Purse:
         """The scope of a task that has caps."""
         return self._tasks.get(task)
 
+    def cap_of(self, agent: str) -> Budget:
+        """The caps of an agent of this process."""
+        scope = self._agents.get(agent.lower())
+        return NO_CAPS if scope is None else scope.budget
+
     def allow(self, agent: str, budget: Budget) -> Budget:
         """Give an agent other caps, where it names any; it may go on. Returns what holds now.
 

@@ -7,13 +7,13 @@ what may be done there through `app`, and an editor.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.looking.system import mask_secrets
+from teamwright.app.members.present import OfMember
 from teamwright.app.members.seat import Seat
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import (
@@ -25,6 +25,7 @@ from teamwright.protocol.events import (
     TextDelta,
     TurnEnded,
 )
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
 from teamwright.ui.member.commands import RUN, background_lines, command, offered, unknown_lines
 from teamwright.ui.member.words import header, lead_lines
@@ -32,8 +33,10 @@ from teamwright.ui.terminal.activity import Activity
 from teamwright.ui.terminal.editing.editor import Editor, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.lines import Narrator
+from teamwright.ui.terminal.panel.panel import Panel
+from teamwright.ui.terminal.panel.window import window_size
 from teamwright.ui.terminal.stream import LineStream
-from teamwright.ui.terminal.text import clean, cut, folded
+from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.told import told_lines
 
@@ -48,6 +51,7 @@ class Face:
     grace_s: float | None
     """How long it stays without a lead, in seconds; None: for ever."""
     typing: Typing = field(init=False)
+    panel: Panel = field(init=False)
     activity: Activity = field(default_factory=Activity)
     interrupts: Interrupts = field(default_factory=Interrupts)
     _stream: LineStream = field(default_factory=LineStream)
@@ -55,6 +59,9 @@ class Face:
 
     def __post_init__(self) -> None:
         self.typing = Typing(self.narrator, self.show)
+        self.panel = Panel(OfMember(self.seat), self.activity, self.narrator.paint, lambda: LEAD, None, _masked)
+        self.panel.changed = lambda: self.editor.refresh()
+        self.seat.tasks_changed = self.panel.tasks_changed
 
     @property
     def editor(self) -> Editor:
@@ -66,11 +73,11 @@ class Face:
         return Wiring(
             interrupted=self.interrupted,
             offered=offered,
-            status=self.status,
             history=history,
             colors=self.narrator.paint.on,
             background=self.background,
             escaped=self.escaped,
+            below=self.panel,
         )
 
     # ── what the editor asks ──────────────────────────────────────────────────────────────────────────────────
@@ -93,19 +100,12 @@ class Face:
         """What Ctrl-B does on an empty line."""
         self.show(background_lines(self.seat))
 
-    def status(self) -> str:
-        """What goes on, on one line."""
-        at_work = [self.seat.name] if self.seat.works else []
-        line = self.activity.line(False, at_work, self.typing.questions.count, self._width())
-        gone = [] if self.seat.lead_there else ["its lead is gone"]
-        return cut(" · ".join([*gone, *([line] if line else [])]), max(self._width() - 1, 1))
-
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────
 
     def show(self, lines: Sequence[str]) -> None:
         """Put lines above the prompt, without secrets."""
         if lines:
-            self.editor.show(mask_secrets("".join(f"{line}\n" for line in lines), os.environ))
+            self.editor.show(_masked("".join(f"{line}\n" for line in lines)))
 
     def greet(self) -> None:
         """Say who this is."""
@@ -127,6 +127,7 @@ class Face:
         if mine:
             self.show([clean(line) for line in self._stream.end()])
         self.activity.note(event)
+        self.panel.note(event)
         if isinstance(event, TurnEnded) and mine:
             self.activity.ended(event.member)
             self.show([] if event.stop == "done" else [f"  its turn is over: {clean(event.detail or event.stop)}"])
@@ -154,13 +155,20 @@ class Face:
 
     async def read_lines(self) -> None:
         """Do what each line says, until the member is over."""
-        while not self.seat.over:
-            try:
-                if (line := await self.typing.line()) is not None:
-                    self.interrupts.typed()
-                    await self._said(line)
-            except EOFError:
-                self._would_leave()
+        self.panel.begin()
+        try:
+            while not self.seat.over:
+                await self._read_line()
+        finally:
+            self.panel.end()
+
+    async def _read_line(self) -> None:
+        try:
+            if (line := await self.typing.line()) is not None:
+                self.interrupts.typed()
+                await self._said(line)
+        except EOFError:
+            self._would_leave()
 
     async def _said(self, line: str) -> None:
         called = command(line)
@@ -208,4 +216,8 @@ class Face:
         self.show([f"{again}; its open tasks go back to the list"])
 
     def _width(self) -> int:
-        return shutil.get_terminal_size().columns
+        return window_size().columns
+
+
+def _masked(text: str) -> str:
+    return mask_secrets(text, os.environ)

@@ -83,7 +83,8 @@ async def _attended(member: Joined, feed: Feed) -> Ended:
     from teamwright.ui.terminal.paint import paint_for
 
     seat = Seat(member, lambda request: face.asked(request), lambda event: face.answered(event))
-    face = Face(seat, Narrator(paint_for(os.environ, is_tty=True)), member.spawn.team, member.spawn.grace_s)
+    narrator = Narrator(paint_for(os.environ, is_tty=True), usual=seat.model)
+    face = Face(seat, narrator, member.spawn.team, member.spawn.grace_s)
     face.typing.editor = editor = editor_for(face.wiring(member.maker.home.history), late=True)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, editor.interrupt)
     face.greet()

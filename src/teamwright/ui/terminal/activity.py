@@ -1,11 +1,10 @@
 """Which call each member is in, and who works behind it in the background: what events tell and no file does.
 
-Also as one line above the prompt, for a member's own pane. Pure.
+Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 
 from teamwright.protocol.events import (
@@ -19,8 +18,7 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
-from teamwright.ui.terminal.lines import shown
-from teamwright.ui.terminal.text import cut, one_line
+from teamwright.ui.terminal.text import one_line
 
 _AT_REST = frozenset({"idle", "awaiting"})
 """States in which no call of a member runs; a sub-agent of its may."""
@@ -78,15 +76,3 @@ class Activity:
     def ended(self, member: str) -> None:
         """The member's turn was cut: whatever it was in is over."""
         self.calls.pop(member, None)
-
-    def line(self, lead_works: bool, members: Sequence[str], questions: int, width: int) -> str:
-        """The line, or nothing when all is quiet."""
-        working = [*([LEAD] if lead_works else []), *members]
-        parts = [self._of(name) for name in working]
-        if questions:
-            parts.append("1 question waits" if questions == 1 else f"{questions} questions wait")
-        return cut(" · ".join(parts), max(width - 1, 1))
-
-    def _of(self, name: str) -> str:
-        running = self.now(name)
-        return f"{shown(name)}: {cut(running, 40)}" if running else f"{shown(name)} works"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import field
 
+from teamwright.app.looking.now import OfSession
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.result import Result
 from teamwright.app.session import Session
@@ -72,7 +73,8 @@ class Host:
         self.typing = Typing(self.narrator, self.show)
         self.view = View(self.session, self.narrator, self.show)
         viewed, paint = (lambda: self.view.name), self.narrator.paint
-        self.panel = Panel(self.session, self.activity, paint, viewed, self._open, self._masked, changed=self._refresh)
+        scene, masked = OfSession(self.session), self._masked
+        self.panel = Panel(scene, self.activity, paint, viewed, self._open, masked, changed=self._refresh)
 
     @property
     def editor(self) -> Editor:

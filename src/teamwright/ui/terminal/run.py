@@ -104,7 +104,6 @@ def _editor(session: Session, host: Host) -> Editor:
     wiring = Wiring(
         interrupted=host.interrupted,
         offered=host.offered,
-        status=lambda: "",  # the last row below the line has it
         history=session.maker.home.history,
         colors=host.narrator.paint.on,
         background=host.background,

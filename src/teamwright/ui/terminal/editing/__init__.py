@@ -1,1 +1,1 @@
-"""Where a person types at a terminal: the contract of an editor, the three there are, which one, and what Tab offers."""
+"""Where a person types at a terminal: the contract of an editor, the three there are, which one; what Tab offers."""

@@ -80,13 +80,11 @@ class Wiring:
     """What an editor asks of whoever reads from it.
 
     `interrupted(line)` says what Ctrl-C does, with something typed or nothing; `offered(text before the cursor)`
-    what Tab offers; `status` what is going on, on one line or empty; `label` stands before the line. `history` is a
-    file, made 0600.
+    what Tab offers; `label` stands before the line. `history` is a file, made 0600.
     """
 
     interrupted: Callable[[bool], Act]
     offered: Callable[[str], Sequence[Candidate]]
-    status: Callable[[], str]
     history: Path
     colors: bool = False
     background: Callable[[], None] = _nothing
@@ -130,7 +128,7 @@ class Editor(Protocol):
         ...
 
     def refresh(self) -> None:
-        """The status may have changed."""
+        """What stands below the line may be different now."""
         ...
 
     async def close(self) -> None:

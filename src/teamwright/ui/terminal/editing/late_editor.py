@@ -16,8 +16,7 @@ from collections.abc import Callable
 
 from teamwright.ui.terminal.editing.editor import NOTHING, Editor, Kept, Wiring, Withdrawn
 
-_ERASE_LINE = "\r\x1b[K"
-_ERASE_ABOVE = "\x1b[A\x1b[K"
+_ERASE_DOWN = "\r\x1b[J"
 
 
 class LateEditor:
@@ -30,7 +29,7 @@ class LateEditor:
         self._real: Editor | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._label = ""
-        self._status = ""
+        self._below: list[str] = []
         self._was = termios.tcgetattr(fd)
         tty.setcbreak(fd, termios.TCSANOW)
 
@@ -76,7 +75,7 @@ class LateEditor:
         """See Editor."""
         if self._real is not None:
             self._real.refresh()
-        elif self._label and self._wiring.status() != self._status:
+        elif self._label and self._rows() != self._below:
             self._draw("")
 
     async def close(self) -> None:
@@ -107,11 +106,15 @@ class LateEditor:
             self._waiting.set_result(None)
 
     def _draw(self, text: str, label: str | None = None) -> None:
-        """Put the text in the place of status and label, and below it what they are now."""
-        gone = (_ERASE_LINE if self._label else "") + (_ERASE_ABOVE if self._status else "")
+        """Put the text in the place of the label and what is below it, and behind it what they are now."""
+        gone = _ERASE_DOWN if self._label else ""
         self._label = self._label if label is None else label
-        self._status = self._wiring.status() if self._label else ""
-        below = (f"{self._status}\n" if self._status else "") + self._label
+        self._below = self._rows() if self._label else []
+        down = "".join(f"\n{row}" for row in self._below)
+        back = f"\x1b[{len(self._below)}A\r\x1b[{len(self._label)}C" if self._below else ""
         with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(gone + text + below)
+            sys.stdout.write(gone + text + self._label + down + back)
             sys.stdout.flush()
+
+    def _rows(self) -> list[str]:
+        return [] if self._wiring.below is None else list(self._wiring.below.lines())

@@ -95,7 +95,6 @@ class LineEditor:
         self._shown_below: list[str] = []
         self._reading: PromptSession[str] | None = None
         self._withdrawn = self._answered = False
-        self._shown_status = ""
 
     async def read(self, kept: Kept = NOTHING) -> str:
         """See Editor."""
@@ -153,7 +152,7 @@ class LineEditor:
         if self._reading is None:
             return
         below = self._wiring.below
-        if self._wiring.status() != self._shown_status or (below and list(below.lines()) != self._shown_below):
+        if below is not None and list(below.lines()) != self._shown_below:
             self._reading.app.invalidate()
 
     def _rows(self) -> ANSI:
@@ -166,7 +165,7 @@ class LineEditor:
         session.app.erase_when_done = False
         try:
             return await session.prompt_async(
-                lambda: self._message(label()),
+                lambda: FormattedText([("bold", label())]),
                 default=Document(kept.text, kept.cursor),
                 handle_sigint=False,
                 set_exception_handler=False,
@@ -174,11 +173,6 @@ class LineEditor:
             )
         finally:
             self._reading = None
-
-    def _message(self, label: str) -> FormattedText:
-        self._shown_status = status = self._wiring.status()
-        first = [("fg:ansibrightblack" if self._wiring.colors else "", status + "\n")] if status else []
-        return FormattedText([*first, ("bold", label)])
 
     def _leave_if_withdrawn(self) -> None:
         session = self._reading

@@ -1,7 +1,7 @@
 """Everything below the line: members, tasks when wanted, and the status; drawn anew from the session each time.
 
 Keeps only what a person set with keys. While an age is shown it has itself looked at again when the words for it
-change, and not before; with nothing that ages there is no timer. Knows a session through `app`, and what runs now.
+change, and not before; with nothing that ages there is no timer. Knows a session, or one member, through `app`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from teamwright.app.looking.board import Board
-from teamwright.app.looking.now import STARTING, MemberNow, members_now, session_now
-from teamwright.app.session import Session
+from teamwright.app.looking.now import STARTING, MemberNow, Scene
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TaskChanged, TeamChanged, TeamEvent
 from teamwright.protocol.values import dataclass
@@ -36,13 +35,13 @@ TICK_S = 1.0
 
 @dataclass(slots=True)
 class Panel:
-    """See editor.Below. `viewed` says whose conversation is shown, `opened` shows another one's."""
+    """See editor.Below. `viewed` says whose conversation is shown, `opened` shows another's; None: there is none."""
 
-    session: Session
+    scene: Scene
     activity: Activity
     paint: Paint
     viewed: Callable[[], str]
-    opened: Callable[[str], None]
+    opened: Callable[[str], None] | None
     mask: Callable[[str], str]
     board: Board = field(default_factory=Board)
     selection: Selection = field(default_factory=Selection)
@@ -54,6 +53,10 @@ class Panel:
 
     def begin(self) -> None:
         """Read the task list; from then on events tell."""
+        self._read()
+
+    def tasks_changed(self) -> None:
+        """Somebody changed the list where no event tells of it."""
         self._read()
 
     def end(self) -> None:
@@ -78,18 +81,20 @@ class Panel:
         """All rows as they are now, for the window as it is now."""
         size = window_size()
         width, most = max(size.columns - 1, 1), max(1, min(ROWS_MOST, size.lines // 3))
-        members, now = members_now(self.session, self.board), time.time()
+        members, now = self.scene.members(self.board), time.time()
         self.selection.settle([one.name for one in members])
         look = Look(width, most, now, self.selection.name, self.viewed(), self.paint, self.mask)
         rows = member_rows(members, self._beside(members), look)
         self._wake(now, ages_of(members) if rows else [])
         tasks = task_rows(self.board, width, most, self.paint, self.mask) if self.tasks_shown else []
-        status = status_line(session_now(self.session, self.board), width - 1)
+        status = status_line(self.scene.now(self.board), width - 1)
         return [*rows, *tasks, self.paint("dim", f" {status}")]
 
     def move(self, by: int) -> bool:
         """See Below."""
-        members = members_now(self.session, self.board)
+        if self.opened is None:
+            return False
+        members = self.scene.members(self.board)
         return self.selection.move(
             by, [one.name for one in members if one.name != self.viewed() and one.state != STARTING]
         )
@@ -101,7 +106,7 @@ class Panel:
     def open(self) -> bool:
         """See Below."""
         name = self.selection.name
-        if not self.selection.leave():
+        if not self.selection.leave() or self.opened is None:
             return False
         self.opened(name)
         return True
@@ -130,7 +135,7 @@ class Panel:
 
     async def _read_board(self) -> None:
         with suppress(TeamwrightError):  # what cannot be read is not shown; whoever works on it says why
-            await self.board.read(self.session)
+            await self.scene.read(self.board)
         self.changed()
 
     def _wake(self, now: float, since: list[float]) -> None:

@@ -39,6 +39,7 @@ def _requests(now: SessionNow) -> str:
 
 
 PARTS: tuple[Part, ...] = (
+    Part(-1, lambda now: "its lead is gone" if now.alone else ""),
     Part(6, lambda now: model_words(now.model)),
     Part(4, lambda now: now.mode),
     Part(2, _context),

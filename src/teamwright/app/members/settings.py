@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from teamwright.app.settings.fields import filled
 from teamwright.app.settings.files import bad_settings
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.teams.places.choosing import AUTO, IN_PROCESS, TMUX
@@ -17,7 +18,7 @@ from teamwright.teams.places.recipe import DETACHED, BadRecipe, Recipe, recipes_
 from teamwright.teams.places.settings import PlacesSettings
 from teamwright.teams.places.shipped import shipped_recipes
 
-BACKEND, LAYOUT, RECIPES = "members.backend", "members.pane_layout", "members.recipes"
+BACKEND, RECIPES = "members.backend", "members.recipes"
 BACKENDS = (AUTO, IN_PROCESS, TMUX, DETACHED)
 """Backends that need no recipe."""
 
@@ -27,19 +28,13 @@ def places_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pl
 
     Raises CannotStart (`bad-settings`) with file and key, UsageError for a flag.
     """
-    usual = PlacesSettings()
     recipes = _recipes(values, origins)
-    backend, layout = values.get(BACKEND, usual.backend), values.get(LAYOUT, usual.layout)
+    made = filled(PlacesSettings(recipes=recipes), "places", values)
+    backend = made.backend
     if backend not in BACKENDS and backend not in recipes and backend not in shipped_recipes():
         known = [*BACKENDS, *{**shipped_recipes(), **recipes}]
         raise _no_such(origins.get(BACKEND, ""), BACKEND, f"{backend!r} is no backend for members", backend, known)
-    return PlacesSettings(
-        backend=backend,
-        layout=layout,
-        lead_share=values.get("members.lead_share", usual.lead_share),
-        recipes=recipes,
-        grace_s=values.get("members.grace_s", usual.grace_s),
-    )
+    return made
 
 
 def _recipes(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Recipe]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.serving.project import FILE, SERVERS, project_servers
+from teamwright.app.settings.fields import filled
 from teamwright.app.settings.files import Layer, Origin
 from teamwright.app.settings.parts import Part, Parts
 from teamwright.app.trust.store import TrustState
@@ -92,15 +93,7 @@ class ServersSaid:
             if (other := by_name.get(said.name)) is not None and other.part is not None:
                 other.part.becomes("ignored", f"{said.source} is nearer")
             by_name[said.name] = said
-        usual = McpSettings()
-        return McpSettings(
-            tuple(by_name.values()),
-            start_s=values.get("mcp.start_s", usual.start_s),
-            call_s=values.get("mcp.call_s", usual.call_s),
-            wait_s=values.get("mcp.wait_s", usual.wait_s),
-            tools=values.get("mcp.prefix_tools", usual.tools),
-            size=values.get("mcp.prefix_bytes", usual.size),
-        )
+        return filled(McpSettings(tuple(by_name.values())), "mcp", values)
 
     def _servers(self, layer: Layer, entries: Mapping[str, Any]) -> None:
         foreign = layer.origin.of_repository

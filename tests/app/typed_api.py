@@ -122,6 +122,18 @@ async def holds_a_team() -> Result:
         return result
 
 
+def ended(result: Result) -> str:
+    match result.stop:
+        case "done" | "failed" | "limit":
+            return result.text
+        case "cut_off":
+            return ", ".join(result.cut_off)
+        case "cancelled":
+            return result.resume_command
+        case _:
+            assert_never(result.stop)
+
+
 def calls_once() -> int:
     result = teamwright.run("Go.", model="sonnet", allowed_tools=["python__tool"], tools=[tool], on_request=denies)
     result.raise_for_stop()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 
-EXIT_CODES = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
+Stop: TypeAlias = Literal["done", "failed", "limit", "cut_off", "cancelled"]
+"""How a run ends: a closed set, so a `match` that forgets one is a type error."""
+
+EXIT_CODES: dict[Stop, int] = {"done": 0, "failed": 1, "limit": 4, "cut_off": 5, "cancelled": 130}
 """Exit code of each ending."""
 
 _LARGER = {
@@ -69,7 +72,7 @@ class Result:
     """
 
     text: str
-    stop: str
+    stop: Stop
     usage: Usage
     by_member: dict[str, Usage] = field(default_factory=dict[str, Usage])
     tasks: tuple[TaskLine, ...] = ()

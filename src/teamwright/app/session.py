@@ -24,7 +24,7 @@ from teamwright.app.modes import Modes
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.renewing.reload import Reloading
-from teamwright.app.result import MemberLine, Result, TaskLine
+from teamwright.app.result import MemberLine, Result, Stop, TaskLine
 from teamwright.app.spending.wiring import take_tasks
 from teamwright.app.tally import Tally
 from teamwright.app.typed import typed
@@ -141,7 +141,7 @@ class Session:
             return await self.result("failed", end.text, error=error)
         return await self.result("done", end.text)
 
-    async def result(self, stop: str, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
+    async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
         """What a run gives back, from the purse, the list and the counts."""
         purse = self.maker.purse
         tasks = await self.task_lines()

@@ -18,8 +18,9 @@ from teamwright.app.requests.strangers import StrangerAsks
 from teamwright.mail.requests import RequestBox
 from teamwright.permissions.verdict import Answer, Question, Update
 from teamwright.protocol.errors import StorageError, TeamwrightError
-from teamwright.protocol.events import Emit, Notice, RequestAnswer, RequestClosed, RequestOpened
+from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
+from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
 from teamwright.teams.team import Team
 from teamwright.tools.team.answering import PermitGiven

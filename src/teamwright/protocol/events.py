@@ -12,7 +12,6 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from teamwright.protocol.live_events import Event, Spoken, TextDelta, ToolStarted
-from teamwright.protocol.request_events import RequestAnswer as RequestAnswer
 from teamwright.protocol.request_events import RequestClosed, RequestOpened
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from teamwright.models.local import probe_local
-from teamwright.models.model import Failure, Reply, Request
+from teamwright.models.model import Failure, Reply, Request, Retrying
 from teamwright.models.pool import ModelPool
 from teamwright.models.prefix import prefix_for
 from teamwright.models.resolve import resolve
@@ -164,3 +164,15 @@ def test_a_window_is_asked_for_that_the_conversation_fits_into_twice():
     assert to_widen("ollama", "m", 4_700).startswith("OLLAMA_CONTEXT_LENGTH=65536 ollama serve")
     assert to_widen("llamacpp", "m", 50_000).startswith("llama-server -m FILE.gguf --jinja -c 131072")
     assert to_widen("house", "m", 10).startswith("give the server a window of 65,536 tokens")
+
+
+async def test_the_first_new_try_is_told_with_what_the_server_said():
+    poor = LoopbackModel([Status(500, "model requires more memory")])
+    async with asyncio.timeout(20), poor as server, ModelPool() as pool:
+        model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
+        request = Request(prefix_for(model.card, quick(), [], []), [user()], "ada")
+        reasons = [part.reason async for part in model.stream(request) if isinstance(part, Retrying)]
+    assert reasons == [
+        "ollama refused the request (HTTP 500): model requires more memory",
+        "ollama refused the request (HTTP 500)",
+    ]

@@ -6,16 +6,24 @@ does not know what a call is for.
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
 from teamwright.agent.agent import Agent
 from teamwright.models.model import Alive, Failure, Refusal, Reply, Request, Retrying, TextPart, priced
-from teamwright.protocol.blocks import with_own_ids
+from teamwright.protocol.blocks import Block, text_of, tool_calls, with_own_ids
 from teamwright.protocol.events import Notice, TextDelta
 
 Heard: TypeAlias = Reply | Failure | Refusal
+
+CALL_AS_TEXT = re.compile(
+    r"^\s*(?:<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call)"
+    r"|^\s*(?:```(?:json)?\s*)?\{\s*\"name\"\s*:\s*\"\w+\"\s*,\s*\"(?:arguments|parameters)\"\s*:",
+    re.M,
+)
+"""How models write calls that their server should have taken out of the text."""
 
 
 async def listen(agent: Agent) -> tuple[Heard, str]:
@@ -56,6 +64,7 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
                     reply = priced(agent.model.card, part)
                     if (content := with_own_ids(reply.content)) is not reply.content:
                         reply = replace(reply, content=content)
+                    _tell_lost_call(agent, reply.content)
                     return reply
                 case Failure():
                     return priced(agent.model.card, part)
@@ -68,3 +77,16 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
                 case _:
                     pass
     return Failure("model-failed", f"the stream of {agent.model.card.name} ended without a Reply or a Failure")
+
+
+def _tell_lost_call(agent: Agent, content: list[Block]) -> None:
+    """Say that a call came as text: nothing was called, and the turn ends as if the agent were done."""
+    if tool_calls(content) or not CALL_AS_TEXT.search(text_of(content)):
+        return
+    name = agent.model.card.name
+    text = (
+        "it wrote a tool call as text, and nothing was called. Its server does not take calls out of the text "
+        "(llama-server --jinja; vllm serve --enable-auto-tool-choice --tool-call-parser NAME), or the model is not "
+        f"made for tools. To try it: teamwright doctor --live --model {name}"
+    )
+    agent.emit(Notice(member=agent.name, text=text, level="warning"))

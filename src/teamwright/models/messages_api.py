@@ -54,6 +54,8 @@ CONTINUATIONS = 8
 """How often a paused answer (`pause_turn`) is continued before it is given out as it is."""
 FIRST_CONNECTS = 2
 """How often a service that never answered is called again when it cannot be reached."""
+SAID_MOST = 120
+"""Characters of a service's own words that are told with the first new try."""
 BROKEN_HERE = frozenset({500, 501, 502})
 """What a server on this machine says that cannot run the model, e.g. for want of memory: if it never answered, it is
 called again as rarely. 503 is not among them: so it says that it still loads."""
@@ -174,7 +176,7 @@ class MessagesApi:
                 outcome.failure = replace(failure, partial=attempt.text(), again_s=again_s)
                 return
             wait_s = self._own_pause(tries) if attempt.shared_pause_s is None else attempt.shared_pause_s
-            yield Retrying(failure.what, wait_s, tries)
+            yield Retrying(_said(failure) if tries == 1 else failure.what, wait_s, tries)
             if attempt.shared_pause_s is None:
                 await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
                 yield Alive()
@@ -341,6 +343,15 @@ class _Try:
     def text(self) -> list[Block]:
         """The text that had come."""
         return [block for block in self.assembly.content() if block.get("type") == "text"]
+
+
+def _said(failure: Failure) -> str:
+    """What happened, with the service's own words, or with what to type where a server here does not run."""
+    if failure.slug == "no-network":
+        more = failure.do[0] if failure.do and failure.do[0].startswith("start ") else ""
+    else:
+        more = dict(failure.looked_at).get("it said", "")
+    return f"{failure.what}: {more[:SAID_MOST]}" if more else failure.what
 
 
 def _joined(before: Reply | None, after: Reply) -> Reply:

@@ -77,3 +77,24 @@ def test_a_window_that_is_compacted_again_and_again_is_told_once_with_what_widen
     assert done.stderr.count("goes on from a summary") > 1
     assert done.stderr.count("a window of 16,000 tokens is little") == 1
     assert "OLLAMA_CONTEXT_LENGTH=65536 ollama serve" in done.stderr
+
+
+@pytest.mark.promise("K3")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('I read it.\n<tool_call>\n{"name": "Read", "arguments": {"file_path": "a"}}\n</tool_call>', 1),
+        ('I read it.\n<tool_call>\n{"name": "Read", "argu', 1),
+        ('[TOOL_CALLS][{"name": "Read"}]', 1),
+        ('```json\n{"name": "Read", "parameters": {"file_path": "a"}}\n```', 1),
+        ("A model marks its calls with `<tool_call>`.", 0),
+        ('{"name": "teamwright", "version": "0.1.0"}', 0),
+    ],
+)
+def test_a_call_that_came_as_text_is_told_with_what_the_server_lacks(tmp_path, repo, text, told):
+    with LoopbackModel.in_thread([text]) as server:
+        env = {"ANTHROPIC_API_KEY": "", "OLLAMA_HOST": server.url}
+        done = Program(repo, tmp_path / "home", env=env).run("-p", "Read it.", "--verbose", "--model", "ollama/small")
+    assert done.returncode == 0
+    assert done.stderr.count("nothing was called") == told
+    assert ("teamwright doctor --live --model ollama/small" in done.stderr) == bool(told)

@@ -68,3 +68,15 @@ def test_what_cannot_go_on_says_what_to_type(program, words, says):
     slug, lines = error_of(done)
     assert (done.returncode, slug) == (2, "usage")
     assert any(line.strip().endswith(says.replace("ID", own)) for line in lines), lines
+
+
+@pytest.mark.promise("K14")
+def test_paths_begin_where_dash_c_says_the_home_s_too(program, tmp_path):
+    program.env["TEAMWRIGHT_HOME"] = ""
+    (program.cwd / "sub").mkdir()
+    done = program.run("-C", "sub", "-p", "hi", "--home", "kept", "--report", "r.md")
+    assert (done.returncode, done.stdout) == (0, "Heard 1.\n"), done.stderr
+    assert (program.cwd / "sub" / "kept" / "projects").is_dir() and (program.cwd / "sub" / "r.md").is_file()
+    assert not (program.cwd / "kept").exists()
+    _, lines = error_of(program.run("-C", "sub", "resume", "nothing", "-p", "--home", "kept"))
+    assert f"teamwright --home {program.cwd}/sub/kept sessions --all" in lines[-2]

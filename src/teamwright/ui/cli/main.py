@@ -116,10 +116,15 @@ def _error_of(problem: BaseException, args: list[str]) -> TeamwrightError:
 
 def _home(args: list[str]) -> str | None:
     """The home that was named, for the crash file; whatever else is wrong with the command line."""
+    home = _given(args, "--home")
+    return os.path.join(os.path.expanduser(_given(args, "-C") or ""), os.path.expanduser(home)) if home else None
+
+
+def _given(args: list[str], flag: str) -> str | None:
     for position, arg in enumerate(args):
-        if arg.startswith("--home="):
-            return arg.removeprefix("--home=")
-        if arg == "--home":
+        if arg.startswith(f"{flag}="):
+            return arg.removeprefix(f"{flag}=")
+        if arg == flag:
             return args[position + 1] if position + 1 < len(args) else None
     return None
 

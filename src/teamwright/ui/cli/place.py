@@ -42,7 +42,7 @@ def place_of(ctx: click.Context) -> Place:
     settings = said.get("settings")
     return Place(
         cwd=cwd,
-        home=said.get("home"),
+        home=os.path.join(cwd, os.path.expanduser(said["home"])) if said.get("home") else None,
         settings=cwd / Path(settings).expanduser() if settings is not None else None,
         debug=bool(said.get("debug")),
     )

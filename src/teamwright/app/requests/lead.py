@@ -53,13 +53,19 @@ class LeadAnswers:
             )
             await self._note(id, "waits", text, f"{question.owner} waits for the user", no_reply=True)
             return
+        await self.ask(id, question, suggestions, _shortened(question.input))
+
+    async def ask(
+        self, id: str, question: Question, suggestions: tuple[Mapping[str, Any], ...], shown: Mapping[str, Any]
+    ) -> None:
+        """Ask the lead by mail, with as much of the input as it is `shown`. Raises TeamwrightError."""
         request = PermissionRequest(
             request_id=id,
             agent_id=question.owner,
             tool_name=question.tool,
             tool_use_id=question.tool_use_id,
             description=question.description or summary_of(question.what),
-            input=_shortened(question.input),
+            input=dict(shown),
             permission_suggestions=[dict(one) for one in suggestions],
         )
         await send_protocol(self.team, question.owner, LEAD, request, id=keyed_id(id, "request"))

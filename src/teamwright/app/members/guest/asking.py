@@ -13,11 +13,10 @@ from teamwright.app.asking import Requests
 from teamwright.app.requests.lead import LeadAnswers
 from teamwright.permissions.verdict import Question
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.ids import LEAD, keyed_id
-from teamwright.protocol.mail import PermissionRequest, PermissionResponse
+from teamwright.protocol.ids import LEAD
+from teamwright.protocol.mail import PermissionResponse
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.protocol.values import dataclass
-from teamwright.teams.mailing.post import send_protocol, summary_of
 from teamwright.teams.team import Team
 
 LEAD_SAYS = "lead"
@@ -58,17 +57,8 @@ class ByMail(LeadAnswers):
         """See LeadAnswers. What cannot be sent is denied at once: nobody would see it."""
         if not self.answers(question):
             return
-        asked = PermissionRequest(
-            request_id=id,
-            agent_id=question.owner,
-            tool_name=question.tool,
-            tool_use_id=question.tool_use_id,
-            description=question.description or summary_of(question.what),
-            input=dict(question.input),
-            permission_suggestions=[dict(one) for one in suggestions],
-        )
         try:
-            await send_protocol(self.team, question.owner, LEAD, asked, id=keyed_id(id, "request"))
+            await self.ask(id, question, suggestions, question.input)
         except TeamwrightError as problem:
             reason = f"the lead could not be asked: {problem.what}"
             if self.requests is not None:

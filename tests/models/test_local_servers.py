@@ -176,3 +176,12 @@ async def test_the_first_new_try_is_told_with_what_the_server_said():
         "ollama refused the request (HTTP 500): model requires more memory",
         "ollama refused the request (HTTP 500)",
     ]
+
+
+@pytest.mark.promise("K3")
+async def test_a_server_that_is_too_old_for_the_messages_api_is_answered_with_the_other_way():
+    old = LoopbackModel([Status(404, body=b'{"detail":"Not Found"}')])
+    async with asyncio.timeout(20), old as server, ModelPool() as pool:
+        failure = await asked(await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick()))
+    assert "does not speak the Messages API" in failure.what
+    assert any("openai-chat" in way for way in failure.do)

@@ -16,6 +16,7 @@ from teamwright.models.trouble import Trouble, context_is_full, worth_retrying
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
 
+OTHER_API = 'a newer version of it, or a provider of your own with "api": "openai-chat" (docs/providers.md)'
 MOST_SERVED = 5
 """Names of models that an error lists."""
 
@@ -100,7 +101,8 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
     if (status == 404 and trouble.answer.type) or "model identifier is invalid" in trouble.message:
         return Told("unknown-model", f"{name} does not have the model {card.wire}", (f"teamwright models {name}",))
     if status == 404:
-        return Told("no-network", f"{endpoint.where} does not speak {endpoint.facts.title}", _check_address(endpoint))
+        ways = (*_check_address(endpoint), *([OTHER_API] if endpoint.local else []))
+        return Told("no-network", f"{endpoint.where} does not speak {endpoint.facts.title}", ways)
     if status == 402:
         return Told(
             "model-failed", f"{name} refuses for billing reasons", ("check the account's balance",), retriable=True

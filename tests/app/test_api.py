@@ -186,7 +186,7 @@ async def test_what_a_dead_team_left_open_is_replaced_only_when_that_is_said(tmp
     async with a_team(tmp_path, ScriptedModel("one")) as team:
         await team.tasks.add("left open")
     sessions = sorted((own_home / ".teamwright/projects").glob("*/*"))
-    with pytest.raises(TeamRefused, match="1 open tasks") as caught:
+    with pytest.raises(TeamRefused, match=r"1 open task\n") as caught:
         async with a_team(tmp_path, ScriptedModel("two")):
             pytest.fail("entered")
     assert "Team('crew', replace=True)" in caught.value.render()

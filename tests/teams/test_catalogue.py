@@ -185,7 +185,7 @@ async def test_a_dead_leads_team_with_something_open_is_kept_and_what_is_open_is
     before = sorted(home.team("my-team-1").rglob("*"))
     with pytest.raises(TeamRefused) as caught:
         await teams.create(new(session=OTHER))
-    assert {"task": "1 open tasks", "member": "1 live members"}.get(left, "1 unread messages") in caught.value.what
+    assert {"task": "1 open task", "member": "1 live member"}.get(left, "1 unread message") in caught.value.what
     assert "teamwright teams adopt 'My Team_1'" in caught.value.do[0] and "--force" in caught.value.do[1]
     assert str(home.team("my-team-1")) in caught.value.looked_at[0]
     assert sorted(home.team("my-team-1").rglob("*")) == before and not home.archive.exists()

@@ -264,7 +264,7 @@ def test_the_lead_is_told_what_a_dead_team_of_the_name_has_open_and_how_to_take_
     assert refusal["is_error"]
     for way in ("teamwright resume crew", "teamwright teams adopt crew", "teamwright teams rm crew --force"):
         assert way in refusal["text"]
-    assert "1 open tasks" in refusal["text"] or "1 open task" in refusal["text"]
+    assert "1 open task" in refusal["text"] and "1 open tasks" not in refusal["text"]
     assert program.run("tasks", "crew").stdout.count("pending") == 1
 
 

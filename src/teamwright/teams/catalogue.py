@@ -79,9 +79,8 @@ class Leftovers:
 
     def __str__(self) -> str:
         """One line for people."""
-        parts = [f"{len(self.members)} live members"] if self.members else []
-        parts += [f"{len(self.tasks)} open tasks"] if self.tasks else []
-        parts += [f"{self.unread} unread messages"] if self.unread else []
+        counts = ((len(self.members), "live member"), (len(self.tasks), "open task"), (self.unread, "unread message"))
+        parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         return ", ".join(parts) or "nothing open"
 
 

@@ -111,7 +111,7 @@ def test_a_headless_run_with_a_script_loads_only_what_it_uses(tmp_path):
     model = scripted(tmp_path, "TaskList", "{}")
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
     assert strangers(modules) <= {"click"} | VALIDATION
-    assert "teamwright.permissions.shell" not in modules
+    assert "teamwright.permissions.shell.parse" not in modules
     assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
 
 
@@ -122,7 +122,7 @@ async def test_a_headless_turn_over_http_loads_no_surface_and_no_kit_of_a_vendor
         modules = await asyncio.to_thread(loaded_by, tmp_path, *args, **env)
     assert "httpx2" in modules
     assert strangers(modules) <= {"click"} | VALIDATION | HTTP
-    assert "teamwright.permissions.shell" not in modules
+    assert "teamwright.permissions.shell.parse" not in modules
     rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.ui.member", "teamwright.interop")
     assert not {name for name in modules if name.startswith(rooms)}
 
@@ -157,7 +157,7 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
 def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):
     model = scripted(tmp_path, "Bash", '{ command = "true", description = "nothing" }')
     modules = loaded_by(tmp_path, "-p", "Look.", "--model", model)
-    assert {"tree_sitter", "teamwright.permissions.shell"} <= modules
+    assert {"tree_sitter", "teamwright.permissions.shell.parse"} <= modules
     assert not strangers(modules) & {
         "mcp",
         "prompt_toolkit",

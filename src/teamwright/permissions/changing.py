@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from teamwright.permissions.edits import changes
-from teamwright.permissions.parsed import Command
+from teamwright.permissions.shell.parsed import Command
 from teamwright.permissions.table import table
 from teamwright.protocol.values import dataclass
 

@@ -17,12 +17,12 @@ from teamwright.permissions.book import Ground, Scope, ToolRules, by_mode, by_pl
 from teamwright.permissions.changing import changed_by
 from teamwright.permissions.edits import Changes, changes
 from teamwright.permissions.files import judge_path, place_of
-from teamwright.permissions.line import as_line
 from teamwright.permissions.manners import forms, needs_asking
-from teamwright.permissions.parsed import Command, Parsed, Redirect
 from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
-from teamwright.permissions.shell import parse
+from teamwright.permissions.shell.line import as_line
+from teamwright.permissions.shell.parse import parse
+from teamwright.permissions.shell.parsed import Command, Parsed, Redirect
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
 from teamwright.protocol.values import dataclass

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from teamwright.permissions.options import Row, read_line
-from teamwright.permissions.parsed import Command
 from teamwright.permissions.readonly import absolute, written_out
+from teamwright.permissions.shell.options import Row, read_line
+from teamwright.permissions.shell.parsed import Command
 from teamwright.protocol.values import dataclass
 
 MAX_FILES = 500

@@ -6,8 +6,8 @@ know rules or modes.
 
 from __future__ import annotations
 
+from teamwright.permissions.shell.wrappers import Words, base_name
 from teamwright.permissions.table import table
-from teamwright.permissions.wrappers import Words, base_name
 
 _ALWAYS = table(
     "commit push switch checkout restore reset rebase merge cherry-pick revert am pull clean rm mv filter-branch"

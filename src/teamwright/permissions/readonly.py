@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from teamwright.permissions.options import Row, read_line
-from teamwright.permissions.parsed import Command
 from teamwright.permissions.readonly_git import git_reads
+from teamwright.permissions.shell.options import Row, read_line
+from teamwright.permissions.shell.parsed import Command
 from teamwright.protocol.values import dataclass
 
 MAX_MATCHES = 1_000

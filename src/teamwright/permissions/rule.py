@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from teamwright.permissions.line import as_line
+from teamwright.permissions.shell.line import as_line
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass

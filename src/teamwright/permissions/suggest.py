@@ -13,7 +13,7 @@ from pathlib import Path
 from teamwright.permissions.book import Scope
 from teamwright.permissions.guarded import guard_of
 from teamwright.permissions.rule import READERS, WRITERS, host_of
-from teamwright.permissions.shell import parse
+from teamwright.permissions.shell.parse import parse
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access
 

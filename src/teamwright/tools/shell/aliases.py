@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.shell import MAX_BYTES, parser
+from teamwright.permissions.shell.parse import MAX_BYTES, parser
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 from pathlib import Path
 
-from teamwright.permissions.wrappers import Words
+from teamwright.permissions.shell.wrappers import Words
 from teamwright.protocol.values import dataclass
 
 Places = frozenset[Path | None]

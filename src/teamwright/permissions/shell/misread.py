@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from teamwright.permissions.shell.words import WORD_TYPES, source
 from teamwright.permissions.table import table
-from teamwright.permissions.words import WORD_TYPES, source
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.misread import (
+from teamwright.permissions.shell.misread import (
     RESERVED,
     fills_in,
     here_document,
@@ -24,10 +24,10 @@ from teamwright.permissions.misread import (
     other_blanks,
     touching,
 )
-from teamwright.permissions.parsed import Command, Parsed, Places, Redirect
+from teamwright.permissions.shell.parsed import Command, Parsed, Places, Redirect
+from teamwright.permissions.shell.words import WORD_TYPES, Word, source, word_of
+from teamwright.permissions.shell.wrappers import RUN_BY_PROGRAMS, Inside, Words, evaluated, inside
 from teamwright.permissions.table import table
-from teamwright.permissions.words import WORD_TYPES, Word, source, word_of
-from teamwright.permissions.wrappers import RUN_BY_PROGRAMS, Inside, Words, evaluated, inside
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

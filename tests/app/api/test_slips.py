@@ -24,6 +24,7 @@ MODEL = ScriptedModel("Done.")
         ({"allowed_tools": [1]}, "not one with int"),
         ({"hooks": [print]}, "hooks= takes a list of Hook"),
         ({"env": "A=1"}, "env= takes a mapping of names to texts, not str"),
+        ({"env": {"A": 1}}, "env= takes a mapping of names to texts, not dict"),
         ({"trust": "no"}, "trust= takes True or False, not str"),
         ({"mcp_servers": ["db"]}, "mcp_servers= takes servers by name"),
         ({"agents": {"a": "b"}}, "agents= takes definitions by name"),

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from teamwright.app.api.hook import Hook
@@ -64,6 +65,10 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
+def _holds_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, chain(*cast("Mapping[object, object]", value).items())))
+
+
 def _holds_mappings(value: object) -> bool:
     return isinstance(value, Mapping) and all(map(_is_mapping, cast("Mapping[str, object]", value).values()))
 
@@ -99,7 +104,7 @@ _TAKES = {
     "on_request": Takes("a function", _is_function),
     "agents": Takes("definitions by name, each a mapping of fields", _holds_mappings),
     "mcp_servers": Takes("servers by name, each a mapping of fields", _holds_mappings),
-    "env": Takes("a mapping of names to texts", _is_mapping),
+    "env": Takes("a mapping of names to texts", _holds_texts),
     "trust": Takes("True or False", _is_bool),
     "permission_mode": Takes("the name of a mode", _is_text),
     "mode": Takes("the name of a mode", _is_text),

@@ -1,1 +1,1 @@
-"""Processes of this machine: commands run as groups, others watched as one life, families found and ended, records of both."""
+"""Processes of this machine: commands run as groups, others watched as one life, families ended, records of both."""

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 import pytest
 
@@ -127,6 +128,28 @@ async def test_what_a_started_stranger_asks_and_plans_is_answered_and_shown_whil
         assert "not on a Friday" in (await started.seen("zed", "result", do="tool"))["result"]["text"]
         await rested(team, "zed")
         assert not team.session.team.requests.open_requests()
+
+
+@pytest.mark.promise("E8", "G5", "C4")
+async def test_a_plan_is_answered_and_the_turn_on_it_is_over_before_anybody_looked(started, tmp_path):
+    """A lead that is busy for a while sees only that the member rests: it waits for no answer any more."""
+    asked = Asked()
+    turns = [{"when": "Begin.", "do": [{"do": "plan", "plan": "# One"}]}]
+    settings = started.settings({"zed": {"turns": turns}})
+    async with a_crew(tmp_path, settings, plan_approval="human", on_request=asked) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other", mode="plan")
+        plan = await asked.next()
+        await heard.one(MemberChanged, member="zed", state="awaiting")
+        await rested(team, "zed")
+        before = sum(line["kind"] == "idle" for line in started.log("zed"))
+        answering = asyncio.ensure_future(plan.allow())
+        await heard.one(MessageSent, member=LEAD, to="zed", wire="plan_approval_response")
+        bound = time.monotonic() + 40
+        while sum(line["kind"] == "idle" for line in started.log("zed")) == before:  # the loop does not run meanwhile
+            assert time.monotonic() < bound, "it had no turn"
+        await answering
+        await rested(team, "zed")
+        await heard.until(lambda: heard.of(MemberChanged, member="zed")[-1].state == "idle")
 
 
 # ── starts ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -284,7 +284,13 @@ class Stranger(Placed):
         self._stirs()
         self._show()
 
+    def _turn_unseen(self) -> None:
+        """Its plan is answered, and it rests: whatever turn it made of the answer was over before anybody looked."""
+        if self.state is State.AWAITING and not self.plan.open:
+            self._works()
+
     def _rests(self) -> None:
+        self._turn_unseen()
         self._busy, self._took, self._idled = False, False, True
         self._show()
         self._calm_after(CALM_S)
@@ -299,6 +305,8 @@ class Stranger(Placed):
         self.look()
         if self._timer is not None or self.state in GONE or self._waiting:
             return
+        if not self.signs.unread:
+            self._turn_unseen()
         self._busy, self._active = False, False if self._active else self._active
         self._show()
         self.resting = not self.signs.unread and self.state is not State.STOPPING

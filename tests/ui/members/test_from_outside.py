@@ -42,6 +42,17 @@ def test_what_every_terminal_is_told_of_them_is_true(scene):
     [used] = here.of("tool_called", "ann")
     said = here.program.run("log", here.team().name, "--call", used["call"])
     assert "hello" in said.stdout, said.stderr
+    held.go()
+    assert here.end()[0] == 0
+    here.once()
+
+
+def test_what_every_terminal_is_told_of_those_whose_lead_was_killed_is_true_and_they_keep_their_places(scene):
+    held = Held("ann's report.")
+    here = scene(**two(held))
+    here.start()
+    held.come()
+    until(lambda: "bob's report." in here.told_lead())
     here.kill_lead()
     [team] = views(here, "status")
     stand = {one["name"]: (one["state"], one["on"]) for one in team["members"]}

@@ -21,7 +21,7 @@ from tests.ui.test_terminal_session import Reply, at_terminal
 
 STRANGER = "stranger"
 WAIT_S = 60
-__all__ = ["DETACHED", "STRANGER", "TMUX", "Desk", "at_desk"]
+__all__ = ["DETACHED", "STRANGER", "TMUX", "Desk", "at_desk", "process_of"]
 
 
 class Desk:
@@ -80,6 +80,11 @@ def in_order(text: str, texts: tuple[str, ...]) -> bool:
             return False
         at = found + len(one)
     return True
+
+
+def process_of(marked: Marked, name: str) -> int:
+    """The one process of a member: for a moment a command that it starts looks like another one."""
+    return until(lambda: pids[0] if len(pids := marked.members(name)) == 1 else 0, f"one process of {name}")
 
 
 def until(found: Callable[[], Any], what: str) -> Any:

@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
+from teamwright.testing.replies import Answer, Stall
 from tests.teams.processes.lodge import await_end
-from tests.ui.members.at_terminal.desk import STRANGER, at_desk
+from tests.ui.members.at_terminal.desk import STRANGER, at_desk, process_of
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, ESC
 from tests.ui.test_terminal_session import all_told, who
@@ -32,7 +33,7 @@ def test_a_member_in_a_process_of_its_own_has_a_row_a_view_and_an_end(gates, own
         person.until(lambda rows: "idle" in row_of(rows, "ada") and "working" in row_of(rows, "ben"))
         person.types(ESC)
         person.sees("── lead ──", "\n>")
-        ben = marked.member("ben")
+        ben = process_of(marked, "ben")
         os.kill(ben, signal.SIGKILL)
         assert await_end(ben)
         person.until(lambda rows: not row_of(rows, "ben") and row_of(rows, "ada"))
@@ -46,22 +47,25 @@ def test_ctrl_c_in_its_view_ends_the_turn_of_a_member_elsewhere_and_its_process_
     with at_desk(crew, gates, own_home, backend, marked) as desk:
         person = desk.person
         starts(person)
-        before = marked.member("ada")
+        before = process_of(marked, "ada")
         person.says("/view ada")
         person.sees("\n@ada>")
         person.types(CTRL_C)
         person.sees("ada's turn was ended; it waits for your words. All others go on.")
         person.until(lambda rows: "idle" in row_of(rows, "ada") and "working" in row_of(rows, "ben"))
-        assert marked.member("ada") == before
+        assert process_of(marked, "ada") == before
         person.says("say hello")
         person.sees("\nHello from ada.")
 
 
+def led_to(body, name):
+    """A lead that starts one member."""
+    return spawn((name,)) if "tool_use" not in all_told(body) else "They are at it."
+
+
 def led(body):
     """The lead of a stranger."""
-    if who(body) == "lead" and "tool_use" not in all_told(body):
-        return spawn(("zed",))
-    return "They are at it."
+    return led_to(body, "zed")
 
 
 @pytest.mark.promise("E8", "H9")
@@ -98,3 +102,24 @@ def test_a_stranger_has_a_row_and_its_view_shows_what_it_writes_to_the_team(gate
         person.says("y")
         person.sees("── lead ──")
         person.until(lambda rows: not row_of(rows, "zed"))
+
+
+@pytest.mark.promise("H9", "E1", "E2")
+def test_a_long_answer_of_a_member_elsewhere_comes_line_by_line_while_it_is_given(gates, own_home, backend, marked):
+    long = Answer("".join(f"line {number} of a long answer\n" for number in range(200)))
+
+    def play(body):
+        if who(body) == "lead":
+            return led_to(body, "ada")
+        return Stall(60, long) if "Take task" in all_told(body) else "Ready."
+
+    with at_desk(play, gates, own_home, backend, marked) as desk:
+        person = desk.person
+        person.says("go")
+        person.sees("They are at it.")
+        person.says("/view ada")
+        person.sees("── ada", "line 0 of a long answer", "line 3 of a long answer")
+        assert "working" in row_of(person.until(lambda rows: row_of(rows, "ada")), "ada")
+        person.types(CTRL_C)
+        person.sees("ada's turn was ended")
+        person.until(lambda rows: "idle" in row_of(rows, "ada"))

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.ui.members.at_terminal.desk import STRANGER, Desk, at_desk
+from tests.ui.members.at_terminal.desk import STRANGER, Desk, at_desk, process_of
 from tests.ui.terminal.crew import gates, row_of, spawn
 from tests.ui.test_terminal_session import all_told, who
 
@@ -95,7 +95,7 @@ def test_what_it_asks_and_dies_over_is_asked_no_longer(gates, own_home, marked):
         person = desk.person
         person.says("go")
         person.sees("zed wants to use Bash", "allow?")
-        [zed] = marked.members("zed")
+        zed = process_of(marked, "zed")
         os.kill(zed, signal.SIGKILL)
         person.until(lambda rows: not row_of(rows, "zed") and not any("allow?" in row for row in rows[-6:]))
         person.says("are they?")

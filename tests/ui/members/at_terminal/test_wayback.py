@@ -5,7 +5,7 @@ import os
 import pytest
 
 from teamwright.testing.replies import Answer
-from tests.ui.members.at_terminal.desk import STRANGER, at_desk
+from tests.ui.members.at_terminal.desk import STRANGER, at_desk, process_of
 from tests.ui.program import told_results
 from tests.ui.terminal.crew import gates, row_of, spawn
 from tests.ui.test_terminal_session import all_told, bash, told, who
@@ -83,12 +83,12 @@ def test_the_lead_begins_anew_and_a_member_elsewhere_goes_on(gates, own_home, ba
         person.sees("ada → lead: Written.")
         person.says("@ada go to the gate")
         person.until(lambda rows: "cat gate-ada" in row_of(rows, "ada"))
-        before = marked.member("ada")
+        before = process_of(marked, "ada")
         person.says("/clear")
         person.sees("/clear")
         person.says("say it")
         person.sees("I know nothing.")
-        assert marked.member("ada") == before
+        assert process_of(marked, "ada") == before
         person.until(lambda rows: "cat gate-ada" in row_of(rows, "ada"))
         with open(gates / "gate-ada", "w") as pipe:
             pipe.write("through\n")

@@ -15,6 +15,7 @@ import tty
 from collections.abc import Callable
 
 from teamwright.ui.terminal.editing.editor import NOTHING, Editor, Kept, Wiring, Withdrawn
+from teamwright.ui.terminal.text import cells
 
 _ERASE_DOWN = "\r\x1b[J"
 
@@ -111,7 +112,7 @@ class LateEditor:
         self._label = self._label if label is None else label
         self._below = self._rows() if self._label else []
         down = "".join(f"\n{row}" for row in self._below)
-        back = f"\x1b[{len(self._below)}A\r\x1b[{len(self._label)}C" if self._below else ""
+        back = f"\x1b[{len(self._below)}A\r\x1b[{cells(self._label)}C" if self._below else ""
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.write(gone + text + self._label + down + back)
             sys.stdout.flush()

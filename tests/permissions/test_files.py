@@ -145,9 +145,10 @@ def test_an_agent_may_read_its_own_output_in_the_state_root_and_not_change_it(ow
 def test_a_search_asks_where_a_rule_may_name_something_below(own_ground, rule):
     (own_ground.project / "in").symlink_to(own_ground.project / "src")
     for rules in ({"deny": [rule]}, {"ask": [rule]}):
-        assert own_ground.read("src", tool="Grep", **rules).verdict is not ALLOW, rule
         assert own_ground.run("grep -r x src", **rules).verdict is not ALLOW, rule
-        assert own_ground.read(".", tool="Grep", **rules).verdict is ASK, rule
+        assert own_ground.run("grep -r x .", **rules).verdict is ASK, rule
+    assert own_ground.read("src", tool="Grep", ask=[rule]).verdict is ASK, rule
+    assert own_ground.read(".", tool="Grep", ask=[rule]).verdict is ASK, rule
 
 
 @pytest.mark.promise("G2")

@@ -87,6 +87,7 @@ class Gate:
         """None lets the call run; a result is the refusal. A hook may answer an ask, or have one asked."""
         if self._only_reads(call):
             return self._refuse(call, _READER, _READS)
+        call.ctx.left_out = self.policy().left_out
         decision = self.policy().decide(call.tool.name, call.access)
         if decision.verdict is Verdict.DENY:
             return self._refuse(call, decision.rule, _begun(decision.reason))

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel, ConfigDict
 
 from teamwright.agent.workplace import Workplace
+from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut
 from teamwright.permissions.verdict import HARMLESS, Access
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.values import dataclass
@@ -65,6 +66,8 @@ class ToolContext:
     key_of: Callable[[str], str] = str
     may: Callable[[str, Access], bool] = lambda _tool, _access: False
     """Whether its caller has that tool, and such a call of it would run without a question."""
+    left_out: Callable[[str, Path], LeftOut] = lambda _tool, _directory: NOTHING_LEFT_OUT
+    """What a tool of this name must leave out when it shows what is below a directory; the gate fills it."""
 
     @property
     def key(self) -> str:

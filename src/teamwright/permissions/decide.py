@@ -7,12 +7,13 @@ and its parent's, asked anew at each call. Does not ask anybody, and does not kn
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.book import PLAN_MODE, Book, Ground, Scope, by_mode, by_plan, by_rule, strictest
-from teamwright.permissions.files import judge_own_file, judge_path
+from teamwright.permissions.files import denied_below, judge_own_file, judge_path
+from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut, Segments
 from teamwright.permissions.rule import READERS, Rule
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Mode, Update, Verdict, stricter
@@ -219,6 +220,27 @@ class Policy:
         decision = self._judge(replace(ground, book=Book((*ground.book.rules, *self.granted))), tool, access)
         return decision if decision.verdict is Verdict.ALLOW else None
 
+    def left_out(self, tool: str, root: Path) -> LeftOut:
+        """What this tool must leave out when it shows what is below a directory: what is denied here or above."""
+        found: dict[str, set[Segments]] = {}
+        for ground in self._grounds():
+            for said, patterns in denied_below(ground, tool, str(root)):
+                if patterns:
+                    found.setdefault(said, set()).update(patterns)
+        if not found:
+            return NOTHING_LEFT_OUT
+        patterns = sorted(set[Segments]().union(*found.values()))
+        return LeftOut(tuple(patterns), tuple(found), lambda path: self._forbids(tool, path))
+
+    def _grounds(self) -> Iterator[Ground]:
+        yield self._seen()
+        for policy in self._above:
+            yield from policy._grounds()
+
+    def _forbids(self, tool: str, path: str) -> bool:
+        judged = (judge_path(ground, tool, Path(path), writes=False) for ground in self._grounds())
+        return any(decision.verdict is Verdict.DENY for decision in judged)
+
     def parts(self, access: Access) -> list[tuple[str, Decision]]:
         """How this policy itself judges each command of a shell line, in the line's order."""
         from teamwright.permissions.commands import explain
@@ -302,9 +324,9 @@ class Policy:
             from teamwright.permissions.commands import judge_as_run
 
             return strictest([judge_as_run(ground, access), self._by_name(ground, tool, access)], _NOTHING)
-        deep = tool == "Grep"
+        deep = tool == "Grep"  # which asks for what it leaves out, as Glob does: `left_out`
         paths = [judge_path(ground, tool, path, writes=True) for path in access.writes]
-        paths += [judge_path(ground, tool, path, writes=False, deep=deep) for path in access.reads]
+        paths += [judge_path(ground, tool, path, writes=False, deep=deep, spares=True) for path in access.reads]
         return strictest(paths, _NOTHING) if paths else self._by_name(ground, tool, access)
 
     def _by_name(self, ground: Ground, tool: str, access: Access) -> Decision:

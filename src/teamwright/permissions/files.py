@@ -7,16 +7,20 @@ the real path.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_rule
 from teamwright.permissions.guarded import guard_of
+from teamwright.permissions.left_out import Segments
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Decision, Verdict
 
 
-def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: bool = False) -> Decision:
-    """The verdict on one absolute path. `deep`: everything below it is read as well."""
+def judge_path(
+    ground: Ground, tool: str, path: Path, *, writes: bool, deep: bool = False, spares: bool = False
+) -> Decision:
+    """The verdict on one absolute path. `deep`: everything below it is read as well; `spares`: but what is denied."""
     named, real = os.path.normpath(path), os.path.realpath(path)
     rules = ground.book.of(tool)
     denied = _matching(rules.deny, named, real)
@@ -33,7 +37,7 @@ def judge_path(ground: Ground, tool: str, path: Path, *, writes: bool, deep: boo
     asked = _matching(rules.ask, named, real)
     if asked is not None:
         return by_rule(asked)
-    if deep and (decision := _below(ground, rules, real)) is not None:
+    if deep and (decision := _below(ground, rules, real, spares)) is not None:
         return decision
     if writes and (decision := _guarded(ground, rules, named, real)) is not None:
         return decision
@@ -56,6 +60,17 @@ def judge_own_file(ground: Ground, tool: str, path: Path, why: str) -> Decision:
         if found is not None:
             return by_rule(found)
     return by_mode(ground.mode, Verdict.ALLOW, why)
+
+
+def denied_below(ground: Ground, tool: str, root: str) -> Iterator[tuple[str, set[Segments]]]:
+    """What must not be read below a directory: who says so, and patterns that begin there."""
+    real = os.path.realpath(root)
+    for rule in ground.book.of(tool).deny:
+        yield rule.text, rule.names_below(root) | rule.names_below(real)
+    above = f"{real.rstrip('/')}/".lower()
+    for directory in ground.private:
+        if directory.startswith(above) and directory != above:
+            yield "private files", {tuple(directory[len(above) :].rstrip("/").split("/"))}
 
 
 def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
@@ -82,12 +97,12 @@ def _names_private(ground: Ground, text: str) -> bool:
     return any(directory.name in text for directory in ground.scope.private)
 
 
-def _below(ground: Ground, rules: ToolRules, real: str) -> Decision | None:
+def _below(ground: Ground, rules: ToolRules, real: str, spares: bool) -> Decision | None:
     """Reading a whole directory must not go round a rule about something in it."""
     above = f"{real.rstrip('/')}/".lower()
     if any(directory.startswith(above) for directory in ground.private):
         return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
-    fenced = next((rule for rule in (*rules.deny, *rules.ask) if rule.may_name_below(real)), None)
+    fenced = next((rule for rule in (*(() if spares else rules.deny), *rules.ask) if rule.may_name_below(real)), None)
     if fenced is None or not os.path.isdir(real):
         return None
     reason = f"It reads everything below {real}, and {fenced.text} may name some of it."

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from teamwright.permissions.left_out import Segments, rest_below, segment_expression
 from teamwright.permissions.shell.line import as_line
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
@@ -96,7 +97,11 @@ class Rule:
 
     def may_name_below(self, real: str) -> bool:
         """Whether a rule with a path may name something below this directory, given by its real path."""
-        return isinstance(self._matcher, PathPattern) and self._matcher.reaches(real)
+        return bool(self.names_below(real))
+
+    def names_below(self, directory: str) -> set[Segments]:
+        """What of the rule's path speaks of something below this directory, as patterns that begin there."""
+        return self._matcher.below(directory) if isinstance(self._matcher, PathPattern) else set()
 
     def matches_words(self, words: Sequence[str | None]) -> bool:
         """Whether a command of these words is what the rule names."""
@@ -123,13 +128,13 @@ class PathPattern:
 
     _named: re.Pattern[str]
     _real: re.Pattern[str]
-    _parts: tuple[tuple[str, ...], ...]
-    """The segments from the root on, by name and by real path, in lower case."""
+    _parts: tuple[Segments, ...]
+    """The segments from the root on, by name and by real path."""
 
-    def reaches(self, real: str) -> bool:
-        """Whether something below this real directory may match, or all of it does."""
-        directory = [part for part in real.lower().split("/") if part]
-        return any(_leads_into(parts, directory) for parts in self._parts)
+    def below(self, directory: str) -> set[Segments]:
+        """What may match below this directory, as patterns that begin there."""
+        names = [part for part in directory.split("/") if part]
+        return set[Segments]().union(*(rest_below(parts, names) for parts in self._parts))
 
     def named(self, path: str) -> bool:
         """Whether the path matches as it is named."""
@@ -190,22 +195,8 @@ def _written_part(root: Path, rest: str) -> tuple[Path, str]:
     return root.joinpath(*parts[:count]), "/".join(parts[count:])
 
 
-def _segments(root: Path, rest: str) -> tuple[str, ...]:
-    return tuple(part for part in f"{root}/{rest}".lower().split("/") if part not in {"", "."})
-
-
-def _leads_into(pattern: Sequence[str], directory: Sequence[str]) -> bool:
-    """Whether a pattern by segments may match something below a directory."""
-    for wanted, part in zip(pattern, directory, strict=False):
-        if wanted == "**":
-            return True
-        if re.fullmatch(_segment_expression(wanted), part) is None:
-            return False
-    return True
-
-
-def _segment_expression(part: str) -> str:
-    return re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+def _segments(root: Path, rest: str) -> Segments:
+    return tuple(part for part in f"{root}/{rest}".split("/") if part not in {"", "."})
 
 
 def _path_expression(root: Path, rest: str) -> str:
@@ -214,7 +205,7 @@ def _path_expression(root: Path, rest: str) -> str:
         if part == "**":
             made += "(?:/[^/]+)*"
         else:
-            made += "/" + _segment_expression(part)
+            made += "/" + segment_expression(part)
     return f"{made}(?:/.*)?"
 
 

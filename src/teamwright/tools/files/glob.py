@@ -12,6 +12,7 @@ from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
+from teamwright.permissions.left_out import LeftOut, expression
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
 from teamwright.tools.files.globs import compiled
@@ -69,7 +70,8 @@ class Glob(Tool[GlobInput]):
             matcher = compiled([pattern])
         except re.error as problem:
             return ToolResult.error(f"The pattern cannot be read: {problem}.")
-        found = await asyncio.to_thread(_find, base, matcher, time.monotonic() + WITHIN_S)
+        left_out = ctx.left_out(self.name, base)
+        found = await asyncio.to_thread(_find, base, matcher, left_out, time.monotonic() + WITHIN_S)
         found.files.sort(key=lambda file: (-file[0], file[1]))
         lines = [shorter(path, place.cwd) for _, path in found.files[:MOST]]
         if len(found.files) > MOST:
@@ -78,6 +80,8 @@ class Glob(Tool[GlobInput]):
             lines.append(f"[the search was ended after {WITHIN_S:g} s: give a narrower path]")
         if not found.files:
             lines.insert(0, f"No file matches {call.pattern} in {base}. (What git ignores is left out.)")
+        if note := left_out.note(str(base)):
+            lines.append(note)
         count = len(found.files)
         return ToolResult("\n".join(lines), brief=f"{count} file{'' if count == 1 else 's'}", facts={"count": count})
 
@@ -102,12 +106,15 @@ def _split(call: GlobInput, place: Workplace) -> tuple[Path, str]:
     return Path(os.path.normpath(start)), "./" + "/".join(parts) if len(parts) > 1 else "/" + parts[0]
 
 
-def _find(base: Path, matcher: re.Pattern[str], deadline: float) -> _Found:
+def _find(base: Path, matcher: re.Pattern[str], left_out: LeftOut, deadline: float) -> _Found:
     start = len(str(base).rstrip("/")) + 1
     found = _Found([])
+    but = expression(left_out.patterns) if left_out.patterns else None
     try:
-        for entry in walk(base, deadline=deadline):
-            if matcher.match(entry.path, start) is not None:
+        for entry in walk(base, deadline=deadline, but=but):
+            if matcher.match(entry.path, start) is None:
+                continue
+            if not entry.is_symlink() or not left_out.forbids(entry.path):
                 found.files.append((_changed(entry), entry.path))
     except OutOfTime:
         found.whole = False

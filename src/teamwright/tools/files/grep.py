@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut, Segments, expression
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
@@ -27,6 +28,7 @@ LINE_CUT = 500
 TEXT_CUT = 30_000
 DEFAULT_LINES = 200
 _MOST_READ = 8_000_000
+_ESCAPED = re.compile(r"[\\\[\]{}! ]")
 _PACKAGE = Path(__file__).parents[3]
 
 Mode = Literal["content", "files_with_matches", "count"]
@@ -91,17 +93,18 @@ class Grep(Tool[GrepInput]):
             return ToolResult.error(f"There is no file or directory {root}.", f"You are in {place.cwd}.")
         if call.type and globs.extensions(call.type) is None:
             return ToolResult.error(f"The type {call.type!r} is not known.", f"Known: {' '.join(globs.TYPES)}.")
-        search = _search(call, root)
+        left_out = ctx.left_out(self.name, root) if root.is_dir() else NOTHING_LEFT_OUT
+        search = _search(call, root, left_out)
         answer = await self._asked(search)
         if answer.trouble:
             return ToolResult.error(
                 f"The pattern cannot be read: {answer.trouble}", "Escape ( ) [ ] { } . * + ? | ^ $ to mean them."
             )
         try:
-            files = _Wanted.of(call, root)
+            files = _Wanted.of(call, root, left_out)
         except re.error as problem:
             return ToolResult.error(f"The glob cannot be read: {problem}.")
-        return _told(call, _lines(answer.output, call, files, place.cwd), answer)
+        return _told(call, _lines(answer.output, call, files, place.cwd), answer, left_out.note(str(root)))
 
     async def _asked(self, search: Search) -> _Answer:
         engine = ripgrep() if self._engine is None else self._engine
@@ -123,14 +126,18 @@ def ripgrep() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which files of the answer count: paths below `start` that match all of `match` and none of `refuse`."""
+    """Which files of the answer count: paths below `start` that match all of `match` and none of `refuse`.
+
+    What must not be read was not searched; `but` makes sure that no engine shows it.
+    """
 
     start: int
     match: tuple[re.Pattern[str], ...]
     refuse: tuple[re.Pattern[str], ...]
+    but: re.Pattern[str] | None = None
 
     @classmethod
-    def of(cls, call: GrepInput, root: Path) -> _Wanted:
+    def of(cls, call: GrepInput, root: Path, left_out: LeftOut) -> _Wanted:
         if root.is_file():
             return cls(0, (), ())
         given = globs.listed(call.glob or "")
@@ -138,9 +145,12 @@ class _Wanted:
         if call.type:
             match.append(globs.compiled(_names_of(call.type)))
         refuse = [globs.compiled([one[1:]]) for one in given if one[0] == "!"]
-        return cls(len(str(root).rstrip("/")) + 1, tuple(match), tuple(refuse))
+        but = expression(left_out.patterns) if left_out.patterns else None
+        return cls(len(str(root).rstrip("/")) + 1, tuple(match), tuple(refuse), but)
 
     def __contains__(self, path: str) -> bool:
+        if self.but is not None and self.but.fullmatch(path, self.start):
+            return False
         return all(one.match(path, self.start) for one in self.match) and not any(
             one.match(path, self.start) for one in self.refuse
         )
@@ -150,7 +160,7 @@ def _names_of(kind: str) -> list[str]:
     return [f"*.{extension}" for extension in globs.extensions(kind) or ()]
 
 
-def _search(call: GrepInput, root: Path) -> Search:
+def _search(call: GrepInput, root: Path, left_out: LeftOut) -> Search:
     # Only patterns of names narrow the search itself: both engines read those alike; the rest is done on the answer.
     wanted = [one for one in globs.listed(call.glob or "") if one[0] != "!"]
     names = wanted if wanted and not any("/" in one for one in wanted) else _names_of(call.type) if call.type else []
@@ -159,6 +169,7 @@ def _search(call: GrepInput, root: Path) -> Search:
         str(root),
         mode=call.output_mode,
         names=tuple(names),
+        but=left_out.patterns,
         ignore_case=call.ignore_case,
         before=call.before or call.around,
         after=call.after or call.around,
@@ -187,7 +198,15 @@ def _ripgrep_argv(engine: str, search: Search) -> tuple[str, ...]:
     if search.names and not Path(search.root).is_file():
         flags += [f"--type-add=wanted:{name}" for one in search.names for name in globs.alternatives(one)]
         flags.append("--type=wanted")
+    flags += [f"--iglob=!{_anchored(search.root, segments)}" for segments in search.but]
     return (engine, *flags, "-e", search.pattern, "--", search.root)
+
+
+def _anchored(root: str, segments: Segments) -> str:
+    """A pattern as ripgrep reads it, from the root on, where it is started."""
+    begin = _ESCAPED.sub(r"\\\g<0>", root.rstrip("/")).replace("*", r"\*").replace("?", r"\?")
+    rest = (part if part == "**" else re.sub(r"\*+", "*", _ESCAPED.sub(r"\\\g<0>", part)) for part in segments)
+    return "/".join((begin, *rest))
 
 
 async def _run(argv: Sequence[str], env: dict[str, str]) -> _Answer:
@@ -234,7 +253,7 @@ def _newest(path: str) -> tuple[float, str]:
         return 0.0, path
 
 
-def _told(call: GrepInput, lines: list[str], answer: _Answer) -> ToolResult:
+def _told(call: GrepInput, lines: list[str], answer: _Answer, left_out: str) -> ToolResult:
     limit = call.head_limit or DEFAULT_LINES
     given: list[str] = []
     room = TEXT_CUT
@@ -250,6 +269,8 @@ def _told(call: GrepInput, lines: list[str], answer: _Answer) -> ToolResult:
         notes.append(f"[the search was ended after {WITHIN_S:g} s: narrow it by path, glob or type]")
     elif not answer.whole:
         notes.append("[there was more than can be read: narrow the search]")
+    if left_out:
+        notes.append(left_out)
     found = sum(line != "--" for line in lines)
     if not found:
         notes.insert(0, "Nothing found. (What git ignores and what is no text is left out.)")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from teamwright.permissions.left_out import Segments
+from teamwright.permissions.left_out import expression as left_out_of
 from teamwright.protocol.values import dataclass
 from teamwright.tools.files.globs import compiled
 from teamwright.tools.files.text import decode, is_binary, shown
@@ -36,12 +38,16 @@ MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for, and where. `mode` is `content`, `files_with_matches` or `count`; `names` narrow the files."""
+    """What to look for, and where. `mode` is `content`, `files_with_matches` or `count`; `names` narrow the files.
+
+    `but` are patterns of files that must not be read, below `root`, by the names between their slashes.
+    """
 
     pattern: str
     root: str
     mode: str = "files_with_matches"
     names: tuple[str, ...] = ()
+    but: Sequence[Segments] = ()
     ignore_case: bool = False
     before: int = 0
     after: int = 0
@@ -65,7 +71,7 @@ def lines_of(search: Search) -> Iterator[str]:
     wanted = expression(search)
     names = compiled(search.names) if search.names else None
     first = True
-    for path in _files(Path(search.root), names):
+    for path in _files(Path(search.root), names, search.but):
         text = _text(path)
         hits = _hits(wanted, text, search.multiline) if text else []
         if not hits:
@@ -83,6 +89,7 @@ def main() -> int:
     """Run the search that was given; 0 found, 1 nothing, 2 the pattern cannot be read (as ripgrep does)."""
     given: dict[str, Any] = json.loads(sys.argv[1])
     given["names"] = tuple(given["names"])
+    given["but"] = [tuple(segments) for segments in given["but"]]
     search = Search(**given)
     found = False
     try:
@@ -95,12 +102,12 @@ def main() -> int:
     return 0 if found else 1
 
 
-def _files(root: Path, names: re.Pattern[str] | None) -> Iterator[str]:
+def _files(root: Path, names: re.Pattern[str] | None, but: Sequence[Segments]) -> Iterator[str]:
     if root.is_file():
         yield str(root)
         return
     start = len(str(root).rstrip("/")) + 1
-    for entry in walk(root, links=False):
+    for entry in walk(root, links=False, but=left_out_of(but) if but else None):
         if names is None or names.match(entry.path, start) is not None:
             yield entry.path
 

@@ -7,6 +7,7 @@ and linked directories are not entered. Imports pathspec when it meets the first
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,17 +31,33 @@ class _Rules:
 _Chain = tuple[_Rules, ...]
 
 
-def walk(root: Path, *, deadline: float = float("inf"), links: bool = True) -> Iterator[os.DirEntry[str]]:
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What holds for a whole walk. `but` matches in full, from `start` on, the paths that are not even looked at."""
+
+    deadline: float
+    links: bool
+    but: re.Pattern[str] | None
+    start: int
+
+    def passes(self, path: str) -> bool:
+        return self.but is None or self.but.fullmatch(path, self.start) is None
+
+
+def walk(
+    root: Path, *, deadline: float = float("inf"), links: bool = True, but: re.Pattern[str] | None = None
+) -> Iterator[os.DirEntry[str]]:
     """The files, depth first. `deadline` is of `time.monotonic`; `links` says whether links to files count.
 
-    Raises OutOfTime; a directory that cannot be listed is left out.
+    Files and directories whose relative path `but` matches in full are left out. Raises OutOfTime; a directory that
+    cannot be listed is left out.
     """
     in_git, chain = _above(root)
-    yield from _walk(str(root), in_git, chain, deadline, links)
+    yield from _walk(str(root), in_git, chain, _Terms(deadline, links, but, len(str(root).rstrip("/")) + 1))
 
 
-def _walk(directory: str, in_git: bool, chain: _Chain, deadline: float, links: bool) -> Iterator[os.DirEntry[str]]:
-    if time.monotonic() > deadline:
+def _walk(directory: str, in_git: bool, chain: _Chain, terms: _Terms) -> Iterator[os.DirEntry[str]]:
+    if time.monotonic() > terms.deadline:
         raise OutOfTime
     try:
         with os.scandir(directory) as found:
@@ -53,10 +70,12 @@ def _walk(directory: str, in_git: bool, chain: _Chain, deadline: float, links: b
     if in_git and ".gitignore" in names:
         chain = (_rules(directory), *chain)
     for entry in entries:
+        if not terms.passes(entry.path):
+            continue
         if entry.is_dir(follow_symlinks=False):
             if entry.name != ".git" and not _ignored(chain, entry.path + "/"):
-                yield from _walk(entry.path, in_git, chain, deadline, links)
-        elif (entry.is_file() if links else entry.is_file(follow_symlinks=False)) and not _ignored(chain, entry.path):
+                yield from _walk(entry.path, in_git, chain, terms)
+        elif entry.is_file(follow_symlinks=terms.links) and not _ignored(chain, entry.path):
             yield entry
 
 

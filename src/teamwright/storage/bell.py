@@ -143,6 +143,13 @@ def ring(path: Path) -> bool:
     return True
 
 
+def take_down(path: Path) -> None:
+    """Take down the bell at this path if nobody listens: its owner died. One that cannot be stays for `sweep`."""
+    with contextlib.suppress(OSError):
+        if not ring(path):
+            path.unlink(missing_ok=True)
+
+
 def sweep(directory: Path) -> None:
     """Take down the bells in a directory at which nobody listens: their owners died. Raises StorageError."""
     try:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from teamwright.permissions.verdict import Mode
@@ -17,6 +18,7 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.values import dataclass
+from teamwright.storage.bell import take_down
 from teamwright.storage.sockets.wire import Said, Wire
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.away import Away
@@ -47,10 +49,12 @@ class Bye:
 class Process(Away):
     """One member in a process of its own. `live` lasts as long as that does.
 
-    `left` sees to what follows from its end; `held_senders` are those whose mail may not wake it now.
+    `left` sees to what follows from its end; `held_senders` are those whose mail may not wake it now; `bell` is where
+    it listens.
     """
 
     token: str
+    bell: Path
     left: Callable[[str, str, str | None], Awaitable[None]]
     held_senders: Callable[[str], list[str]]
     lead_mode: Callable[[], str]
@@ -141,7 +145,9 @@ class Process(Away):
                 await self.over.wait()
         except TimeoutError:
             trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
-        return await self._close_place() or trouble
+        trouble = await self._close_place() or trouble
+        take_down(self.bell)  # a killed process leaves it hanging
+        return trouble
 
     # ── the door ──────────────────────────────────────────────────────────────────────────────────────────────
 

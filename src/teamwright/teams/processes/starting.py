@@ -158,6 +158,7 @@ class Elsewhere:
             who=member.name,
             transcript=Path(life.transcript),
             token=token,
+            bell=team.home.bell(team.directory, member.name),
             place=place,
             left=over,
             held_senders=lambda name: held_by(team, name),

@@ -7,7 +7,7 @@ import pytest
 
 from teamwright.testing.replies import Answer, Stall
 from tests.teams.processes.lodge import await_end
-from tests.ui.members.at_terminal.desk import STRANGER, at_desk, process_of
+from tests.ui.members.at_terminal.desk import STRANGER, at_desk, process_of, until
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, ESC
 from tests.ui.test_terminal_session import all_told, who
@@ -37,6 +37,9 @@ def test_a_member_in_a_process_of_its_own_has_a_row_a_view_and_an_end(gates, own
         os.kill(ben, signal.SIGKILL)
         assert await_end(ben)
         person.until(lambda rows: not row_of(rows, "ben") and row_of(rows, "ada"))
+        bells = own_home / ".teamwright/teams"
+        until(lambda: not [*bells.glob("*/bells/ben")], "the end of the bell of a killed process")
+        assert [*bells.glob("*/bells/ada")]
         person.says("/stop ada")
         person.sees("ada was stopped")
         person.until(lambda rows: not row_of(rows, "ada"))

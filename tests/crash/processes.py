@@ -196,6 +196,8 @@ class Round:
                 continue  # its calls do not tell how many lives there were: the team's file does
             if "still owes an answer" in one and any(f"/{stem}.jsonl" in one for stem in died):
                 continue  # who is killed owes what it owes
+            if any(re.match(rf"{re.escape(stem)}\.jsonl answered \S+ 0 times", one) for stem in died):
+                continue  # it was killed between being asked and its answer
             self.wrong.append(one)
         self.wrong += [f"a process is left: {pid}" for pid in self.marked.pids()]
         self.wrong += [f"a socket is left: {path}" for path in self.ground.root.rglob("*") if path.is_socket()]

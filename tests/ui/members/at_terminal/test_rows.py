@@ -122,7 +122,7 @@ def test_a_long_answer_of_a_member_elsewhere_comes_line_by_line_while_it_is_give
         person.sees("They are at it.")
         person.says("/view ada")
         person.sees("── ada", "line 0 of a long answer", "line 3 of a long answer")
-        assert "working" in row_of(person.until(lambda rows: row_of(rows, "ada")), "ada")
+        person.until(lambda rows: "working" in row_of(rows, "ada"))
         person.types(CTRL_C)
         person.sees("ada's turn was ended")
         person.until(lambda rows: "idle" in row_of(rows, "ada"))

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.ui.program import told_results
 from tests.ui.terminal_driver import CTRL_D, ENTER
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, gate, told
 
@@ -19,7 +20,9 @@ def asks_at_the_gate(command: str):
     def play(body):
         if told(body).strip() == "go":
             return bash("cat gate")
-        return bash(command) if told(body).strip().endswith("open") else f"Done. {all_told(body).count('hidden words')}"
+        if len(told_results(body)) < 2:  # words that were typed meanwhile may have come with what the gate said
+            return bash(command)
+        return f"Done. {all_told(body).count('hidden words')}"
 
     return play
 

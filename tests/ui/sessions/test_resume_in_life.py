@@ -174,7 +174,7 @@ def test_one_that_cannot_be_opened_brings_the_person_back(repo, own_home):
             person.says("second words")
             person.sees("Heard 1.")
             person.says(f"/resume {other}")
-            person.sees("cannot be read", "back to the session that you were in", "holds 2 messages", "\n>")
+            person.sees("[damaged-file]", "back to the session that you were in", "holds 2 messages", "\n>")
             person.says("more words")
             person.sees("Heard 2.")
             person.types(CTRL_C + CTRL_C)

@@ -1,6 +1,7 @@
 """`/diff` and `/undo` at a real terminal: a member and the lead edit, the person looks and takes it back."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def a_team(body: dict) -> Answer | str:
     if who(body) == "ada":
         if "to the gate" in told(body):
             return WAIT
-        return ("Opened." if "open" in told(body) else "Written.") if told_results(body) else HERS
+        return ("Opened." if re.search(r"\bopen\b", told(body)) else "Written.") if told_results(body) else HERS
     words = all_told(body)
     if "change it again" in words:
         return "Tried." if "tool_result" in str(body["messages"][-1]) else AGAIN

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from teamwright.ui.cli.looking import clock, json_flag
 from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, plain, say, say_json, table
 from teamwright.ui.cli.place import Place, place_of
 from teamwright.ui.cli.tasks import task_rows
+from teamwright.ui.window import window_size
 
 REDRAW_S = 1.0
 """Between two drawings on a terminal: ages grow though nothing happens. Files are read when they change only."""
@@ -205,7 +205,7 @@ class Screen:
     def _draw(self) -> None:
         if self._view is None:
             return
-        size = shutil.get_terminal_size((WIDTH, 24))
+        size = window_size()
         lines = lines_of(self._view, width=max(size.columns, 40))[: max(size.lines - 1, 5)]
         sys.stdout.write("\x1b[H\x1b[2J" + "".join(f"{clean(line)}\n" for line in lines))
         sys.stdout.flush()

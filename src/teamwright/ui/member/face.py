@@ -34,11 +34,11 @@ from teamwright.ui.terminal.editing.editor import Editor, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.panel.panel import Panel
-from teamwright.ui.terminal.panel.window import window_size
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.told import told_lines
+from teamwright.ui.window import window_size
 
 
 @dataclass(slots=True)

@@ -38,13 +38,13 @@ from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.panel.panel import Panel
-from teamwright.ui.terminal.panel.window import window_size
 from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
 from teamwright.ui.terminal.resuming.going_on import Next, next_session
 from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.view import View
 from teamwright.ui.terminal.wayback import diff_shown
+from teamwright.ui.window import window_size
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from teamwright.ui.terminal.editing.editor import NOTHING, Kept, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import TABLE, Act, Deed
-from teamwright.ui.terminal.panel.window import window_size
+from teamwright.ui.window import window_size
 
 REDRAW_S = 0.03
 """Redraws come no closer than this, in seconds: each costs bytes on the way to the terminal."""

@@ -24,7 +24,7 @@ from teamwright.ui.terminal.panel.rows import Beside, Look, ages_of, member_rows
 from teamwright.ui.terminal.panel.selection import Selection
 from teamwright.ui.terminal.panel.status import status_line
 from teamwright.ui.terminal.panel.tasks import task_rows
-from teamwright.ui.terminal.panel.window import window_size
+from teamwright.ui.window import window_size
 
 ROWS_MOST = 8
 """Rows of members, and rows of tasks, at most; in a low window less: each a third of its height."""

@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import select
-import shutil
 import sys
 import termios
 import tty
@@ -17,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.paint import PLAIN_TERMINALS, paint_for
+from teamwright.ui.window import window_size
 
 LABEL = "Which one"
 KEYS = "Up and Down or a number, then Enter; Esc leaves"
@@ -87,7 +87,7 @@ def pick(lines: Lines, count: int, env: Mapping[str, str] = os.environ) -> int |
 
 def _by_number(lines: Lines, count: int) -> int | None:
     """Where nothing on the screen can be moved."""
-    sys.stdout.write("\n".join(lines(shutil.get_terminal_size().columns)) + "\n\n")
+    sys.stdout.write("\n".join(lines(window_size().columns)) + "\n\n")
     picking = Picking(count)
     while picking.picked is None:
         sys.stdout.write(f"{picking.problem}\n" if picking.problem else "")
@@ -143,7 +143,7 @@ class _Drawn:
             sys.stdout.flush()
 
     def draw(self, lines: Lines, picking: Picking) -> None:
-        size = shutil.get_terminal_size()
+        size = window_size()
         head, *rows = lines(max(size.columns - 2, 8))
         room = max(size.lines - 5, 1)
         first = min(max(picking.marked - room + 1, 0), max(len(rows) - room, 0))

@@ -413,7 +413,7 @@ def test_a_read_rule_also_holds_for_what_the_shell_reads(ground):
     assert ground.run("cat < a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
     assert ground.run("cat *.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
     assert ground.run("grep -r x .", deny=["Read(a.py)"]).verdict is Verdict.ASK
-    assert ground.run("git show HEAD:a.py", deny=["Read(a.py)"]).verdict is Verdict.ASK
+    assert ground.run("git show HEAD:a.py", deny=["Read(a.py)"]).verdict is Verdict.DENY
     assert ground.run("cat b.py", deny=["Read(a.py)"]).verdict is Verdict.ALLOW
     assert ground.run("cat a.py", allow=["Bash(cat:*)"], deny=["Read(a.py)"]).verdict is Verdict.DENY
     assert ground.run("cat a.py", Mode.BYPASS, deny=["Read(a.py)"]).verdict is Verdict.DENY

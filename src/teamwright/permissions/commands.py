@@ -16,7 +16,8 @@ from pathlib import Path
 from teamwright.permissions.book import Ground, Scope, ToolRules, by_mode, by_plan, by_rule, strictest
 from teamwright.permissions.changing import changed_by
 from teamwright.permissions.edits import Changes, changes
-from teamwright.permissions.files import judge_path, place_of
+from teamwright.permissions.files import asks_below, judge_path, place_of
+from teamwright.permissions.git_shown import named_in_git, shows_changes_plainly, tops
 from teamwright.permissions.manners import forms, needs_asking
 from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
@@ -43,12 +44,17 @@ _NOT_EXPORTED_BY_CHANCE = frozenset({"http_proxy", "https_proxy", "no_proxy", "a
 
 @dataclass(slots=True)
 class _Fact:
-    """One command of the line, what is known to be read or changed by it, and the verdicts on all these paths."""
+    """One command of the line, what is known to be read or changed by it, and the verdicts on all these paths.
+
+    `below` asks because git shows a whole work tree and rules forbid something in it; the user's own rule about the
+    command answers that.
+    """
 
     command: Command
     reads: Reads | None = None
     changes: Changes | None = None
     touched: tuple[Decision, ...] = ()
+    below: tuple[Decision, ...] = ()
 
 
 def judge_command(ground: Ground, access: Access) -> Decision:
@@ -112,7 +118,7 @@ def _explained(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, la
         return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
     if ground.plans and fact.reads is None and fact.command.role in {"run", "unsure"}:
         return by_plan(ground)
-    fenced = next((decision for decision in fact.touched if _is_fenced(decision)), None)
+    fenced = next(_fences(rules, fact), None)
     return fenced or _judge(ground, rules, parsed, fact, last=last)
 
 
@@ -128,13 +134,19 @@ def _explained_redirect(ground: Ground, redirect: Redirect) -> Decision:
 def _fact(ground: Ground, command: Command) -> _Fact:
     if command.role != "run":
         return _Fact(command)
+    named = (judge_path(ground, "Read", path, writes=False) for path in named_in_git(command))
+    denied = tuple(decision for decision in named if decision.verdict is Verdict.DENY)
     reads = proven(command)
     if reads is not None:
-        judged = (judge_path(ground, "Read", path, writes=False, deep=reads.deep) for path in reads.paths)
-        return _Fact(command, reads, touched=tuple(judged))
+        judged = [
+            judge_path(ground, "Read", path, writes=False, deep=reads.deep, spares=reads.git) for path in reads.paths
+        ]
+        shown = sorted(tops(reads.paths)) if reads.git and reads.deep else ()
+        below = (asks_below(ground, "Read", top) for top in shown)
+        return _Fact(command, reads, touched=(*denied, *judged), below=tuple(filter(None, below)))
     found = changes(command)
     if found is None:
-        return _Fact(command)
+        return _Fact(command, touched=denied)
     sources = [judge_path(ground, "Read", path, writes=False) for path in found.reads]
     targets = [judge_path(ground, "Write", path, writes=True) for path in found.writes]
     return _Fact(command, None, found, (*sources, *targets))
@@ -229,9 +241,17 @@ def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -
     if unclear is not None:
         yield unclear
     for at, fact in enumerate(facts):
-        yield from (decision for decision in fact.touched if _is_fenced(decision))
+        yield from _fences(rules, fact)
         yield _judge(ground, rules, parsed, fact, last=at == len(facts) - 1)
     yield from _redirected(ground, parsed)
+
+
+def _fences(rules: ToolRules, fact: _Fact) -> Iterator[Decision]:
+    """What is asked about the command's paths although a rule may allow the command."""
+    yield from (decision for decision in fact.touched if _is_fenced(decision))
+    own = any(rule.by_user and rule.matches_words(fact.command.words) for rule in rules.allow)
+    if not (own and shows_changes_plainly(fact.command)):
+        yield from fact.below
 
 
 def _is_fenced(decision: Decision) -> bool:
@@ -258,7 +278,7 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, las
         return by_rule(allowing[0])
     if fact.reads is not None and not _secretive(parsed):
         fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-        return strictest((*_git_may_run(ground, fact.reads), *fact.touched), fine)
+        return strictest((*_git_may_run(ground, fact.reads), *fact.touched, *fact.below), fine)
     if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.last):
         fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)

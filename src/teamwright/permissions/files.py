@@ -73,6 +73,11 @@ def denied_below(ground: Ground, tool: str, root: str) -> Iterator[tuple[str, se
             yield "private files", {tuple(directory[len(above) :].rstrip("/").split("/"))}
 
 
+def asks_below(ground: Ground, tool: str, real: str) -> Decision | None:
+    """The question that deny rules ask before everything below a directory is shown, given by its real path."""
+    return _fenced(ground.book.of(tool).deny, real)
+
+
 def _matching(rules: tuple[Rule, ...], named: str, real: str) -> Rule | None:
     for rule in rules:
         if rule.matches_path(named, real):
@@ -102,7 +107,11 @@ def _below(ground: Ground, rules: ToolRules, real: str, spares: bool) -> Decisio
     above = f"{real.rstrip('/')}/".lower()
     if any(directory.startswith(above) for directory in ground.private):
         return Decision(Verdict.ASK, "private files", f"Below {real} are files of Teamwright or of other agents.")
-    fenced = next((rule for rule in (*(() if spares else rules.deny), *rules.ask) if rule.may_name_below(real)), None)
+    return _fenced((*(() if spares else rules.deny), *rules.ask), real)
+
+
+def _fenced(rules: tuple[Rule, ...], real: str) -> Decision | None:
+    fenced = next((rule for rule in rules if rule.may_name_below(real)), None)
     if fenced is None or not os.path.isdir(real):
         return None
     reason = f"It reads everything below {real}, and {fenced.text} may name some of it."

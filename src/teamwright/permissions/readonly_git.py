@@ -47,6 +47,13 @@ class GitFound:
 Check = Callable[[list[str]], bool]
 
 
+def shows_contents(name: str, rest: list[str]) -> bool:
+    """Whether `git NAME REST` shows what is in files: all that it is not kept from by a path."""
+    if name == "stash":
+        return rest[:1] == ["show"]
+    return name in _DEEP | _SHOWING and not (name in _LOGS and all(map(_tells_no_contents, rest)))
+
+
 def git_reads(args: list[str]) -> GitFound | None:
     """What `git ARGS` reads, or None when it is not proven to be harmless."""
     directory: tuple[str, ...] = ()
@@ -117,6 +124,7 @@ def _config(rest: list[str]) -> bool:
 _DEEP = frozenset(
     {"grep", "diff", "show", "log", "blame", "annotate", "cat-file", "stash", "whatchanged", "range-diff"}
 )
+_SHOWING = frozenset({"archive", "diff-files", "diff-index", "diff-tree", "difftool", "format-patch"})
 _LOGS = frozenset({"log", "whatchanged", "shortlog"})
 _NO_CONTENTS = re.compile(
     r"--|-\d+|-n\d*|--(oneline|graph|decorate|all|branches|tags|remotes|merges|no-merges|first-parent|reverse|date-order"

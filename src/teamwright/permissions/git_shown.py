@@ -1,0 +1,85 @@
+"""Which files a git command that shows contents names, and whether some may be among them that nobody named.
+
+A word may be a path, a commit's path (`HEAD:a.py`), a pathspec with signs (`:(top)a.py`) or a commit: what could be a
+path is taken for one. Knows git's words and where a work tree begins. Does not know rules or modes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from teamwright.permissions.manners import git_words
+from teamwright.permissions.readonly import written_out
+from teamwright.permissions.readonly_git import shows_contents
+from teamwright.permissions.shell.parsed import Command
+from teamwright.storage.gitdir import work_tree
+
+_EXCLUDES = re.compile(r":[!^]|:\([^)]*exclude[^)]*\)")
+_OPEN = re.compile(r":(?![!^]|\([^)]*exclude[^)]*\))|[^:]*[*?\[]")
+_CHANGES = frozenset({"diff", "show", "log", "whatchanged"})
+_MOST_PARTS = 8
+
+
+def named_in_git(command: Command) -> Iterator[Path]:
+    """The files that it may show because one of its words names them; none for what shows no contents."""
+    found = _subcommand(command)
+    if found is None:
+        return
+    name, rest, bases = found
+    until = rest.index("--") if "--" in rest else len(rest)
+    for at, word in enumerate(rest):
+        # these take a word before `--` for a file only if it is there
+        there = at < until and name in _CHANGES
+        for text, base in itertools.product(_texts(word), bases):
+            path = os.path.join(base, text)
+            if text is not word or not there or os.path.lexists(path):
+                yield Path(path)
+
+
+def shows_changes_plainly(command: Command) -> bool:
+    """Whether it shows changes, and all its paths are written out: none is a pattern, or has a sign but to exclude."""
+    found = _subcommand(command)
+    if found is None or found[0] not in _CHANGES:
+        return False
+    return not any(word[:1] != "-" and _OPEN.match(word) for word in found[1])
+
+
+def tops(paths: tuple[Path, ...]) -> set[str]:
+    """The work trees that git shows when it runs there, by real path: the whole one, also from a directory in it."""
+    return {str(work_tree(path) or os.path.realpath(path)) for path in paths}
+
+
+def _subcommand(command: Command) -> tuple[str, list[str], list[str]] | None:
+    """The subcommand, its words as far as they are known, and the directories in which they may be paths."""
+    if git_words(command.words) is None:
+        return None
+    args = written_out(command)
+    words = command.words if args is None else (command.words[0], *args)
+    git = git_words(words)
+    name = git[1] if git is not None and len(git) > 1 else None
+    if git is None or name is None:
+        return None
+    rest = [word for word in git[2:] if word is not None]
+    if not shows_contents(name, rest):
+        return None
+    directory = ""
+    before = words[1 : len(words) - len(git[2:])]
+    for option, value in itertools.pairwise(before):
+        if option == "-C":
+            directory = os.path.join(directory, value or "")
+    bases = [os.path.join(place, directory) for place in command.places if place is not None]
+    return name, rest, [*bases, *(str(top) for base in bases if (top := work_tree(Path(base))) is not None)]
+
+
+def _texts(word: str) -> Iterator[str]:
+    """What of a word may be a path: all of it, an option's value, what follows a commit or a sign."""
+    if _EXCLUDES.match(word):
+        return
+    yield word
+    ends = [found.end() for found in re.finditer(r"[:)=]", word)][:_MOST_PARTS]
+    for part in (word[end:] for end in ends):
+        yield from (text for text in (part, part.lstrip("/")) if text)

@@ -48,3 +48,13 @@ async def test_commands_and_the_shell_startup_see_the_environment_that_the_progr
             await team.spawn("ada", "Look.")
             await team.run("Look.")
     assert printed(server.bodies) == [f"hello|given|||{home}"] * 2
+
+
+async def test_an_environment_that_names_only_a_key_leaves_commands_what_they_need_to_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("THEIRS", "of the process")
+    async with LoopbackModel(play) as server:
+        env = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-of-the-model-0001"}
+        options = {"permission_mode": "bypassPermissions", "home": tmp_path / "state", "backend": "in-process"}
+        async with Team("crew", cwd=tmp_path, model="sonnet", env=env, **options) as team:
+            await team.run("Look.")
+    assert printed(server.bodies)[0].splitlines()[-1].endswith(f"|||{os.environ['HOME']}")

@@ -102,7 +102,7 @@ def ground_of_member(options: Options, session: SessionId, room: Path) -> Ground
 
 
 def _ground(options: Options, home: Home, cwd: Path, session: SessionId, *, resumed: bool) -> Ground:
-    env = dict(os.environ if options.env is None else options.env)
+    env = dict(os.environ) if options.env is None else {**_usual(), **options.env}
     flags = flags_of(options)
     trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)
@@ -117,6 +117,14 @@ def _ground(options: Options, home: Home, cwd: Path, session: SessionId, *, resu
     told = tuple(line for plugin in places.plugins for line in plugin.warnings)
     settings = replace(settings, warnings=(*settings.warnings, *told))
     return Ground(options, home, cwd, env, settings, trust, session, resumed, definition, places)
+
+
+USUAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
+"""Variables without which commands hardly run: the process's, unless a program names its own."""
+
+
+def _usual() -> dict[str, str]:
+    return {name: os.environ[name] for name in USUAL if name in os.environ}
 
 
 def _require_forks(settings: Settings, options: Options) -> None:

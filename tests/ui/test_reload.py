@@ -19,7 +19,7 @@ def test_a_person_reads_configuration_again_and_sees_what_is_different(repo: Pat
         person.sees("nothing is different")
         (repo / "AGENTS.md").write_text("Whisper always.")
         person.says("/reload")
-        person.sees("instructions: + ", "from the next model call on: lead")  # a long path breaks where it may
+        person.sees("instructions: +", "from the next model call on: lead")  # a long path breaks where it may
         person.says("hi again")
         person.sees("hi again", "Well.")
         person.types(CTRL_D)

@@ -73,7 +73,7 @@ WRONG = [
     ("[roles.api]\nowns = ['../x']", "line 2, roles.api.owns", "below the repository"),
     ("[roles.api]\nowns = 'src'", "line 2, roles.api.owns", "a list of path patterns"),
     ("[roles.api]\nbudget = { token = 5 }", "line 2, roles.api.budget.token", "did you mean tokens?"),
-    ("[roles.api]\nbudget = { tokens = -5 }", "line 2, roles.api.budget", "a number above 0"),
+    ("[roles.api]\nbudget = { tokens = -5 }", "line 2, roles.api.budget", "above 0, not -5"),
     ("[roles.api]\nbudget = 5", "line 2, roles.api.budget", "a table of caps"),
     ("[roles.api.budget]\ntokens = true", "line 1, roles.api.budget", "a whole number above 0"),
     ("[roles.api]\nmax_turns = 0", "line 2, roles.api.max_turns", "a whole number from 1 on"),

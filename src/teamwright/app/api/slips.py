@@ -57,10 +57,6 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _approves(value: object) -> bool:
-    return value in ("lead", "human", "auto")
-
-
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
@@ -110,7 +106,7 @@ _TAKES = {
     "mode": Takes("the name of a mode", _is_text),
     "role": Takes("the name of a kind of agent", _is_text),
     "command": Takes("the name of a command of members.commands", _is_text),
-    "plan_approval": Takes("lead, human or auto", _approves),
+    "plan_approval": Takes("lead, human or auto", _is_text),
     "backend": Takes("the name of a place", _is_text),
     "task_list": Takes("a name", _is_text),
     "append_system_prompt": Takes("a text", _is_text),

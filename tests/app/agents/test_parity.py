@@ -260,7 +260,9 @@ async def effort(root, route):
             assert away.rounds == here.rounds == 1
             assert {**away.head, "system": 0} == {**here.head, "system": 0}, "it is asked with the same effort"
         return
-    card = ModelCard("test/m", "m", "test", 200_000, 64_000, 0.0, 0.0, efforts=("low", "high", "max"), budget_from=1_024)
+    card = ModelCard(
+        "test/m", "m", "test", 200_000, 64_000, 0.0, 0.0, efforts=("low", "high", "max"), budget_from=1_024
+    )
     for said, called, becomes in (
         ("high", None, "high"),
         ("high", "max", "max"),

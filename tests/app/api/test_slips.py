@@ -30,7 +30,7 @@ MODEL = ScriptedModel("Done.")
         ({"agents": {"a": "b"}}, "agents= takes definitions by name"),
         ({"append_system_prompt": 7}, "append_system_prompt= takes a text, not int"),
         ({"permission_mode": "yolo"}, "'yolo' is not a permission mode"),
-        ({"plan_approval": "me"}, "plan_approval= takes lead, human or auto"),
+        ({"plan_approval": 3}, "plan_approval= takes lead, human or auto"),
         ({"budget": 2}, "budget= takes a Budget"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -150,8 +150,9 @@ def test_a_member_s_process_loads_only_what_its_first_turn_uses(tmp_path):
     modules = {line.rpartition("|")[2].strip() for line in lines}
     assert "teamwright.ui.member.run" in modules and "httpx2" in modules
     tops = {name.partition(".")[0] for name in modules}
-    assert not tops & {"prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
-    assert not {name for name in modules if name.startswith(("teamwright.ui.terminal", "teamwright.ui.demo"))}
+    assert not tops & {"click", "prompt_toolkit", "rich", "tree_sitter", "markdownify", "anthropic", "mcp"}
+    rooms = ("teamwright.ui.terminal", "teamwright.ui.demo", "teamwright.teams.guest", "teamwright.ui.cli.root")
+    assert not {name for name in modules if name.startswith(rooms)}
 
 
 def test_the_grammar_of_the_shell_loads_with_the_first_command(tmp_path):

@@ -1,6 +1,7 @@
 """The door of the command line: run a command, and whatever happens end in words and an exit code.
 
-Loads click at once, and all else when something needs it: `--help` and `--version` cost an import of click.
+Loads each thing when something needs it: `--help` and `--version` cost an import of click, a member's own process not
+even that.
 """
 
 from __future__ import annotations
@@ -11,10 +12,6 @@ import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import click
-
-from teamwright.ui.cli.root import root
 
 if TYPE_CHECKING:
     from teamwright.protocol.errors import TeamwrightError
@@ -48,18 +45,32 @@ def main(argv: Sequence[str] | None = None) -> int:
             from teamwright.ui.member.run import run_member
 
             return run_member(args)
-        with root.make_context("teamwright", args) as ctx:
-            code = root.invoke(ctx)
+        code = _commanded(args)
         sys.stdout.flush()
     except BaseException as problem:
-        if debug and not isinstance(problem, BrokenPipeError | click.exceptions.Exit):
+        if debug and not isinstance(problem, BrokenPipeError) and not _is_exit(problem):
             _show_traceback()
         return _ending(problem, args)
     return code if isinstance(code, int) else 0
 
 
+def _commanded(args: list[str]) -> object:
+    from teamwright.ui.cli.root import root
+
+    with root.make_context("teamwright", args) as ctx:
+        return root.invoke(ctx)
+
+
+def _is_exit(problem: BaseException) -> bool:
+    from click.exceptions import Exit
+
+    return isinstance(problem, Exit)
+
+
 def _ending(problem: BaseException, args: list[str]) -> int:
     """The exit code of what ended the program, and the words for it."""
+    import click
+
     if isinstance(problem, BrokenPipeError):
         _let_go(sys.stdout)
         return 0
@@ -101,7 +112,9 @@ def _error_of(problem: BaseException, args: list[str]) -> TeamwrightError:
 
     if isinstance(problem, TeamwrightError):
         return problem
-    if isinstance(problem, click.ClickException):
+    from click import ClickException
+
+    if isinstance(problem, ClickException):
         from teamwright.ui.cli.usage import usage_error
 
         return usage_error(problem)

@@ -20,7 +20,6 @@ from teamwright.app.members.spawn_file import VARIABLE
 from teamwright.protocol.argv import MemberFlags, parse
 from teamwright.protocol.events import TeamEvent
 from teamwright.ui.garbage import loaded
-from teamwright.ui.member.guest import run_guest
 from teamwright.ui.member.plain import say, show
 
 EXIT = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
@@ -34,6 +33,8 @@ def run_member(argv: Sequence[str]) -> int:
 
 async def _run(flags: MemberFlags) -> int:
     if not os.environ.get(VARIABLE):  # our own lead gives a spawn file: this one is another program
+        from teamwright.ui.member.guest import run_guest
+
         return EXIT[(await run_guest(flags)).how]
     spawn = spawn_file(flags, os.environ)
     attended = sys.stdin.isatty() and sys.stdout.isatty()

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import threading
 from collections import Counter
 
 from teamwright import Team
@@ -12,14 +13,19 @@ LOOKED_AT = frozenset({"open", "os.scandir", "os.listdir", "os.mkdir", "os.renam
 
 
 class Touched:
-    """What this process does to files and directories while `on`: the audit's name of it, and the file's name."""
+    """What this thread does to files and directories while `on`: the audit's name of it, and the file's name.
+
+    Others clear up meanwhile: sessions that are too old are looked for in a thread of their own.
+    """
 
     def __init__(self):
-        self.on, self.seen = False, Counter()
+        self.on, self.seen, self.thread = False, Counter(), threading.get_ident()
         sys.addaudithook(self)
 
     def __call__(self, event, args):
-        if self.on and event in LOOKED_AT and isinstance(args[0], str | os.PathLike):
+        if not self.on or event not in LOOKED_AT or threading.get_ident() != self.thread:
+            return
+        if isinstance(args[0], str | os.PathLike):
             self.seen[event, os.path.splitext(args[0])[1]] += 1
 
 

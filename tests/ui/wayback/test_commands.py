@@ -262,6 +262,7 @@ def test_while_a_process_drives_the_session_undo_is_refused_and_names_it(repo, o
         finally:
             lead.kill()
             lead.communicate(timeout=WAIT_S)
+            os.close(os.open(repo / "gate", os.O_RDWR))  # lets the command go that outlived its program
 
 
 FILES = 150

@@ -14,11 +14,11 @@ from teamwright.app.wayback.planning import Plan
 from teamwright.app.wayback.present import shown_path
 from teamwright.app.wayback.undoing import COMMANDS_STAY, Did, Undone, UndoneFile
 from teamwright.protocol.values import dataclass
+from teamwright.ui.terminal.paint import DIFF_STYLES
 
 Line: TypeAlias = tuple[str, str]
 """A style, empty for none, and a text."""
 
-_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _DID: Mapping[Did, str] = {"restored": "restored", "removed": "removed", "already": "as it was", "kept": "left"}
 
 
@@ -52,7 +52,7 @@ def change_lines(change: FileChange) -> Iterator[Line]:
     yield from (("yellow", f"  {note}") for note in notes(change))
     lines = change.diff.removesuffix("\n").split("\n") if change.diff else []
     yield from (("bold", line) for line in lines[:2])
-    yield from ((_STYLES.get(line[:1], ""), line) for line in lines[2:])
+    yield from ((DIFF_STYLES.get(line[:1], ""), line) for line in lines[2:])
 
 
 def notes(change: FileChange) -> list[str]:

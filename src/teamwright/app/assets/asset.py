@@ -8,12 +8,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Literal, TypeAlias
 
-from teamwright.app.settings.parts import line_in
+from teamwright.app.settings.parts import State, line_in
 from teamwright.protocol.values import dataclass
-
-State: TypeAlias = Literal["used", "ignored", "needs trust", "broken"]
 
 GROUPS = (
     "instructions",

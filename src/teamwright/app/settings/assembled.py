@@ -44,9 +44,7 @@ def of_rooms(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str,
     check = filled(usual.check, "check", values)
     return {
         **single(usual, values),
-        **{
-            room: filled(getattr(usual, room), room, values) for room in ("limits", "team", "bash", "agents", "compact")
-        },
+        **{room: filled(getattr(usual, room), room, values) for room in _PLAIN},
         "models": {name: value for name, value in values.items() if name in _FOR_MODELS},
         "each": Budget.from_json({name: values.get(f"budget.agent.{name}") for name in CAPS}),
         "places": places_settings(values, origins),

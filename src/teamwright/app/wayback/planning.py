@@ -94,8 +94,7 @@ def _newest(edits: Edits, by: Sequence[str]) -> int | None:
 
 def _file(edits: Edits, history: Path, path: str, number: int, by: Sequence[str]) -> Step | Refused | None:
     """What becomes of one file; None when nothing of that prompt is in it."""
-    now = present(path)
-    stack = edits.in_effect(path, lambda: now.digest)
+    stack = edits.in_effect(path, lambda: present(path).digest)
     mine = [place for place, change in enumerate(stack) if change.prompt == number and change.is_of(by)]
     if not mine:
         return None
@@ -104,7 +103,7 @@ def _file(edits: Edits, history: Path, path: str, number: int, by: Sequence[str]
     own = [stack[place] for place in mine]
     if any(one.after != next_one.before for one, next_one in pairwise(own)):
         return Refused(path, "something else changed it between two of the edits")
-    return _step(history, path, own, now)
+    return _step(history, path, own, present(path))
 
 
 def _step(history: Path, path: str, own: Sequence[Change], now: Present) -> Step | Refused:

@@ -27,7 +27,7 @@ from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.compacted import compacted_words
-from teamwright.ui.terminal.paint import Paint
+from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
 from teamwright.ui.terminal.text import cells, clean, cut, model_words, one_line, padded
 
 DIFF_LINES = 20
@@ -181,7 +181,8 @@ class Narrator:
         contentless = event.wire == "idle_notification" and event.summary == "idle"
         if contentless or event.wire in _UNTOLD or event.member in {"system", "task-list"}:
             return []
-        self._told.add((event.member, "SendMessage", ""))
+        if event.wire != "idle_notification":  # that one comes from no call
+            self._told.add((event.member, "SendMessage", ""))
         said = _PROTOCOL.get(event.wire) or one_line(event.summary)
         head = f"{self.name(event.member)} → {self.name(event.to)}: "
         taken = cells(f"{shown(event.member)} → {shown(event.to)}: ")
@@ -232,8 +233,7 @@ class Narrator:
 
 def diff_line(paint: Paint, line: str) -> str:
     """A line of a unified diff in its colour."""
-    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-    return paint(style, line)
+    return paint(DIFF_STYLES.get(line[:1], ""), line)
 
 
 def _reason(event: ToolCalled) -> str:

@@ -21,6 +21,9 @@ _CODES = {
     "orange": "38;5;208",
     "pink": "38;5;205",
 }
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+"""The style of a line of a unified diff, by its first character."""
+
 PLAIN_TERMINALS = frozenset({"", "dumb", "unknown"})
 """Values of TERM that promise neither colours nor a cursor that can be moved."""
 

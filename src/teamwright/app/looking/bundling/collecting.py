@@ -20,6 +20,10 @@ from teamwright.app.looking.doctor import examine
 from teamwright.app.looking.finding import Subject
 from teamwright.app.looking.system import platform_name
 from teamwright.app.settings.files import Layer, Origin, read_layer
+from teamwright.app.settings.merging import settings_places
+from teamwright.app.settings.model import Flags
+from teamwright.app.settings.surveying import compat_on
+from teamwright.app.trust.store import repository_of
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
@@ -106,24 +110,18 @@ def _findings(subject: Subject) -> list[dict[str, str]]:
 
 def _layers(subject: Subject) -> Iterator[tuple[str, Layer | str]]:
     """Each settings file that is there, by its place, or why it cannot be read."""
-    ours, theirs = subject.cwd / ".teamwright", subject.cwd / ".claude"
-    places = [
-        ("the user's", subject.home.settings, Origin.USER),
-        ("the repository's", ours / "settings.json", Origin.SHARED),
-        ("the repository's, local", ours / "settings.local.json", Origin.LOCAL),
-        ("the repository's, .claude", theirs / "settings.json", Origin.COMPAT_SHARED),
-        ("the repository's, .claude, local", theirs / "settings.local.json", Origin.COMPAT_LOCAL),
-    ]
+    flags = Flags(settings_file=subject.settings_file)
+    places = settings_places(subject.home, repository_of(subject.cwd), compat_on(subject.home, flags))
     if subject.settings_file is not None:
-        places.append(("--settings", subject.settings_file, Origin.USER))
-    for name, path, origin in places:
+        places.append((subject.settings_file, Origin.GIVEN))
+    for path, origin in places:
         try:
             layer = read_layer(path, origin)
         except TeamwrightError as problem:
-            yield name, f"cannot be read ({problem.slug})"
+            yield origin.value, f"cannot be read ({problem.slug})"
         else:
             if layer is not None:
-                yield name, layer
+                yield origin.value, layer
 
 
 def _settings(layers: list[tuple[str, Layer | str]], redactor: Redactor) -> dict[str, Any]:

@@ -265,6 +265,14 @@ def test_a_call_whose_effect_has_a_line_of_its_own_is_told_once_and_a_failed_one
     assert narrator.lines(called("SendMessage", member="tester", outcome="failed", output="no bob"))
 
 
+@pytest.mark.promise("F67")
+def test_an_idle_notice_hides_no_message_that_has_no_line_of_its_own():
+    narrator = Narrator()
+    rests = MessageSent(member="tester", to="team-lead", message_id="1", summary="done", wire="idle_notification")
+    assert narrator.lines(rests)
+    assert narrator.lines(called("SendMessage", member="tester"))
+
+
 def test_who_joins_with_everybody_s_model_is_not_said_to_have_one_and_a_script_goes_by_its_file():
     narrator = Narrator(usual="scripted:/a/b.toml")
     joined = [

@@ -167,6 +167,15 @@ def test_it_is_made_where_everything_else_is_broken(tmp_path, repo):
     assert "(5 characters left out)" in found["events.jsonl"]
 
 
+def test_from_a_directory_below_the_settings_are_those_that_a_run_would_read_there(tmp_path, repo):
+    program = Program(repo / "below", tmp_path / "home")
+    for place in (repo / "below", repo / ".teamwright"):
+        place.mkdir()
+    (repo / ".teamwright" / "settings.json").write_text('{"stall_s": 31}')
+    assert program.run("doctor", "--bundle", str(repo / "report.zip")).returncode == 0
+    assert json.loads(texts(repo / "report.zip")["settings.json"])["the repository's"] == {"stall_s": 31}
+
+
 def test_a_bundle_and_a_live_request_are_not_asked_for_at_once(tmp_path, repo):
     done = Program(repo, tmp_path / "home").run("doctor", "--bundle", "--live")
     assert (done.returncode, error_of(done)[0]) == (2, "usage")

@@ -6,7 +6,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format pytest again bench crash crash-mutations live wheel-test clean
+.PHONY: help demo test test-all check format pytest slow again bench crash crash-mutations fuzz live wheel-test clean
+
+# Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## list what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +36,11 @@ $(VENV)/.npm: $(BIN)/python
 demo: $(VENV)/.runtime  ## a team reads a repository and reports (REPO=path, default: this one; PANES=1 shows each member in a tmux pane; KILL=1 kills it three times; ASK=1 asks for a call; MODEL=name for a real model)
 	$(BIN)/teamwright demo --repo $(REPO) $(if $(KILL),--kill,) $(if $(PANES),--panes,) $(if $(ASK),--ask --yes,) $(if $(MODEL),--model $(MODEL),)
 
-test: check pytest  ## formatter, linter, types, floors, tests: all that CI runs
+test: check pytest  ## formatter, linter, types and the tests: run it before each commit
+
+test-all: slow  ## what `make test` leaves out: slow tests, all examples of Hypothesis, kills at random, a fuzz (CI runs both)
+	$(MAKE) crash CRASH_KILLS=100 CRASH_MEMBER_KILLS=30
+	$(MAKE) fuzz SECONDS=60
 
 check: $(VENV)/.dev  ## formatter, linter and types only
 	$(BIN)/ruff format --check .
@@ -44,8 +51,11 @@ format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests alone (ARGS='-k name' for some)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test` alone (ARGS='-k name' for some)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' $(ARGS)
+
+slow: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test-all` alone (ARGS='-k name' for some)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'slow or hypothesis' --hypothesis-profile=full $(ARGS)
 
 again: $(VENV)/.dev  ## what failed last, one after the other
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v
@@ -59,6 +69,9 @@ crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing
 
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)
+
+fuzz: $(VENV)/.dev  ## shell lines that are allowed without a question run in a sandbox; none may change or show what it must not (SECONDS=300, SEED=… to replay)
+	$(BIN)/python -m tests.permissions.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED),) $(ARGS)
 
 live: $(VENV)/.dev  ## the tests against a real service, with the key that is set; costs money, at most what it says first (TEAMWRIGHT_LIVE_MODEL=name for another model)
 	TEAMWRIGHT_LIVE=1 $(BIN)/python -m pytest tests/live -n 0 -v -rs $(ARGS)

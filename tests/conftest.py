@@ -1,13 +1,22 @@
-"""What every test gets: asyncio, a home of its own, an environment without keys."""
+"""What every test gets: asyncio, a home of its own, an environment without keys; and the summary at the end."""
 
+import itertools
 import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("house", deadline=None)  # no test depends on the speed of a machine
-settings.load_profile("house")
+from tests.support import examples, programs
+
+settings.load_profile(examples.QUICK)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and every program that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CREDENTIALS = (
     "ANTHROPIC_API_KEY",
@@ -27,10 +36,18 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The paths of the tests' homes: numbered here, because `mktemp` reads the whole directory for each number."""
+    parent = tmp_path_factory.mktemp("homes", numbered=False)
+    return (parent / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state root and a user's home for this test alone; no test sees a real key or real settings."""
-    root = tmp_path_factory.mktemp("home")
+    root = next(homes)
+    root.mkdir()
     monkeypatch.setenv("HOME", str(root))
     monkeypatch.setenv("TEAMWRIGHT_HOME", str(root / ".teamwright"))
     for name in [*CREDENTIALS, *(n for n in os.environ if n.startswith(("TEAMWRIGHT_", "CLAUDE", "AWS_")))]:
@@ -39,3 +56,22 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for name in ("CI", "TEAMWRIGHT"):
         monkeypatch.delenv(name, raising=False)
     return root
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give `slow` to all but the first parameter sets of a test with the mark `slow_after`."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("slow_after"):
+            test = item.nodeid.partition("[")[0]
+            seen[test] += 1
+            if seen[test] > mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which tests were skipped for want of a program, and what installs it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if line := programs.summary(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)):
+        terminalreporter.write_line(line)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waits import WAIT_S
+
 ROOT = Path(__file__).parent.parent
 
 SPECS = [
@@ -27,6 +29,7 @@ SPECS = [
 ]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(("module", "spec"), SPECS, ids=lambda part: part if isinstance(part, str) else part["kind"])
 def test_a_benchmark_runs(module, spec):
     done = subprocess.run(
@@ -34,16 +37,17 @@ def test_a_benchmark_runs(module, spec):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["bell", "watcher"])
 def test_a_reader_and_a_sender_in_two_processes_both_end(way):
     code = f"from bench.w2 import across; print(across('bench.w2_process', '{way}', 5, (0.0, 0.01)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
     assert "p50_ms" in done.stdout
 
@@ -52,5 +56,5 @@ def test_one_that_fails_ends_those_that_wait_for_it(tmp_path):
     spec = {"kind": "bell", "reader": "bell", "root": str(tmp_path), "times": 1, "pause": [0, 0]}
     crew = [spec, {**spec, "kind": "sender", "pause": ["none"]}]
     code = f"from bench.crew import together; together('bench.w2_process', {crew})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 1 and "bench.w2_process ended with 1" in done.stderr

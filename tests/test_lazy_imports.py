@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
+from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = """
@@ -60,7 +61,7 @@ sys.stderr.write(json.dumps([len(ours), sum(isinstance(one, types.FunctionType) 
 def python(code: str, *args: str, cwd: Path, home: Path, **more: str) -> subprocess.CompletedProcess:
     env = os.environ | {"HOME": str(home), "TEAMWRIGHT_HOME": str(home / "state")} | more
     command = [sys.executable, "-c", code, *args]
-    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": WAIT_S}
     return subprocess.run(command, cwd=cwd, env=env, **options)
 
 

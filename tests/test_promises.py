@@ -2,16 +2,37 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "promises.md"
 
 
-def named_by_tests() -> set[str]:
+@cache
+def modules() -> list[list[ast.stmt]]:
+    """Return the statements of each test module."""
+    return [ast.parse(path.read_text()).body for path in sorted(TESTS.rglob("test_*.py"))]
+
+
+def is_slow(node: ast.AST) -> bool:
+    """Whether this is a test, or the `pytestmark` of a module, with the mark `slow`."""
+    marks = getattr(node, "decorator_list", [])
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+        marks = node.value.elts if isinstance(node.value, ast.List) else [node.value]
+    return any(ast.unparse(mark) == "pytest.mark.slow" for mark in marks)
+
+
+def named_by_tests(*, slow: bool) -> set[str]:
+    """Return the promises that tests name; without `slow`, those of the tests that `make test` runs."""
     found: set[str] = set()
-    for path in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for body in modules():
+        if not slow:
+            whole = any(is_slow(node) for node in body if isinstance(node, ast.Assign))
+            body = [] if whole else [node for node in body if not is_slow(node)]
+        for node in (node for part in body for node in ast.walk(part)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise":
                 found |= {
                     arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
@@ -24,8 +45,13 @@ def written_down() -> set[str]:
 
 
 def test_every_promise_that_is_written_down_has_a_test():
-    assert not written_down() - named_by_tests()
+    assert not written_down() - named_by_tests(slow=True)
 
 
 def test_every_promise_that_a_test_names_is_written_down():
-    assert not named_by_tests() - written_down()
+    assert not named_by_tests(slow=True) - written_down()
+
+
+@pytest.mark.finding("V1")
+def test_every_promise_has_a_test_that_make_test_runs():
+    assert not written_down() - named_by_tests(slow=False)

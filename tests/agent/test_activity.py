@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from teamwright.agent.activity import Watchdog
+from tests.support.waits import WAIT_S
 
 LONG = 3600.0
 
@@ -21,7 +22,7 @@ class Heard:
         self.some.set()
 
     async def next(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await self.some.wait()
         self.some.clear()
         return self.events[-1]

@@ -11,6 +11,7 @@ from teamwright.agent import background
 from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.agent.job_journal import JOBS, JobJournal, lost_jobs
 from teamwright.storage.processes.process import Command
+from tests.support.waits import WAIT_S
 
 
 def job(name: str, **more) -> Job:
@@ -89,7 +90,7 @@ async def test_a_file_that_cannot_be_written_costs_the_note_and_not_the_job(sess
     ended: asyncio.Queue[Job] = asyncio.Queue()
     jobs = BackgroundJobs(ended.put_nowait, session=session)
     started = jobs.start(command("echo out", tmp_path), owner="ada", scratch=tmp_path, text="echo out")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         assert (await ended.get()).state == "completed"
     assert started.file.read_text() == "out\n"
     await jobs.close()

@@ -11,6 +11,7 @@ from teamwright.models.model import Failure
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import RoundEnded, Spoken, TextDelta, ToolCalled
 from tests.agent.parts import Echo, Listed, an_agent, call, says
+from tests.support.waits import WAIT_S
 
 HELLO = Told((text_block("hello"),), ("prompt:1",))
 
@@ -104,7 +105,7 @@ async def test_a_cancelled_call_has_a_result_and_the_next_request_is_complete(tm
     model = Listed(says(call("Echo", "t1", text="x"), call("Echo", "t2", text="y")))
     agent, _ = an_agent(tmp_path, model, [tool])
     task = asyncio.ensure_future(run_turn(agent, HELLO))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await tool.started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -162,7 +163,7 @@ async def test_an_interrupt_while_the_model_speaks_stores_nothing_of_the_broken_
     model = Listed()
     agent, _ = an_agent(tmp_path, model)
     task = asyncio.ensure_future(run_turn(agent, HELLO))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await model.hang.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

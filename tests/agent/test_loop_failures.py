@@ -11,6 +11,7 @@ from teamwright.agent.loop import run_turn
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import StorageError
 from tests.agent.parts import Echo, EchoInput, Listed, an_agent, call, says
+from tests.support.waits import WAIT_S
 
 HELLO = Told((text_block("hello"),), ("prompt:1",))
 
@@ -65,7 +66,7 @@ async def test_calls_whose_results_never_reached_the_disk_have_one_before_anythi
     agent, _ = an_agent(tmp_path, model, [tool])
     path = agent.conversation.path
     turn = asyncio.ensure_future(run_turn(agent, HELLO))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await tool.started.wait()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))  # not a byte more goes into it

@@ -12,8 +12,7 @@ class Told:
         self.remind = ModeReminder(lambda: self.mode, role, known, news=news)
 
     def __call__(self, *, begins: bool) -> str:
-        block = self.remind(begins)
-        return block["text"] if block is not None else ""
+        return self.remind(begins)
 
 
 def test_every_mode_has_a_line_of_meaning():

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from teamwright.agent.schema import in_short, input_schema, tool_schema, validate
 from teamwright.agent.tool import Tool, ToolInput, ToolResult
+from tests.support.examples import examples
 
 
 class Cell(BaseModel):
@@ -106,7 +107,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(JSON | st.fixed_dictionaries({}, optional=dict.fromkeys(("text", "times", "names", "cells", "where"), JSON)))
 def test_no_argument_raises(raw):
     assert isinstance(validate(Echo(), raw), EchoInput | ToolResult)

@@ -16,7 +16,7 @@ from teamwright.mail.inbox import Inbox, inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import text_block, tool_result_block
 from teamwright.protocol.clock import iso, now_ms
-from teamwright.protocol.envelope import render_entry
+from teamwright.protocol.envelope import UNKEYED
 from teamwright.protocol.events import MessageSent, TaskChanged, TaskInfo
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
@@ -113,7 +113,7 @@ class Audited:
         return entries
 
     def told(self, name: str, *entries: Entry) -> None:
-        blocks = tuple(text_block(render_entry(entry)) for entry in entries)
+        blocks = tuple(text_block(UNKEYED.entry(entry)) for entry in entries)
         self.talks[name].tell(Told(blocks, tuple(f"mail:{entry.msg_id}" for entry in entries)))
 
     def answers(self, name: str) -> None:

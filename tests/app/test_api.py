@@ -37,8 +37,7 @@ from teamwright import (
 from teamwright.models.model import Failure
 from teamwright.protocol.blocks import text_block
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 
 def settings(tmp_path: Path, **values: object) -> Path:
@@ -53,7 +52,7 @@ def a_team(tmp_path: Path, model: object, name: str = "crew", **more: object) ->
 
 
 async def until(team: Team, condition) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         while not condition():
             team.session.team.changed.clear()
             if not condition():
@@ -85,7 +84,7 @@ class Stuck(ScriptedModel):
 
 def in_a_new_python(code: str, **env: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, env={**os.environ, **env}
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, env={**os.environ, **env}
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -201,7 +200,7 @@ async def test_what_a_dead_team_left_open_is_replaced_only_when_that_is_said(tmp
 async def test_leaving_waits_goodbye_s_for_who_is_at_work_and_ends_it(tmp_path):
     model = Stuck("ok", "ada")
     extra = settings(tmp_path, goodbye_s=0.05)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         async with a_team(tmp_path, model, settings_file=extra) as team:
             ada = await team.spawn("ada", "Work for ever.")
             await model.asked.wait()
@@ -228,7 +227,7 @@ async def test_a_member_whose_turn_ends_in_time_is_not_cut(tmp_path):
             await asyncio.sleep(0)
         gate.set()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         async with a_team(tmp_path, Slow("wound up")) as team:
             session = team.session
             await team.spawn("ada", "Work.")
@@ -264,7 +263,7 @@ async def test_cancelling_the_block_ends_everybody_however_often_it_is_cancelled
             await team.run("Go.")
 
     task = asyncio.create_task(program())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await model.asked.wait()
         for _ in range(times):
             task.cancel()
@@ -287,7 +286,7 @@ async def test_a_second_cancellation_cuts_the_goodbye_short_and_nothing_else(tmp
             await asyncio.Event().wait()
 
     task = asyncio.create_task(program())
-    async with asyncio.timeout(8):  # goodbye_s is 10 s here
+    async with asyncio.timeout(WAIT_S):  # goodbye_s is 10 s here
         await model.asked.wait()
         task.cancel()
         for _ in range(50):  # it says goodbye by then
@@ -321,7 +320,7 @@ async def test_closing_is_seen_to_its_end_whoever_cancels_meanwhile(tmp_path):
             await model.asked.wait()
 
     task = asyncio.create_task(program())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await cleaning.wait()
         for _ in range(5):
             task.cancel()
@@ -374,7 +373,7 @@ async def test_cancelling_a_run_gives_a_result_with_the_reason_and_keeps_the_tea
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Wait.")
         run = team.run("Go.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await model.asked.wait()
             run.cancel("lunch")
             run.cancel("a later reason does not replace the first")
@@ -394,7 +393,7 @@ async def test_a_run_may_be_cancelled_before_it_began(tmp_path):
     async with a_team(tmp_path, model) as team:
         run = team.run("Go.")
         run.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             assert (await run).stop == "cancelled"
             assert [type(e) async for e in run.events()][-1] is RunEnded
     assert not model.requests
@@ -403,7 +402,7 @@ async def test_a_run_may_be_cancelled_before_it_began(tmp_path):
 @pytest.mark.promise("J1")
 async def test_a_run_that_nobody_waited_for_is_ended_with_its_team_and_still_has_a_result(tmp_path):
     model = Stuck("ok", "team-lead")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         async with a_team(tmp_path, model) as team:
             run = team.run("Go.")
             await model.asked.wait()
@@ -449,7 +448,7 @@ async def test_a_mistake_in_a_programs_model_ends_run_and_events_and_is_raised(t
 
     async with a_team(tmp_path, ScriptedModel(broken)) as team:
         run = team.run("Go.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             ended = [e async for e in run.events() if isinstance(e, RunEnded)]
             assert [(e.stop, "a mistake" in e.detail) for e in ended] == [("failed", True)]
             with pytest.raises(KeyError, match="a mistake"):
@@ -464,7 +463,7 @@ async def test_several_teams_run_in_one_loop_and_do_not_hear_each_other(tmp_path
             await team.spawn("ada", "Go.")
             return await team.run("Go.")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         results = await asyncio.gather(*(one(name) for name in ("alpha", "beta", "gamma")))
     assert [r.team for r in results] == ["alpha", "beta", "gamma"]
     assert all(r.ok for r in results)
@@ -484,7 +483,7 @@ def test_teams_run_in_several_threads_with_a_loop_each(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_S)
     assert texts == {"alpha": "I am alpha", "beta": "I am beta"}
 
 
@@ -588,7 +587,7 @@ async def test_a_cap_ends_the_run_with_a_limit_that_can_be_raised(tmp_path, budg
 @pytest.mark.promise("K4")
 async def test_minutes_end_a_run_that_never_would(tmp_path):
     model = Stuck("ok", "team-lead")
-    async with asyncio.timeout(20), a_team(tmp_path, model, budget=Budget(minutes=0.005)) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, budget=Budget(minutes=0.005)) as team:
         result = await team.run("Never ends.")
     assert (result.stop, result.limit) == ("limit", "time")
 
@@ -793,7 +792,7 @@ async def test_a_members_handle_says_what_it_waits_for_and_ends_it(tmp_path):
     model = ScriptedModel({"ada": [("Bash", {"command": "touch x"}), "ok"]})
     async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
         ada = await team.spawn("ada", "Go.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await asked.wait()
         assert ada.state == "blocked" and "touch x" in ada.waiting_on
         assert repr(ada) == "Member(name='ada')" and ada == team.members[0]

@@ -23,8 +23,7 @@ from teamwright import (
 from teamwright.protocol import events as kinds
 from teamwright.storage.log import MOST_WAITING
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 
 def a_team(tmp_path, model, **more) -> Team:
@@ -57,7 +56,7 @@ async def test_events_are_matched_as_the_manual_shows(tmp_path):
                 case _:
                     pass
 
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(doing_one_task)) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(doing_one_task)) as team:
         await team.tasks.add("one")
         run = team.run("See it through.")
         watching = asyncio.create_task(watch(run))
@@ -83,7 +82,7 @@ def test_every_kind_of_event_is_a_public_name():
 
 @pytest.mark.promise("J1")
 async def test_events_are_replayed_as_often_as_asked_also_when_the_run_and_the_team_are_over(tmp_path):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async with a_team(
             tmp_path, ScriptedModel([("TaskCreate", {"subject": "x", "description": "x"}), "ok"])
         ) as team:
@@ -109,7 +108,7 @@ async def _kinds(events) -> list[type]:
 
 @pytest.mark.promise("J1")
 async def test_a_second_run_replays_from_any_number_and_ends_with_its_own_end(tmp_path):
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(["one", "two"])) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(["one", "two"])) as team:
         first = team.run("One.")
         await first
         second = team.run("Two.")
@@ -122,7 +121,7 @@ async def test_a_second_run_replays_from_any_number_and_ends_with_its_own_end(tm
 
 @pytest.mark.promise("J1")
 async def test_a_surface_comes_back_with_the_last_number_it_saw_and_misses_nothing(tmp_path):
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(["one", "two"])) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(["one", "two"])) as team:
         feed = team.events(after=0)
         await team.run("One.")
         seen: list[int] = []
@@ -143,7 +142,7 @@ async def test_a_surface_comes_back_with_the_last_number_it_saw_and_misses_nothi
 
 @pytest.mark.promise("J1")
 async def test_a_feed_ends_when_the_block_is_left(tmp_path):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async with a_team(tmp_path, ScriptedModel("ok")) as team:
             reading = asyncio.create_task(_numbers(team.events(after=0)))
             await team.run("Go.")
@@ -162,7 +161,7 @@ async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_t
         return ("TaskList", {}) if len(model.requests) <= calls else "done"
 
     model = ScriptedModel(answer)
-    async with asyncio.timeout(60), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
         run = team.run("Go.")
         events = run.events()
         await anext(events)  # it is attached now, and then does not come back for long
@@ -175,7 +174,7 @@ async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_t
 
 @pytest.mark.promise("J1")
 async def test_abandoning_an_iterator_changes_nothing(tmp_path):
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel([("TaskList", {}), "done"])) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([("TaskList", {}), "done"])) as team:
         run = team.run("Go.")
         async for _ in run.events():
             break
@@ -194,7 +193,7 @@ async def test_waiting_for_an_event_may_time_out_and_goes_on_where_it_was(tmp_pa
             async for part in super().stream(request):
                 yield part
 
-    async with asyncio.timeout(20), a_team(tmp_path, Waits("done")) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, Waits("done")) as team:
         run = team.run("Go.")
         events = run.events()
         seen = []
@@ -209,7 +208,7 @@ async def test_waiting_for_an_event_may_time_out_and_goes_on_where_it_was(tmp_pa
 
 
 async def test_events_cost_nothing_when_nobody_watches_and_text_comes_in_pieces_when_somebody_does(tmp_path):
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel("one two three")) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel("one two three")) as team:
         assert not team.session.log.attended()
         run = team.run("Go.")
         text = "".join([event.text async for event in run.events() if isinstance(event, TextDelta)])
@@ -219,7 +218,7 @@ async def test_events_cost_nothing_when_nobody_watches_and_text_comes_in_pieces_
 @pytest.mark.promise("J1", "C10")
 async def test_members_and_their_mail_are_in_the_events(tmp_path):
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         a_team(tmp_path, ScriptedModel({"ada": ["found 3"], "lead": ["w", "w", "w"]})) as team,
     ):
         feed = team.events()

@@ -12,11 +12,10 @@ import pytest
 import teamwright
 import teamwright.testing
 from teamwright.protocol.events import TeamEvent
+from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-
-pytestmark = pytest.mark.timeout(110)
 
 
 def run(name: str, cwd: Path, *, said: str = "", script: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +23,7 @@ def run(name: str, cwd: Path, *, said: str = "", script: bool = True, **env: str
         env["TEAMWRIGHT_MODEL"] = f"scripted:{EXAMPLES / 'scripts' / name}.toml"
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
     return subprocess.run(
-        command, cwd=cwd, input=said, capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+        command, cwd=cwd, input=said, capture_output=True, text=True, timeout=WAIT_S, env={**os.environ, **env}
     )
 
 
@@ -74,6 +73,7 @@ def test_the_functions_of_the_tool_example_are_called_and_may_raise(tmp_path):
     ]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("J1", "K5")
 @pytest.mark.parametrize(("said", "written"), [("y\n", True), ("a\n", True), ("no\n", False)])
 def test_the_surface_asks_at_the_keyboard_and_shows_what_happens(tmp_path, said, written):
@@ -101,6 +101,7 @@ def test_the_answering_program_changes_a_call_grants_a_mode_and_refuses_the_rest
     assert (tmp_path / "deploy.sh").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("J1")
 def test_the_example_of_a_test_passes(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
@@ -109,7 +110,7 @@ def test_the_example_of_a_test_passes(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
@@ -167,6 +168,6 @@ def test_the_first_program_of_the_manual_runs(tmp_path):
     script = EXAMPLES / "scripts" / "release_team.toml"
     program = tmp_path / "program.py"
     program.write_text(block.replace('"sonnet"', f'"scripted:{script}"'))
-    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert "tokens in" in done.stdout

@@ -8,8 +8,7 @@ import pytest
 
 from teamwright import Hook, Notice, Team, UsageError
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 
 def a_team(tmp_path, model, *hooks: Hook, **more) -> Team:
@@ -36,7 +35,7 @@ async def test_a_function_sees_each_call_before_and_after_it_on_every_route(tmp_
     model = ScriptedModel(lambda request: script[request.asker if request.asker == "team-lead" else "sub"].pop(0))
     script = {"team-lead": [agent, ("Bash", {"command": "true"}), "Done."], "sub": [TOUCH, "Made."]}
     hooks = [Hook(event, note, matcher="Bash") for event in ("PreToolUse", "PostToolUse")]
-    async with asyncio.timeout(20), a_team(tmp_path, model, *hooks) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, *hooks) as team:
         await team.run("Go.")
     assert seen == [(event, command) for command in ("touch made", "true") for event in ("PreToolUse", "PostToolUse")]
 
@@ -56,7 +55,7 @@ async def test_a_function_refuses_changes_and_adds_as_a_command_would(tmp_path):
 
     model = ScriptedModel([("Bash", {"command": "git push"}), TOUCH, "Done."])
     hooks = (Hook("PreToolUse", guard, matcher="Bash"), Hook("PostToolUse", after))
-    async with asyncio.timeout(20), a_team(tmp_path, model, *hooks, permission_mode="default") as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, *hooks, permission_mode="default") as team:
         await team.run("Go.")
     assert "Nobody pushes on a Friday." in told(model)
     assert "It took no time." in told(model)
@@ -76,7 +75,7 @@ async def test_a_function_that_fails_counts_for_nothing_and_is_told_once(tmp_pat
 
     words = {"raises": "ValueError: broken", "hangs": "ended after 0.05 s", "garbage": "it returned list"}
     model = ScriptedModel([TOUCH, ("Bash", {"command": "true"}), "Done."])
-    async with asyncio.timeout(20), a_team(tmp_path, model, Hook("PreToolUse", bad, timeout_s=0.05)) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, Hook("PreToolUse", bad, timeout_s=0.05)) as team:
         run = team.run("Go.")
         notices = [event.text async for event in run.events() if isinstance(event, Notice)]
         assert (await run).ok

@@ -7,8 +7,7 @@ import pytest
 
 from teamwright import Request, RequestClosed, RequestOpened, RunEnded, Team, ToolCalled
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 
 def a_team(tmp_path, model, **more) -> Team:
@@ -36,7 +35,7 @@ QUESTION = ("AskUserQuestion", {"questions": [{"question": "Which branch?", "opt
 
 @pytest.mark.promise("J1", "P4")
 async def test_a_request_is_allowed_from_the_loop_and_shows_the_whole_call(tmp_path):
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel([TOUCH, "done"])) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([TOUCH, "done"])) as team:
         run = team.run("Go.")
         opened = []
         closed = []
@@ -59,7 +58,7 @@ async def test_a_request_is_allowed_from_the_loop_and_shows_the_whole_call(tmp_p
 @pytest.mark.promise("J1", "P4")
 async def test_a_denial_from_the_loop_has_its_reason_for_the_model_and_for_the_result(tmp_path):
     model = ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(20), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
         run = team.run("Go.")
         async for event in run.events():
             if isinstance(event, RequestOpened):
@@ -75,7 +74,7 @@ async def test_a_path_that_leads_elsewhere_since_it_was_asked_about_is_not_writt
     """A yes is for the file that was shown: a link that is put in its way meanwhile leads nowhere."""
     model = ScriptedModel([("Write", {"file_path": "d/x", "content": "y"}), "done"])
     (tmp_path / "far").mkdir()
-    async with asyncio.timeout(20), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
         run = team.run("Go.")
         async for event in run.events():
             if isinstance(event, RequestOpened):
@@ -89,7 +88,7 @@ async def test_a_path_that_leads_elsewhere_since_it_was_asked_about_is_not_writt
 @pytest.mark.promise("J1", "P4")
 async def test_a_question_is_answered_with_words(tmp_path):
     model = ScriptedModel([QUESTION, "done"])
-    async with asyncio.timeout(20), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
         run = team.run("Go.")
         async for event in run.events():
             if isinstance(event, RequestOpened):
@@ -100,7 +99,7 @@ async def test_a_question_is_answered_with_words(tmp_path):
 
 @pytest.mark.promise("J1", "P4")
 async def test_a_request_that_is_read_late_from_the_file_can_be_answered_too(tmp_path):
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel([TOUCH, "done"])) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([TOUCH, "done"])) as team:
         feed = team.events()
         run = team.run("Go.")
         async for _, event in feed:
@@ -133,7 +132,7 @@ async def test_always_stores_the_offered_rule_for_the_session_and_every_member(t
 
     notes: list[str] = []
     more = {"on_request": always} if how == "on_request" else {}
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(answer), tools=[note], **more) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), tools=[note], **more) as team:
         run = team.run("Go.")
         async for event in run.events():
             if how == "loop" and isinstance(event, RequestOpened):
@@ -164,7 +163,7 @@ async def test_an_async_answerer_answers_for_the_lead_and_for_members(tmp_path):
     def answer(request: Request):
         return ("Bash", {"command": f"touch {request.asker}"}) if len(request.items) == 1 else "ok"
 
-    async with asyncio.timeout(20), a_team(tmp_path, ScriptedModel(answer), on_request=decide) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), on_request=decide) as team:
         await team.spawn("ada", "Go.")
         result = await team.run("Go.")
     assert sorted(asked) == ["ada", "team-lead"]
@@ -186,7 +185,7 @@ async def test_an_answerer_that_breaks_denies_with_its_mistake(tmp_path):
         raise LookupError("no such channel")
 
     model = ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(20), a_team(tmp_path, model, on_request=broken) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=broken) as team:
         assert (await team.run("Go.")).ok
     assert "no such channel" in told(model)
 
@@ -201,7 +200,7 @@ async def test_an_answerer_that_hands_on_leaves_the_answer_to_others_until_the_d
     extra = settings(tmp_path, ask_timeout_s=0.1)
     model = ScriptedModel([TOUCH, ("Bash", {"command": "touch late"}), "done"])
     team = a_team(tmp_path, model, on_request=waiting.put_nowait, settings_file=extra)
-    async with asyncio.timeout(20), team:
+    async with asyncio.timeout(WAIT_S), team:
         helper = asyncio.create_task(somebody())
         result = await team.run("Go.")
         await helper
@@ -221,7 +220,7 @@ async def test_an_answerer_that_never_ends_is_let_go_with_the_team(tmp_path):
         finally:
             ended.set()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async with a_team(tmp_path, ScriptedModel([TOUCH, "done"]), on_request=for_ever) as team:
             run = team.run("Go.")
             await began.wait()
@@ -236,7 +235,7 @@ async def test_an_answerer_that_never_ends_is_let_go_with_the_team(tmp_path):
 @pytest.mark.parametrize("readers", ["none", "one that only looks", "one that was abandoned", "one that is over"])
 async def test_where_nobody_could_answer_asking_is_denied_at_once(tmp_path, readers):
     model = ScriptedModel([TOUCH, QUESTION, "done"])
-    async with asyncio.timeout(10), a_team(tmp_path, model) as team:  # the deadline would be 600 s
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:  # the deadline would be 600 s
         if readers == "one that was abandoned":
             feed = team.events()
             del feed
@@ -258,7 +257,7 @@ async def test_where_nobody_could_answer_asking_is_denied_at_once(tmp_path, read
 async def test_whoever_reads_events_may_answer_until_the_deadline(tmp_path, where):
     extra = settings(tmp_path, ask_timeout_s=0.1)
     model = ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(20), a_team(tmp_path, model, settings_file=extra) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, settings_file=extra) as team:
         feed = team.events() if where == "team" else None
         run = team.run("Go.")
 
@@ -284,7 +283,7 @@ async def test_whoever_reads_events_may_answer_until_the_deadline(tmp_path, wher
 async def test_where_the_mode_says_so_nobody_is_asked_even_if_somebody_could_answer(tmp_path):
     asked: list[RequestOpened] = []
     team = a_team(tmp_path, ScriptedModel([TOUCH, "done"]), permission_mode="dontAsk", on_request=asked.append)
-    async with asyncio.timeout(20), team:
+    async with asyncio.timeout(WAIT_S), team:
         result = await team.run("Go.")
     assert not asked and len(result.denials) == 1
 
@@ -293,7 +292,7 @@ async def test_where_the_mode_says_so_nobody_is_asked_even_if_somebody_could_ans
 async def test_leaving_denies_what_is_open_so_that_a_blocked_member_winds_up(tmp_path):
     asked = asyncio.Event()
     model = ScriptedModel({"ada": [TOUCH, "understood"]})
-    async with asyncio.timeout(8):  # goodbye_s is 10 s
+    async with asyncio.timeout(WAIT_S):  # goodbye_s is 10 s
         async with a_team(tmp_path, model, on_request=lambda _request: asked.set()) as team:
             await team.spawn("ada", "Go.")
             await asked.wait()

@@ -9,6 +9,7 @@ from teamwright.app.looking.sessions import session_views
 from teamwright.storage.paths import home_of
 from teamwright.teams.team_file import read_team_file
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, until
 
 
@@ -88,7 +89,7 @@ async def test_of_two_that_adopt_a_team_at_once_one_leads_it_and_the_other_leave
             return refused.slug
 
     done = asyncio.Event()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         found = await asyncio.gather(lead(done), lead(done))
     [winner] = [one for one in found if one not in {"session-busy", "team-refused"}]
     assert {view.id for view in session_views(home_of())} == {own, winner}

@@ -17,8 +17,7 @@ from pydantic import BaseModel, Field
 import teamwright
 from teamwright import Request, Team, ToolResult, UsageError
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 
 class Person(BaseModel):
@@ -42,7 +41,7 @@ async def call(tmp_path: Path, function: Callable[..., Any], given: dict[str, An
     name = f"python__{getattr(function, '__name__', '')}"
     model = ScriptedModel([(name, given), "done"])
     options = {"permission_mode": "bypassPermissions"} | more
-    async with asyncio.timeout(20), Team("crew", model=model, cwd=tmp_path, tools=[function], **options) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=model, cwd=tmp_path, tools=[function], **options) as team:
         await team.run("Call it.")
     return model.asked()
 

@@ -25,9 +25,8 @@ from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
 from teamwright.testing import ScriptedModel
 from tests.app.audited import Audited
+from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team
-
-WAIT_S = 60
 
 
 @pytest.fixture

@@ -18,10 +18,11 @@ from teamwright.storage.paths import home_of
 from teamwright.storage.processes.family import start_of
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.tasks import task_rows
+from tests.support.waits import WAIT_S
 from tests.teams.crew import newest, told, until
 from tests.teams.watched import Told, a_stranger
 
-pytestmark = [pytest.mark.promise("B8", "F19"), pytest.mark.timeout(90)]
+pytestmark = pytest.mark.promise("B8", "F19")
 
 CHILD = Path(__file__).with_name("check_child.py")
 DONE = "test -e done || { echo nothing is done; exit 3; }"
@@ -146,7 +147,7 @@ async def test_a_task_that_is_changed_while_its_check_runs_is_not_completed(tmp_
         await team.tasks.add("one", check="cat gate")
         completing = asyncio.create_task(team.tasks.update("1", status="completed"))
         gate = await asyncio.to_thread(open, tmp_path / "gate", "w")  # the check runs, and no lock is held:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await team.tasks.update("1", description="more than before")
         gate.close()
         with pytest.raises(TaskRefused) as refused:
@@ -169,7 +170,7 @@ async def test_whoever_gives_up_waiting_leaves_no_process_and_no_completed_task(
 
 async def written(path):
     """The number that another process writes into a pipe."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         return int(await asyncio.to_thread(path.read_text))
 
 
@@ -180,7 +181,7 @@ def child(tmp_path):
     process = subprocess.Popen([sys.executable, str(CHILD), str(tmp_path)])
     yield process
     process.kill()
-    process.wait(10)
+    process.wait(WAIT_S)
 
 
 @pytest.mark.promise("P5", "F62")

@@ -8,8 +8,6 @@ from teamwright import Compacted, TeamRefused
 from tests.app.test_compaction import a_team, first_of
 from tests.app.test_modes import HOLD, Asked, Stop
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.mark.promise("H6", "F18", "P1")
 async def test_a_program_clears_its_lead_between_two_prompts_and_unread_mail_is_told_afterwards(tmp_path):

@@ -15,8 +15,7 @@ from teamwright.app.looking.audit import audit
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer, Status
 from tests.app.test_modes import HOLD, Asked, Stop, goes_on, until
-
-pytestmark = pytest.mark.timeout(90)
+from tests.support.waits import WAIT_S
 
 TAKE = ("TaskUpdate", {"taskId": "1", "status": "in_progress"})
 WINDOW = 40_000
@@ -60,7 +59,7 @@ async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_
         await stop.at()
         await until(team, lambda: team.members[0].state == "awaiting")
         lead = asyncio.ensure_future(team.session.lead.turn())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             team.session.lead.prompt([{"type": "text", "text": "Start."}])
             await lead
             await team.session.lead.turn()
@@ -86,6 +85,7 @@ async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_
         await team.stop("ada")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H6", "F54", "F58")
 async def test_a_lead_whose_conversation_is_three_windows_long_works_on_and_knows_its_team_after_each_summary(tmp_path):
     (tmp_path / "work").mkdir()
@@ -113,7 +113,7 @@ async def test_a_lead_whose_conversation_is_three_windows_long_works_on_and_know
         await stop.at()
         await until(team, lambda: team.members[0].state == "awaiting")
         await team.tasks.add("paint", metadata={"for": ["ben"]})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             team.session.lead.prompt([{"type": "text", "text": "Read it."}])
             end = await team.session.lead.turn()
         assert end is not None and (end.stop, end.text) == ("done", "All of it is read.")
@@ -217,7 +217,7 @@ async def test_mail_that_arrives_during_a_compaction_is_told_once_and_after_a_re
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Begin.")
         await until(team, lambda: team.members[0].state == "idle")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             asked = asyncio.ensure_future(team.compact("ada"))
             await summary.wait()
             await team.send("ada", "mail-of-that-moment")

@@ -9,8 +9,6 @@ from teamwright import ModelCard, Team, UnknownMember
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
 
-pytestmark = pytest.mark.timeout(60)
-
 SMALL = ModelCard("own/small", "small", "own", context_tokens=40_000, max_output_tokens=2_000, usd_in=0.0, usd_out=0.0)
 SKILL = "---\nname: notes\ndescription: Writes notes of a release.\n---\nRead the log.\n"
 

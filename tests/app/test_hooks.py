@@ -21,9 +21,8 @@ from teamwright.protocol.events import Notice
 from teamwright.testing import Call, ScriptedModel
 from tests.app.hook_log import HookLog, unbalanced
 from tests.app.test_modes import Stop
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, told, until, within
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
@@ -209,7 +208,7 @@ async def test_words_for_a_busy_lead_are_looked_at_before_its_next_round(hooks):
     model = Holding([Call("Bash", {"command": "true"}), "Done."], "team-lead")
     async with a_team(hooks, model) as team:
         running = asyncio.ensure_future(team.run("Do it."))
-        await within(20, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         team.session.lead.prompt([text_block("A secret.")])
         team.session.lead.prompt([text_block("Be brief.")])
         model.go.set()
@@ -326,7 +325,7 @@ async def test_a_sub_agent_whose_caller_is_interrupted_has_its_stop(hooks):
 
     async with a_team(hooks, Slow([Call("Agent", AGENT), "Done."])) as team:
         running = asyncio.ensure_future(team.run("Do it."))
-        await within(20, thinking.wait())
+        await within(WAIT_S, thinking.wait())
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -342,7 +341,7 @@ async def test_a_teammate_has_a_start_and_on_every_end_one_stop(hooks):
         ada = await team.spawn("ada", "Work.")
         await team.spawn("ben", "Work.")
         cyd = await team.spawn("cyd", "Think.")
-        await within(20, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         await until(team, lambda: ada.state == "idle")
         await cyd.stop()
         await ada.stop()

@@ -37,6 +37,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import LeadLease
+from tests.support.waits import WAIT_S
 
 SESSION = "7f3a0000-0000-4000-8000-000000000001"
 PREFIX = Prefix.build({"model": "m", "system": []})
@@ -117,7 +118,7 @@ def test_a_lease_of_a_killed_process_counts_as_free_though_its_note_is_still_the
         assert child.stdout and child.stdout.readline() == "held\n"
         assert lease_holder(path) == child.pid
         child.kill()
-        child.wait(timeout=20)
+        child.wait(timeout=WAIT_S)
     assert path.read_bytes()
     assert lease_holder(path) == 0
 

@@ -15,8 +15,7 @@ from teamwright.app.looking.audit import audit
 from teamwright.app.looking.status import status_views
 from teamwright.testing import LoopbackModel
 from tests.app.test_modes import HOLD, Asked, Stop
-
-pytestmark = pytest.mark.timeout(90)
+from tests.support.waits import WAIT_S
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
@@ -53,7 +52,7 @@ def contents(request) -> str:
 
 
 async def changes(events):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async for _, event in events:
             if isinstance(event, ModelChanged):
                 yield event

@@ -15,6 +15,7 @@ from teamwright.storage.bell import ring
 from teamwright.storage.watch import Watcher
 from teamwright.teams.lifecycle import State
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, until, within
 
 
@@ -38,14 +39,14 @@ async def test_a_member_whose_start_is_under_way_is_ended_once_it_lives(tmp_path
 
         team.session.team.builder = Slow()
         starting = asyncio.create_task(team.spawn("ada", "Wait."))
-        await within(10, begun.wait())
+        await within(WAIT_S, begun.wait())
         stopping = asyncio.create_task(stop_member(await target_of(team), "ada", now=True))
         box = team.session.team.requests
-        await within(10, until_there(box.directory, lambda: open_stops(box)))
+        await within(WAIT_S, until_there(box.directory, lambda: open_stops(box)))
         go.set()
-        stopped = await asyncio.wait_for(stopping, 20)
+        stopped = await asyncio.wait_for(stopping, WAIT_S)
         assert stopped.ended == ("ada",)
-        await asyncio.wait([starting], timeout=10)
+        await asyncio.wait([starting], timeout=WAIT_S)
         assert starting.done()
         assert not team.members
         assert "ada" not in [member.name for member in (await target_of(team)).config.members]
@@ -97,9 +98,9 @@ async def test_an_end_at_once_does_not_wait_for_who_thinks(tmp_path, own_home):
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         both = [stop_member(await target_of(team), "ada", now=now) for now in (False, True)]
-        answers = await asyncio.wait_for(asyncio.gather(*both), 30)
+        answers = await asyncio.wait_for(asyncio.gather(*both), WAIT_S)
         assert {one.outcome for one in answers} <= {"ended", "not_running"}
         assert not team.members
         assert not open_stops(team.session.team.requests)
@@ -122,7 +123,7 @@ async def test_a_request_is_bound_to_one_life_of_the_lead(tmp_path, own_home):
         StopRequest.new("ada", now=True, lead=own).open_in(box, 5)
         [request] = open_stops(box)
         ring(team.session.team.home.bell("crew", "team-lead"))
-        await within(10, until_there(box.directory, lambda: box.answer_of(request.id)))
+        await within(WAIT_S, until_there(box.directory, lambda: box.answer_of(request.id)))
         answer = box.answer_of(request.id)
         assert answer["approve"] is False
         assert "resumed" in answer["reason"]

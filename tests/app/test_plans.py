@@ -12,10 +12,9 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, newest, told, until
 from tests.teams.planners import hand_in, made, record, rows, touched
-
-pytestmark = pytest.mark.timeout(60)
 
 MAKE = ("Bash", {"command": "touch made"})
 SH = {"command": "sh x.sh"}
@@ -38,7 +37,7 @@ def of(name, play=planning, otherwise="ok"):
 async def heard(team: Team, last) -> list:
     """Everything that happened, up to the first event that is the last one."""
     seen = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         async for _, event in team.events(after=0):
             seen.append(event)
             if last(event):

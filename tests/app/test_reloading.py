@@ -9,8 +9,6 @@ import pytest
 from teamwright import CannotStart, Reloaded, Team
 from teamwright.testing import ScriptedModel
 
-pytestmark = pytest.mark.timeout(90)
-
 SKILL = "---\nname: notes\ndescription: Writes notes of a release.\n---\nRead the log.\n"
 AGENT = "---\nname: whale\ndescription: Sings.\n---\nYou sing.\n"
 SERVER = Path(__file__).parent.parent / "mcp" / "stdio_server.py"

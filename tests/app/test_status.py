@@ -30,6 +30,7 @@ from teamwright.teams.team_file import LeadLease
 from teamwright.testing import ScriptedModel
 from teamwright.tools.team.caller import Caller
 from teamwright.tools.team.list_agents import ListAgents
+from tests.support.waits import WAIT_S
 
 SESSION = "7f3a0000-0000-4000-8000-000000000002"
 
@@ -64,7 +65,7 @@ async def listed(team: Team) -> dict[str, dict]:
 
 async def until(team: Team, fits) -> None:
     """Until an event fits; what was logged before counts."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async for _, event in team.events(after=0, answers=False):
             if fits(event):
                 return

@@ -85,3 +85,20 @@ async def test_a_team_that_cannot_be_taken_up_to_the_end_leaves_nobody_running_a
     async with Team.resume("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
         assert team.session.id == lead.session
         assert [m.name for m in team.members] == ["ada"]
+
+
+@pytest.mark.finding("P15")
+async def test_a_member_of_an_adopted_team_keeps_the_key_that_its_prompt_names(tmp_path, home):
+    session = await leave_with_ada(tmp_path)
+    journal = JobJournal(session)
+    journal.begun(Job("b000001", "ada", "", session / "out", 0, 0, "the long build"))
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["I start it again."] * 9})
+    async with adopted(tmp_path, model) as team:
+        await until(team, lambda: team.session.team.members["ada"].turns == 1)
+        ada, lead = team.session.team.own("ada").agent, team.session.lead.agent
+        fresh = ada.compaction.fresh()
+    hers, leads = ada.tags.key, lead.tags.key
+    assert hers and leads and hers != leads
+    for head in (model.requests[-1].prefix.head, fresh.head):
+        assert hers.encode() in head and leads.encode() not in head
+    assert f'<task-notification key=\\"{hers}\\">' in told(model, "ada") and leads not in told(model, "ada")

@@ -8,10 +8,11 @@ import pytest
 
 from tests.crash.mutants import noticed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.promise("P1", "P2", "P3", "P5", "F02", "F03", "F05", "F13", "F14", "F16", "F17", "F21", "F25", "F29")
 @pytest.mark.promise("F55", "F57", "C7a", "D8")
 def test_a_team_that_is_killed_at_random_loses_nothing_and_doubles_nothing(tmp_path):
@@ -20,7 +21,6 @@ def test_a_team_that_is_killed_at_random_loses_nothing_and_doubles_nothing(tmp_p
     assert ended.returncode == 0, ended.stdout
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.promise("P1", "P2", "P5", "F21", "F27", "C7a", "D8", "E6")
 def test_lead_and_members_in_processes_of_their_own_are_killed_and_nothing_is_lost_doubled_or_left(tmp_path):
     command = [sys.executable, "-m", "tests.crash.processes", "--kills", "5", "--most", "5", "--backends", "detached"]
@@ -28,7 +28,6 @@ def test_lead_and_members_in_processes_of_their_own_are_killed_and_nothing_is_lo
     assert ended.returncode == 0, ended.stdout
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.promise("P1", "F29")
 @pytest.mark.parametrize("name", ["guard", "ledger"])
 def test_the_suite_notices_that_a_safety_is_missing(tmp_path, monkeypatch, name):

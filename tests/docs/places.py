@@ -20,9 +20,9 @@ import pexpect
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.docs.pages import ROOT
+from tests.support.waits import WAIT_S
 
 KEY = "sk-test-7Qm2xLw9Tz4Rk8Vn"
-WAIT_S = 60
 TEAM, MEMBER, DONE = "review", "tests", "That is all there is to say."
 _GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
 _AGENT = "---\nname: code-reviewer\ndescription: 'Review a change: find risks.'\n---\nReview it.\n"

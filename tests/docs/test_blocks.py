@@ -21,6 +21,7 @@ from teamwright.models.scripted.script_file import read_script
 from teamwright.storage.paths import Home
 from teamwright.testing import ScriptedModel
 from tests.docs.pages import ROOT, Block, blocks
+from tests.support.waits import WAIT_S
 
 LANGUAGES = {"sh", "console", "text", "json", "yaml", "toml", "python", "markdown", "bash"}
 
@@ -126,7 +127,7 @@ def test_the_programs_in_the_pages_are_right_for_a_type_checker(tmp_path: Path):
         compile(made, block.id, "exec")
         (tmp_path / f"shown{number}.py").write_text(made)
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT_S, check=False)
     named = [f"shown{number}.py is {block.id}" for number, block in enumerate(shown)]
     assert done.returncode == 0, "\n".join([done.stdout, *named])
 

@@ -13,6 +13,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 from tests.docs.pages import ROOT, blocks
 from tests.docs.workflows import Machine
+from tests.support.waits import WAIT_S
 from tests.ui.program import KEY, Program
 
 PAGE = ROOT / "docs" / "ci.md"
@@ -22,7 +23,7 @@ GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "comm
 COSTLY = {"input_tokens": 900_000, "output_tokens": 1}
 LOOK = ("Bash", {"command": "make docs"})
 
-pytestmark = [pytest.mark.xdist_group("docs"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("docs")
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def in_shell(job: Program, script: str) -> subprocess.CompletedProcess[str]:
         text=True,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        timeout=90,
+        timeout=WAIT_S,
         check=False,
     )
 

@@ -12,6 +12,7 @@ import pytest
 from teamwright.ui.cli.root import WORDS_KEY, root
 from tests.docs.pages import ROOT, Block, blocks, inline_commands
 from tests.docs.places import PLACES, Place, at_work, quiet
+from tests.support.waits import WAIT_S
 
 SHOWN = [block for block in blocks() if block.commands]
 RUN = [block for block in SHOWN if not block.not_run]
@@ -20,7 +21,7 @@ ELSEWHERE.sort(key=lambda block: (block.language, "make" in block.text))
 """Transcripts come first: they show what is there, and the others begin sessions."""
 AT_WORK = [block for block in RUN if block.place == "while a team works"]
 
-pytestmark = [pytest.mark.xdist_group("docs"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("docs")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,7 @@ def looks_alike(block: Block, written: str) -> bool:
     return bool(begin) and all(re.search(rf"^{word}\b", written, re.MULTILINE) for word in begin)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize("block", ELSEWHERE, ids=lambda block: block.id)
 def test_the_commands_of_a_block_run_as_they_stand(project: Place, block: Block):
@@ -57,6 +59,7 @@ def test_the_commands_of_a_block_run_as_they_stand(project: Place, block: Block)
     assert block.language != "console" or looks_alike(block, written[0]), written[0]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize("block", AT_WORK, ids=lambda block: block.id)
 def test_the_commands_of_a_block_run_beside_a_team_at_work(tmp_path: Path, block: Block):
@@ -120,6 +123,6 @@ def test_a_make_target_in_a_sentence_is_one(text: str):
     if text == "make docs":
         return  # an example of somebody's own target, in rules for commands
     done = subprocess.run(
-        ["make", "-n", *shlex.split(text)[1:]], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        ["make", "-n", *shlex.split(text)[1:]], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall, Status
 from tests.docs.pages import ROOT
+from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 
 CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(), re.MULTILINE)}
@@ -43,7 +44,7 @@ def signalled(number: signal.Signals) -> Callable[[Program], int]:
             assert process.stdout
             assert process.stdout.readline()
             process.send_signal(number)
-            process.communicate(timeout=60)
+            process.communicate(timeout=WAIT_S)
             return process.returncode
 
     return run
@@ -106,5 +107,5 @@ def test_every_code_of_the_page_is_tried_here():
 def test_a_shell_sees_the_code_through_a_pipe_with_pipefail(tmp_path: Path, repo: Path):
     program = Program(repo, tmp_path / "home", env={"ANTHROPIC_API_KEY": ""})
     line = f"set -o pipefail; {sys.executable} -m teamwright -p hi | cat"
-    done = subprocess.run(["bash", "-c", line], cwd=repo, env=program.environment, capture_output=True, timeout=60)
+    done = subprocess.run(["bash", "-c", line], cwd=repo, env=program.environment, capture_output=True, timeout=WAIT_S)
     assert done.returncode == 3

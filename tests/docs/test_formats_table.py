@@ -22,7 +22,7 @@ TOPS = (
     "shell-snapshots",
     "agent-memory",
 )
-pytestmark = [pytest.mark.xdist_group("docs"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("docs")
 
 
 def listed() -> list[str]:
@@ -57,6 +57,7 @@ def test_the_tables_are_read_as_they_are_meant():
     assert not known("tasks/x/7.yaml")
 
 
+@pytest.mark.slow
 def test_every_file_that_a_team_leaves_is_in_the_tables(tmp_path: Path):
     with at_work(tmp_path) as place:
         [asked] = json.loads(place.give("teamwright requests --json").out)

@@ -15,7 +15,6 @@ from tests.ui.program import Program
 
 PAGE = (ROOT / "docs" / "script-format.md").read_text()
 SCRIPTS = re.findall(r"```toml\n(\[script\].*?)```", PAGE, re.DOTALL)
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_table_names_what_each_tool_takes_and_what_may_be_left_out(tmp_path):

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.waits import WAIT_S
+
 _EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+) *\}\}")
 _TOKEN = '[http "https://github.com/"]\n\textraheader = AUTHORIZATION: basic token-of-the-checkout\n'
 
@@ -102,7 +104,7 @@ class Machine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=WAIT_S,
             check=False,
         )
         self.summary += said.read_text()

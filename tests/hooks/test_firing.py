@@ -10,8 +10,6 @@ from teamwright.hooks.book import HookBook, parse_hooks
 from teamwright.hooks.firing import OUTPUT_MOST, Hooks, Place
 from teamwright.storage.processes.records import RECORDS, ProcessRecords
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Told(list[tuple[str, str]]):
     def __call__(self, text: str, level: str) -> None:

@@ -7,8 +7,15 @@ import pytest
 
 from teamwright import Team
 from tests.stranger.conftest import newer, older, strangers
+from tests.support.waits import WAIT_S
 
 __all__ = ["newer", "older", "shared_root", "strangers"]
+
+
+@pytest.fixture
+def patience_s():
+    """Stand-ins wait for a lock here: without it the older format loses mail, and takes mail twice."""
+    return WAIT_S
 
 
 @pytest.fixture(autouse=True)

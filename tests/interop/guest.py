@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,10 @@ from teamwright.testing import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.stranger.disk import NEWER
 from tests.stranger.running import Running, Strangers, flags
+from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import words_of
 
 SESSION = "50101e6d-0000-4000-8000-000000000000"
-WAIT_S = 60.0
-HELD_S = 50.0
 
 
 def call(tool: str, **given: Any) -> Answer:
@@ -30,15 +27,6 @@ def call(tool: str, **given: Any) -> Answer:
 
 def send(text: str, to: str = "team-lead") -> Answer:
     return call("SendMessage", to=to, message=text)
-
-
-def wait_until(found: Callable[[], Any], what: str = "it") -> Any:
-    """What was found, once it is there."""
-    bound = time.monotonic() + WAIT_S
-    while not (got := found()):
-        assert time.monotonic() < bound, f"{what} did not come"
-        threading.Event().wait(0.01)
-    return got
 
 
 class Gate:
@@ -56,7 +44,7 @@ class Gate:
 
     async def wait(self) -> Any:
         self.reached.set()
-        await asyncio.to_thread(self._go.wait, HELD_S)
+        await asyncio.to_thread(self._go.wait, WAIT_S)
         return self.reply
 
 

@@ -9,6 +9,7 @@ from teamwright import MessageSent, Team
 from teamwright.storage.watch import Watcher
 from teamwright.testing import ScriptedModel
 from tests.stranger.running import MEMBER, command
+from tests.support.waits import WAIT_S
 from tests.teams.watched import Told
 
 
@@ -43,7 +44,7 @@ class Started:
             return fitting and all(line.get(key) == value for key, value in fits.items())
 
         grown = asyncio.Event()
-        async with Watcher() as watcher, asyncio.timeout(40):
+        async with Watcher() as watcher, asyncio.timeout(WAIT_S):
             watcher.follow(self.place / f"{name}.log", grown.set)
             while not (lines := [line for line in self.log(name) if found(line)]):
                 await grown.wait()
@@ -75,7 +76,7 @@ def runs(pid: int) -> bool:
 async def rested(team: Team, name: str) -> None:
     """Until the member rests."""
     crew = team.session.team
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(WAIT_S):
         while not crew.members[name].resting:
             crew.changed.clear()
             await crew.changed.wait()

@@ -19,10 +19,9 @@ from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import on_roster
 from tests.interop.test_member import say, with_zed
+from tests.support.waits import WAIT_S
 from tests.teams.crew import newest, until
 from tests.teams.planners import answer, answered_ids, said
-
-pytestmark = pytest.mark.timeout(90)
 
 SHOWN = re.compile(r'\\"request_id\\": \\"(plan_approval-\d+@zed@crew)\\", \\"approve\\": true')
 PLANS = {"turns": [{"when": "Go.", "do": [{"do": "plan", "plan": "# One"}]}]}
@@ -61,7 +60,7 @@ async def test_a_plan_of_a_stranger_is_answered_by_the_lead_and_its_mode_changes
                 lambda n=number: len(heard.of(MessageSent, member="zed", wire="plan_approval_request")) == n
             )
             await heard.until(lambda n=number: len(heard.of(MessageSent, member="zed", wire="idle_notification")) == n)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_S):
                 await team.run("Answer what waits.")
         assert (await zed.seen("mode"))["mode"] == "acceptEdits"
         assert [body["approved"] for body in answers_in(zed)] == [False, True]
@@ -190,7 +189,7 @@ async def a_lead_to_kill(tmp_path):
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
 
     async def said(word):
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(WAIT_S):
             assert await process.stdout.readline() == f"{word}\n".encode()
 
     try:

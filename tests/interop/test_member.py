@@ -11,14 +11,13 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRequest
-from teamwright.teams.mailing.post import assign, send_protocol, send_text
+from teamwright.teams.mailing.post import send_protocol, send_text
+from teamwright.teams.mailing.task_owners import assign
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import joined, on_roster
 from tests.teams.crew import Holding, until
 from tests.teams.watched import Told
-
-pytestmark = pytest.mark.timeout(90)
 
 
 def quiet_model() -> ScriptedModel:

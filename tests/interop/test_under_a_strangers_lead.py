@@ -2,17 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
 
 import pytest
 
-from tests.interop.guest import Gate, body, call, letters, ours, send, wait_until
+from tests.interop.guest import Gate, body, call, letters, ours, send
+from tests.support.waits import WAIT_S, wait_until
 from tests.teams.places.rig import needs_tmux, private_server
 from tests.ui.program import told_results, words_of
-
-pytestmark = pytest.mark.timeout(150)
 
 IDLE = {"do": "hear", "words": "idle_notification", "sender": "bob"}
 STOP = [
@@ -42,7 +42,7 @@ def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leav
         lead = bob.lead(*steps)
         bob.over(lead)
         first = words_of(bob.server.bodies[0])
-        assert '<teammate-message teammate_id="team-lead">\nCount the files.\n</teammate-message>' in first
+        assert re.search(r'<teammate-message teammate_id="team-lead" key="\w+">\nCount the files.\n</team', first)
         said, idle, over = letters(lead)
         extra = ["msgV", "msg_id", "type"] if bob.newer else ["msg_id"]
         assert list(said) == ["from", "text", "summary", "timestamp", "color", *extra, "read"]
@@ -76,9 +76,9 @@ def test_it_is_on_the_roster_once_with_or_without_an_entry_that_is_there(strange
         entry = wait_until(bob.entry, "its entry")
         assert sorted(set(entry) - {"isActive"}) == sorted(TWELVE.split())
         assert (entry["agentId"], entry["tmuxPaneId"], entry["cwd"]) == (f"bob@{bob.team}", "", str(bob.work))
-        assert bob.start().wait(60) == 3 and "drives this session already" in bob.out.read_text()
+        assert bob.start().wait(WAIT_S) == 3 and "drives this session already" in bob.out.read_text()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(WAIT_S) == 0
         assert bob.entry() is None
         done.touch()
         bob.over(lead)
@@ -345,6 +345,7 @@ def test_files_that_are_cut_while_it_reads_them_lose_it_nothing(older, tmp_path,
         assert bob.told().count("after the cut") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E8", "P1", "F03")
 def test_a_lock_that_somebody_holds_delays_mail_both_ways_and_loses_none(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch, "ready", "read") as bob:
@@ -415,7 +416,7 @@ def test_a_kill_and_a_start_with_the_same_flags_go_on_and_each_message_is_seen_o
         second.touch()
         wait_until(lambda: "second message" in bob.inbox("bob").read_text())
         again = bob.start()
-        assert again.wait(60) == 0, bob.out.read_text()
+        assert again.wait(WAIT_S) == 0, bob.out.read_text()
         over.touch()
         bob.over(lead)
         for words in ("Go.", "first message", "second message"):
@@ -441,7 +442,7 @@ def test_it_ends_when_its_lead_has_ended_and_nobody_took_over_in_time(newer, tmp
         process = bob.start()
         wait_until(bob.entry, "its entry")
         lead.process.kill()
-        assert process.wait(60) == 0
+        assert process.wait(WAIT_S) == 0
         assert "its lead was gone for 0.2 s" in bob.out.read_text() and bob.entry() is None
 
 
@@ -465,7 +466,7 @@ def test_it_ends_when_its_team_was_removed(newer, tmp_path, monkeypatch):
         process = bob.start()
         wait_until(bob.entry, "its entry")
         (tmp_path / "end").touch()  # at its end it removes the team
-        assert process.wait(60) == 0
+        assert process.wait(WAIT_S) == 0
         assert "bob has ended: its team was removed" in bob.out.read_text()
         bob.over(lead)
 
@@ -496,7 +497,7 @@ def test_without_a_variable_the_root_is_the_one_that_has_the_team_and_else_both_
     with ours(older, tmp_path, monkeypatch, "ready") as bob:
         monkeypatch.delenv("TEAMWRIGHT_HOME")
         monkeypatch.setenv("HOME", str(tmp_path))
-        assert bob.start().wait(60) == 2
+        assert bob.start().wait(WAIT_S) == 2
         said = bob.out.read_text()
         assert f"{tmp_path}/.teamwright/teams/my-team" in said and f"{tmp_path}/.claude/teams/my-team" in said
         lead = bob.lead(bob.spawn(), IDLE, *STOP)

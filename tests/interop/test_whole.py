@@ -21,18 +21,18 @@ from tests.crash.players import Talk, ask_to_stop, send
 from tests.interop import whole
 from tests.interop.rig import Started
 from tests.stranger.disk import NEWER
+from tests.support.waits import WAIT_S
 from tests.teams.places.rig import needs_tmux, private_server
 from tests.teams.processes.lodge import await_end, nobody_left
 from tests.ui.agents.play import Answer, Held, Play, agent, call
 from tests.ui.members.house import until
 from tests.ui.program import Program
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.heavy, needs_tmux]
+pytestmark = [pytest.mark.slow, needs_tmux]
 
 STAFF = ("ann", "bob", "cyd", "zed")
 JOBS = ("base", "left", "right", "review")
 FOR = tuple(zip(JOBS, STAFF, strict=True))
-WAIT_S = 120
 
 
 def talk_of(body) -> Talk:
@@ -144,7 +144,7 @@ def terminal(request, monkeypatch):
             yield {"TMUX_TMPDIR": folder}
             for socket in Path(folder).rglob("teamwright-*"):
                 listed = ["tmux", "-S", str(socket), "list-panes", "-a"]
-                done = subprocess.run(listed, capture_output=True, text=True, check=False, timeout=30)
+                done = subprocess.run(listed, capture_output=True, text=True, check=False, timeout=WAIT_S)
                 assert not done.stdout, done.stdout
         return
     with private_server() as rig:
@@ -206,7 +206,7 @@ def test_a_mixed_team_does_its_job_through_kills_and_leaves_nothing(tmp_path, te
         held.go()
         result = json.loads(here.said("third").read_text().splitlines()[-1])
         assert (result["stop"], result["text"]) == ("done", "ALL DONE")
-        marked.gone(within_s=30)
+        marked.gone(within_s=WAIT_S)
 
     [tasks] = [path for path in home.rglob("tasks") if path.is_dir() and path.parent.name.startswith("crew-")]
     done = [json.loads(path.read_text()) for path in sorted(tasks.glob("[0-9]*.json"), key=lambda path: int(path.stem))]

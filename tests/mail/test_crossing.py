@@ -8,6 +8,7 @@ import pytest
 
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.mail import Entry
+from tests.support.waits import WAIT_S
 
 
 def archived(place):
@@ -17,7 +18,7 @@ def archived(place):
 @pytest.mark.promise("P1", "F03", "C3")
 def test_four_writers_lose_nothing(start, on_disk):
     writers = [start("send", f"w{n}", 100) for n in range(4)]
-    assert [w.wait(60) for w in writers] == [0, 0, 0, 0]
+    assert [w.wait(WAIT_S) for w in writers] == [0, 0, 0, 0]
     entries = on_disk()
     assert Counter((e["from"], e["text"]) for e in entries) == Counter(
         (f"w{n}", str(i)) for n in range(4) for i in range(100)
@@ -30,7 +31,7 @@ def test_four_writers_lose_nothing(start, on_disk):
 @pytest.mark.promise("F03", "C3")
 def test_writers_of_ours_and_strangers_that_truncate_and_rewrite_lose_nothing(start, on_disk):
     processes = [start("send", "ours", 100), start("older_stranger", "theirs", 100), start("send", "more", 50)]
-    assert [p.wait(60) for p in processes] == [0, 0, 0]
+    assert [p.wait(WAIT_S) for p in processes] == [0, 0, 0]
     got = Counter((e["from"], e["text"]) for e in on_disk())
     assert got == Counter(
         [("ours", str(i)) for i in range(100)]
@@ -42,12 +43,13 @@ def test_writers_of_ours_and_strangers_that_truncate_and_rewrite_lose_nothing(st
 @pytest.mark.promise("F03", "C3")
 def test_a_stranger_that_removes_what_it_consumed_gets_everything_once(start, tmp_path, path):
     processes = [start("send", "a", 100), start("send", "b", 100), start("newer_stranger", 150)]
-    assert [p.wait(60) for p in processes] == [0, 0, 0]
+    assert [p.wait(WAIT_S) for p in processes] == [0, 0, 0]
     consumed = (tmp_path / "consumed").read_text().splitlines()
     left = [f"{e['from']} {e['text']}" for e in json.loads(path.read_bytes())]
     assert Counter(consumed + left) == Counter(f"{name} {i}" for name in "ab" for i in range(100))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P1", "F03", "F04", "F29")
 async def test_writers_of_1_b_to_200_kb_killed_at_any_moment_tear_no_file_and_hide_no_message(start, place, on_disk):
     """Two write at once, each killed at an instant of its own; what they said they sent is there, once, in order."""
@@ -57,7 +59,7 @@ async def test_writers_of_1_b_to_200_kb_killed_at_any_moment_tear_no_file_and_hi
         said = [[w.stdout.readline().strip() for _ in range(chance.randint(1, 9))] for w in writers]
         for writer, ids in zip(writers, said, strict=True):
             writer.kill()
-            rest, _ = writer.communicate(timeout=10)
+            rest, _ = writer.communicate(timeout=WAIT_S)
             ids += rest.split()
         present = [entry["msg_id"] for entry in on_disk()]
         for ids in said:
@@ -78,8 +80,8 @@ def test_an_owner_killed_at_any_moment_sees_again_only_what_it_had_not_flagged(s
         for _ in range(rounds):
             owner.stdout.readline()
         owner.kill()
-        owner.wait(10)
-    assert writer.wait(60) == 0
+        owner.wait(WAIT_S)
+    assert writer.wait(WAIT_S) == 0
     seen = set((tmp_path / "seen").read_text().split())
     entries = json.loads(place[0].read_bytes())
     flagged = [e["msg_id"] for e in archived(place) + entries if e["read"]]
@@ -94,7 +96,7 @@ def test_an_owner_killed_at_any_moment_sees_again_only_what_it_had_not_flagged(s
 @pytest.mark.parametrize("limit", [3_000, 8_192, 9_999])
 @pytest.mark.parametrize("size", [10, 900])
 def test_on_a_full_disk_a_send_fails_and_the_file_is_as_it_was(start, on_disk, path, limit, size):
-    said, _ = start("send_until_full", limit, size).communicate(timeout=20)
+    said, _ = start("send_until_full", limit, size).communicate(timeout=WAIT_S)
     *sent, slug = said.split()
     assert slug == "disk-full"
     assert [entry["msg_id"] for entry in on_disk()] == sent

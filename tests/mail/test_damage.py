@@ -10,6 +10,7 @@ from teamwright.mail.inbox import counts, peek
 from teamwright.mail.salvage import salvage
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.mail import Entry
+from tests.support.examples import examples
 
 TWO = b'[\n{"from":"a","text":"1","read":false},\n{"from":"a","text":"2","read":false}\n]'
 
@@ -84,7 +85,7 @@ async def test_a_file_that_is_being_written_is_read_again_and_not_judged(inbox, 
     assert not list(path.parent.glob("*.bad.*"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     wanted=st.lists(st.text(max_size=20), min_size=1, max_size=6),
     cut=st.floats(0, 1),
@@ -98,7 +99,7 @@ def test_of_a_cut_array_every_entry_before_the_cut_is_saved(wanted, cut, indent)
     assert salvage(content) == entries
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\ \nfromtex01', max_size=200).map(str.encode))
 def test_salvage_never_fails(content):
     assert all("text" in entry or "from" in entry for entry in salvage(content))

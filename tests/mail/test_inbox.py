@@ -11,6 +11,7 @@ from teamwright.mail.inbox import LONGEST_TEXT, counts, inbox_for, peek
 from teamwright.protocol.errors import InboxFull, LockTimeout, StorageError, UsageError
 from teamwright.protocol.mail import Entry, IdleNotification
 from teamwright.storage.lock import lock_for
+from tests.support.waits import WAIT_S
 
 
 def texts(entries):
@@ -93,7 +94,7 @@ async def test_sends_of_one_process_commit_together_each_with_its_own_outcome(in
     replace = os.rename
     monkeypatch.setattr(os, "rename", lambda a, b: (writes.append(b), replace(a, b))[1])
     box = inbox()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         sent = await asyncio.gather(*(box.send(Entry("alice", f"{n}" + "x" * 500)) for n in range(100)))
     assert [entry["msg_id"] for entry in on_disk()] == sent
     assert len(writes) <= 3
@@ -112,7 +113,7 @@ async def test_a_sender_that_is_cancelled_while_it_waits_takes_its_message_along
     sends[2].cancel()
     await asyncio.sleep(0)
     stranger.rmdir()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
     assert [isinstance(o, asyncio.CancelledError) for o in outcomes] == [True, False, True, False]
     assert [entry["text"] for entry in on_disk()] == ["1", "3"]

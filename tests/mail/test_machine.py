@@ -16,6 +16,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.storage import lockdir
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
+from tests.support.examples import examples
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["x" * 900, "y" * 3_000, "z" * 9_000])
 
@@ -197,7 +198,7 @@ class Mailbox(RuleBasedStateMachine):
         assert [copy.read_bytes() for copy in aside] == self.damaged
 
 
-Mailbox.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+Mailbox.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.promise("P1", "C3", "F04", "F05", "F10")

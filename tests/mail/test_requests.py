@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from teamwright.mail.requests import RequestBox, file_stem, request_id_of
 from teamwright.protocol.errors import InvalidName, TeamRefused, UsageError
+from tests.support.waits import WAIT_S
 
 ID = "plan_approval-1795215239629@alice@demo team"
 
@@ -50,7 +51,7 @@ def test_of_many_answers_at_once_one_counts(box):
     for one in answerers:
         one.start()
     for one in answerers:
-        one.join(10)
+        one.join(WAIT_S)
     assert won == [box.answer_of(ID)["by"]]
     assert len(os.listdir(box.directory)) == 2
 
@@ -106,7 +107,6 @@ STRANGE = {
 
 
 @pytest.mark.promise("P4")
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("what", STRANGE)
 def test_what_strangers_put_beside_them_hides_no_request_and_holds_nobody_up(box, what):
     box.open(ID, {"requester": "alice"})

@@ -14,6 +14,7 @@ from teamwright.mail.requests import RequestBox, file_stem
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
+from tests.support.examples import examples
 
 IDS = ("plan-1@ann", "plan-2@ann", "perm 1/../x", "plan-1@ann.answer")
 ids = st.sampled_from(IDS)
@@ -119,5 +120,5 @@ class Requests(RuleBasedStateMachine):
             assert sum(".bad." in name for name in os.listdir(self.directory)) == self.damaged
 
 
-Requests.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Requests.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 TestRequests = pytest.mark.promise("P4", "F04")(Requests.TestCase)

@@ -6,6 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.waits import WAIT_S
+
 TOOLS = [
     {"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object", "properties": {"text": {}}}},
     {"name": "headers", "inputSchema": {"type": "object"}},
@@ -50,7 +52,7 @@ def serving(**habits) -> Generator[HttpServer, None, None]:
     finally:
         server.held.set()
         server.shutdown()
-        thread.join(10)
+        thread.join(WAIT_S)
         server.server_close()
 
 
@@ -110,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             words = json.dumps(self.server.sent[-1])
         elif name == "hang":
             self.server.hung.set()
-            self.server.held.wait(30)
+            self.server.held.wait(WAIT_S)
             self.close_connection = True
             return None
         elif name == "cut":

@@ -9,8 +9,7 @@ from teamwright.mcp.servers import Servers
 from teamwright.mcp.trouble import ServerTrouble
 from tests.mcp.conftest import words
 from tests.mcp.http_server import serving
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 
 def at(place, server, **more):
@@ -78,7 +77,7 @@ async def test_a_bad_answer_ends_its_call_and_no_other(place, tool, said, stream
     with serving(stream=stream) as http:
         server = at(place, http)
         waiting = asyncio.create_task(server.call("hang", {}))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             await asyncio.to_thread(http.hung.wait, 20)
             with pytest.raises(ServerTrouble, match=said):
                 await server.call(tool, {})
@@ -106,7 +105,7 @@ async def test_nobody_there_is_said_within_the_bounds_of_a_start(place):
         config = place.config("web", url=http.url)
     servers = Servers(place.around())
     servers.add([config])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await servers.seen(servers.shared)
     [server] = servers.shared
     assert (server.state, server.problem) == ("failed", "cannot be reached")

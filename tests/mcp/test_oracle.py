@@ -13,8 +13,7 @@ import pytest
 from teamwright.mcp.peer import Clock
 from teamwright.mcp.server import Server
 from tests.mcp.conftest import words
-
-pytestmark = [pytest.mark.timeout(90), pytest.mark.heavy]
+from tests.support.waits import WAIT_S
 
 SDK = str(Path(__file__).with_name("sdk_server.py"))
 
@@ -31,9 +30,10 @@ def behind_an_address(habit: str) -> Generator[str, None, None]:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=WAIT_S)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("H7")
 @pytest.mark.parametrize("way", ["stdio", "events", "json"])
 async def test_the_official_sdk_understands_us_and_we_it(place, way):
@@ -45,7 +45,7 @@ async def test_the_official_sdk_understands_us_and_we_it(place, way):
 
 
 async def understand(server: Server) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         client = await server.ready()
         assert [tool.wire for tool in server.tools or ()] == ["add", "boom", "count"]
         add = server.find("mcp__sdk__add")

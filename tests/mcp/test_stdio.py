@@ -11,8 +11,7 @@ from teamwright.mcp.server import MOST_IN_A_ROW, Limits
 from teamwright.mcp.trouble import Refused, ServerTrouble
 from teamwright.storage.processes.family import processes
 from tests.mcp.conftest import words
-
-pytestmark = pytest.mark.timeout(90)
+from tests.support.waits import WAIT_S
 
 
 def alive(pid: int) -> bool:
@@ -27,7 +26,7 @@ async def pid_of(server) -> int:
 async def test_a_server_is_started_at_its_first_call_and_shared_by_all_that_call(place):
     server = place.server("banner")
     assert (server.state, server.tools, place.records) == ("asleep", None, [])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         answers = await asyncio.gather(*(server.call("echo", {"text": str(n)}) for n in range(20)), pid_of(server))
     assert [words(answer) for answer in answers[:20]] == [str(n) for n in range(20)]
     assert (server.state, answers[20]) == ("running", server.pid)
@@ -97,7 +96,7 @@ async def test_who_cancels_the_wait_for_a_start_does_not_end_the_start(place):
     second = asyncio.create_task(server.ready())
     await asyncio.sleep(0)
     first.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         assert await second is await server.ready()
     await server.close()
 
@@ -115,7 +114,7 @@ async def test_a_call_that_takes_too_long_ends_with_where_it_was(place):
 @pytest.mark.promise("H7", "P7")
 async def test_progress_that_no_number_of_ours_holds_is_left_out_and_the_answer_is_heard(place):
     server = place.server("forges")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         assert words(await server.call("beyond", {})) == "still here"
     await server.close()
 
@@ -173,13 +172,14 @@ async def test_one_that_never_comes_up_is_given_up_after_a_few_starts(place):
 async def test_one_that_cannot_be_spoken_to_is_ended(place, habit, said):
     place.limits = Limits(start_s=1 if habit == "deaf" else 20)
     server = place.server(habit)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         with pytest.raises(ServerTrouble, match=said):
             await server.ready()
     assert not place.records
     await server.close()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F62")
 @pytest.mark.parametrize(("tool", "said"), [("flood", "nobody asked for"), ("line", "a message of more than")])
 async def test_a_flood_ends_the_server_and_nobody_else(place, tool, said):
@@ -193,7 +193,7 @@ async def test_a_flood_ends_the_server_and_nobody_else(place, tool, said):
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         with pytest.raises(ServerTrouble, match=said):
             await server.call(tool, {})
         assert turns > 100
@@ -230,7 +230,7 @@ async def test_one_without_a_handshake_is_spoken_to_as_it_wants(place):
 async def test_a_new_list_is_kept_for_agents_that_are_born_later(place):
     server = place.server()
     assert words(await server.call("grow", {})) == "grown"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while server.find("mcp__plain__grown") is None:
             await server.call("pid", {})
     assert "grown" in place.listed()
@@ -243,7 +243,7 @@ async def test_closing_ends_the_family_of_a_server_that_will_not_go(place):
     pid = await pid_of(server)
     grown = {row.pid for row in processes() if row.parent == pid}
     assert grown
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await server.close()
         await server.close()
     assert not alive(pid) and not any(alive(one) for one in grown)
@@ -254,7 +254,7 @@ async def test_closing_ends_the_family_of_a_server_that_will_not_go(place):
 async def test_closing_while_it_starts_leaves_nothing(place):
     server = place.server("banner", "deaf")
     starting = asyncio.create_task(server.ready())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await place.heard.wait()
         assert place.records
         await server.close()

@@ -58,7 +58,7 @@ async def calls(page, file, times, seconds):
 
     say("ready")
     sys.stdin.readline()
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(120):
         await asyncio.gather(*(call() for _ in range(int(times))))
     say("done")
 

@@ -8,6 +8,7 @@ import pytest
 from teamwright.models.model import Failure, LongPrompt, ModelCard, Reply, Retrying, TextPart, ThinkingPart
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, encode_event, events_of, stream_bytes
+from tests.support.waits import WAIT_S
 
 
 def raw(*events, start=True, stop="end_turn", **usage):
@@ -33,7 +34,7 @@ def answered(client):
     """What comes of one scripted reply."""
 
     async def one(reply, **options):
-        async with asyncio.timeout(20), LoopbackModel([reply]) as server, client(server.url, **options) as c:
+        async with asyncio.timeout(WAIT_S), LoopbackModel([reply]) as server, client(server.url, **options) as c:
             return await c.ask()
 
     return one
@@ -153,7 +154,7 @@ async def test_the_service_s_own_stop_reason_is_given_out(answered, reason):
 async def test_a_paused_turn_is_continued_and_comes_out_as_one_answer(client):
     search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}}
     script = [Answer("Looking.", blocks=[search], stop_reason="pause_turn"), Answer("Found.")]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as c:
         asked = await c.ask()
     assert [b["type"] for b in asked.last.content] == ["text", "server_tool_use", "text"]
     assert asked.last.stop_reason == "end_turn"
@@ -163,7 +164,7 @@ async def test_a_paused_turn_is_continued_and_comes_out_as_one_answer(client):
 
 async def test_a_turn_that_is_paused_for_ever_is_given_out_as_it_is(client):
     script = [Answer("Still looking.", stop_reason="pause_turn")]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as c:
         asked = await c.ask()
     assert asked.last.stop_reason == "pause_turn"
     assert 1 < len(server.requests) < 20
@@ -212,7 +213,7 @@ async def test_usage_carries_its_price_and_a_long_prompt_has_the_long_price(answ
 async def test_a_stream_is_whole_only_with_its_last_event(client):
     events = list(events_of(Answer("All of it.")))
     script = [Raw([encode_event(e) for e in events[:-1]]), Answer("Again.")]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as c:
         asked = await c.ask()
     assert len(asked.of(Retrying)) == 1
     assert asked.last.content == [{"type": "text", "text": "Again."}]
@@ -230,7 +231,7 @@ async def test_an_answer_is_whole_although_the_stream_is_left_open(answered):
 )
 async def test_nothing_of_a_broken_answer_counts(client, fault):
     script = [fault, Answer("Whole.")]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url) as c:
         asked = await c.ask()
     kinds = [type(part) for part in asked.parts]
     assert kinds.count(Retrying) == 1
@@ -246,7 +247,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(client, qui
     script = [Stall(after, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
     settings = quick(stall_s=0.4, read_timeout_s=5 if pings else 0.2)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
         client(server.url, settings=settings) as c,
     ):
@@ -263,7 +264,7 @@ async def test_a_slow_answer_that_goes_on_is_not_a_stalled_one(client, quick):
         return Answer("Slow.")
 
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(slowly) as server,
         client(server.url, settings=quick(stall_s=10, read_timeout_s=0.05)) as c,
     ):
@@ -274,7 +275,7 @@ async def test_a_slow_answer_that_goes_on_is_not_a_stalled_one(client, quick):
 @pytest.mark.promise("F40")
 async def test_what_had_come_is_kept_when_an_answer_fails_for_good(client, quick):
     fault = ErrorEvent("invalid_request_error", "no", 4, Answer("This much was there already, then no more."))
-    async with asyncio.timeout(20), LoopbackModel([fault]) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([fault]) as server, client(server.url) as c:
         asked = await c.ask()
     assert isinstance(asked.last, Failure)
     assert asked.last.partial[0]["text"].startswith("This much")

@@ -13,13 +13,14 @@ from teamwright.models.trouble import retry_after_s
 from teamwright.protocol.errors import SLUGS
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
+from tests.support.waits import WAIT_S
 
 
 def failed(script, client):
     """What comes of a script that ends badly, and the server that saw it."""
 
     async def one(**options):
-        async with asyncio.timeout(20), LoopbackModel(script) as server, client(server.url, **options) as c:
+        async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, client(server.url, **options) as c:
             return await c.ask(), server
 
     return one()
@@ -96,7 +97,7 @@ async def test_the_service_s_word_on_trying_again_wins(client, fault):
 @pytest.mark.promise("F60")
 async def test_when_all_tries_are_spent_the_agent_is_paused_and_nothing_is_lost(client, quick):
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel([Status(529), Status(529), Status(529), Answer("Later.")]) as server,
         client(server.url, settings=quick(retries=2)) as c,
     ):
@@ -108,7 +109,7 @@ async def test_when_all_tries_are_spent_the_agent_is_paused_and_nothing_is_lost(
 
 
 async def test_after_a_first_reply_a_failure_says_so(client):
-    async with asyncio.timeout(20), LoopbackModel(["Yes.", Status(401)]) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(["Yes.", Status(401)]) as server, client(server.url) as c:
         await c.ask()
         assert not (await c.ask()).last.before_first_reply
 
@@ -137,14 +138,14 @@ async def test_a_server_that_is_not_there_is_told_at_once(client):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        async with asyncio.timeout(20), client(url) as c:
+        async with asyncio.timeout(WAIT_S), client(url) as c:
             asked = await c.ask()
     assert asked.last.slug == "no-network"
     assert not asked.of(Retrying)
 
 
 async def test_a_server_that_goes_away_later_is_waited_for(client, quick):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async with LoopbackModel(["Here."]) as server, client(server.url, settings=quick(retries=3)) as c:
             await c.ask()
             await server.__aexit__()
@@ -171,7 +172,7 @@ async def test_a_server_that_goes_away_later_is_waited_for(client, quick):
 async def test_no_failure_repr_or_log_holds_the_key(client, quick, key, echo, caplog):
     caplog.set_level(logging.DEBUG)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel([echo(key)]) as server,
         client(server.url, settings=quick(retries=1, stall_s=0.2)) as c,
     ):
@@ -194,7 +195,7 @@ async def test_a_wrong_key_is_named_by_its_variable_and_its_last_four(client, ke
 @pytest.mark.promise("F66")
 @pytest.mark.parametrize("stray", ["sk-test-SECRET\nwxyz-0123456789", "sk-test-SECRET-ключ-0123456789"])
 async def test_a_key_that_fits_no_header_is_a_failure_without_the_key(client, stray):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url, key=stray) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url, key=stray) as c:
         asked = await c.ask()
     assert asked.last.slug == "model-failed"
     assert "SECRET" not in told(asked.last)
@@ -202,7 +203,7 @@ async def test_a_key_that_fits_no_header_is_a_failure_without_the_key(client, st
 
 @pytest.mark.promise("F66")
 async def test_a_password_in_the_address_is_never_shown(client):
-    async with asyncio.timeout(20), LoopbackModel([Status(400, "pw-in-url-77 is odd")]) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([Status(400, "pw-in-url-77 is odd")]) as server:
         url = server.url.replace("http://", "http://ann:pw-in-url-77@")
         async with client(url) as c:
             asked = await c.ask()

@@ -1,9 +1,9 @@
 """The vendor's own SDK as oracle: the same bytes, the same message."""
 
 import asyncio
+import importlib
 import json
 
-import anthropic
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +14,10 @@ from teamwright.models.settings import ModelSettings
 from teamwright.models.trouble import STATUS_OF, Answered, Trouble, retry_after_s, worth_retrying
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, Status, encode_event, events_of
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
+
+pytestmark = pytest.mark.xdist_group("sdk")
 
 TOOLS = st.lists(
     st.tuples(
@@ -49,7 +53,13 @@ def served():
 
 
 @pytest.fixture(scope="module")
-def sdk(served):
+def anthropic():
+    """The SDK: every worker collects this module, and only the one that runs the tests takes seconds for the import."""
+    return importlib.import_module("anthropic")
+
+
+@pytest.fixture(scope="module")
+def sdk(anthropic, served):
     with anthropic.Anthropic(api_key="key", base_url=served[0].url, max_retries=0) as client:
         yield client
 
@@ -62,7 +72,7 @@ def theirs(sdk):
 
 
 async def ours(client, url):
-    async with asyncio.timeout(20), client(url) as c:
+    async with asyncio.timeout(WAIT_S), client(url) as c:
         return (await c.ask()).last
 
 
@@ -79,7 +89,7 @@ def same(sdk_message, reply):
     assert reply.model == sdk_message["model"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=ANSWERS, data=st.data())
 def test_the_same_bytes_give_the_same_message(client, served, sdk, answer, data):
     server, holder = served
@@ -147,7 +157,7 @@ def test_citations_come_out_as_from_the_sdk(client, served, sdk):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529])
 @pytest.mark.parametrize("word", [None, "true", "false"])
-def test_we_try_again_where_the_sdk_does(served, status, word):
+def test_we_try_again_where_the_sdk_does(anthropic, served, status, word):
     server, holder = served
     holder["reply"] = Status(
         status, headers={"x-should-retry": word, "retry-after-ms": "1"} if word else {"retry-after-ms": "1"}
@@ -162,7 +172,7 @@ def test_we_try_again_where_the_sdk_does(served, status, word):
 
 
 @pytest.mark.parametrize("type_", STATUS_OF)
-def test_an_error_inside_the_stream_is_an_error_for_both(client, served, sdk, type_):
+def test_an_error_inside_the_stream_is_an_error_for_both(anthropic, client, served, sdk, type_):
     server, holder = served
     error = {"type": "error", "error": {"type": type_, "message": "no"}}
     holder["reply"] = Raw([encode_event(error)])
@@ -171,7 +181,7 @@ def test_an_error_inside_the_stream_is_an_error_for_both(client, served, sdk, ty
 
     async def parts():
         settings = ModelSettings(retries=1, backoff_s=0.001)
-        async with asyncio.timeout(20), client(server.url, settings=settings) as c:
+        async with asyncio.timeout(WAIT_S), client(server.url, settings=settings) as c:
             return await c.ask()
 
     asked = asyncio.run(parts())

@@ -14,10 +14,11 @@ from teamwright.models.wire import body_of, with_breakpoints
 from teamwright.protocol.blocks import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall, Status
+from tests.support.waits import WAIT_S
 
 
 async def test_the_body_is_the_prefix_and_the_items_byte_for_byte(client, user):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         request = c.request(user("Grüße \u2028"), system=[text_block("Be brief.")])
         [_ async for _ in c.model.stream(request)]
     [sent] = server.requests
@@ -51,7 +52,7 @@ def test_an_item_whose_content_is_plain_text_is_left_alone():
 
 
 async def test_a_service_without_caching_gets_no_breakpoints(client, user):
-    async with asyncio.timeout(20), LoopbackModel() as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server:
         c = client(server.url)
         async with client(server.url, card=replace(c.card, caching=False)) as c:
             await c.ask(user())
@@ -63,7 +64,7 @@ async def test_a_service_without_caching_gets_no_breakpoints(client, user):
 )
 async def test_the_key_goes_in_one_header_and_betas_are_joined(client, key, auth, header, value):
     options = {"auth": auth, "version": "2026-10-21"}
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url, **options) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url, **options) as c:
         await c.ask(betas=("one-2026-01-01", "two-2026-02-02"))
     headers = server.requests[0].headers
     assert headers[header] == value.format(key)
@@ -73,21 +74,21 @@ async def test_the_key_goes_in_one_header_and_betas_are_joined(client, key, auth
 
 
 async def test_without_betas_and_without_a_key_there_are_no_such_headers(client):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url, key="") as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url, key="") as c:
         await c.ask()
     assert not {"anthropic-beta", "x-api-key", "authorization"} & set(server.requests[0].headers)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/gateway/anthropic", "/gateway/anthropic/v1"])
 async def test_a_base_url_may_have_a_path_and_end_in_v1(client, path):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(clean_base_url(server.url + path)) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(clean_base_url(server.url + path)) as c:
         assert isinstance((await c.ask()).last, Reply)
     assert server.requests[0].path == ("/gateway/anthropic" if "gateway" in path else "") + "/v1/messages"
 
 
 @pytest.mark.promise("F66")
 async def test_a_redirect_is_not_followed_with_the_key(client):
-    async with asyncio.timeout(20), LoopbackModel() as thief:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as thief:
         away = Status(307, headers={"location": f"{thief.url}/v1/messages"})
         async with LoopbackModel([away]) as server, client(server.url) as c:
             asked = await c.ask()
@@ -96,7 +97,7 @@ async def test_a_redirect_is_not_followed_with_the_key(client):
 
 
 async def test_the_environment_s_proxy_is_used_but_never_for_this_machine(client, monkeypatch):
-    async with asyncio.timeout(20), LoopbackModel(["By proxy."]) as proxy, LoopbackModel(["Straight."]) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(["By proxy."]) as proxy, LoopbackModel(["Straight."]) as server:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.delenv("NO_PROXY", raising=False)
@@ -109,7 +110,7 @@ async def test_the_environment_s_proxy_is_used_but_never_for_this_machine(client
 
 
 async def test_a_connection_is_kept_for_the_next_request(client):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         for _ in range(3):
             await c.ask()
         assert server.connections == 1
@@ -124,7 +125,7 @@ async def listen(c, begun):
 
 
 async def test_cancelling_closes_the_connection(client):
-    async with asyncio.timeout(20), LoopbackModel([Stall(5, LONG)]) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([Stall(5, LONG)]) as server, client(server.url) as c:
         begun = asyncio.Event()
         task = asyncio.create_task(listen(c, begun))
         await begun.wait()
@@ -136,7 +137,7 @@ async def test_cancelling_closes_the_connection(client):
 
 
 async def test_leaving_the_parts_early_closes_the_connection(client):
-    async with asyncio.timeout(20), LoopbackModel([Stall(5, LONG)]) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([Stall(5, LONG)]) as server, client(server.url) as c:
         parts = c.model.stream(c.request())
         await anext(parts)
         await parts.aclose()
@@ -145,7 +146,7 @@ async def test_leaving_the_parts_early_closes_the_connection(client):
 
 
 async def test_an_adapter_may_be_closed_twice_and_used_again(client):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         await c.ask()
         await c.model.aclose()
         await c.model.aclose()
@@ -153,7 +154,7 @@ async def test_an_adapter_may_be_closed_twice_and_used_again(client):
 
 
 async def test_an_adapter_that_is_closed_while_a_call_waits_for_its_turn_tries_anew(client):
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         await c.ask()
         async with c.governor.turn() as turn:
             c.governor.throttled(turn, 0.05)
@@ -208,5 +209,5 @@ assert not read, "certificates were read for a plain connection"
 
 def test_http_is_loaded_at_the_first_request_and_certificates_only_where_tls_is_spoken():
     with LoopbackModel.in_thread() as server:
-        run = subprocess.run([sys.executable, "-c", LAZY, server.url], capture_output=True, text=True, timeout=60)
+        run = subprocess.run([sys.executable, "-c", LAZY, server.url], capture_output=True, text=True, timeout=WAIT_S)
     assert run.returncode == 0, run.stderr

@@ -12,6 +12,8 @@ from teamwright.models.governor import Governor, governor_for
 from teamwright.models.model import Alive, Failure, Reply, Retrying
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60")
 
@@ -29,14 +31,14 @@ async def test_no_more_call_at_once_than_may():
             most_seen = max(most_seen, governor.running)
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*(call() for _ in range(20)))
     assert (most_seen, governor.running) == (3, 0)
 
 
 async def test_those_who_were_throttled_together_count_as_one():
     governor = quick(8)
-    async with asyncio.timeout(10), AsyncExitStack() as stack:
+    async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
         turns = [await stack.enter_async_context(governor.turn()) for _ in range(8)]
         for turn in turns:
             governor.throttled(turn)
@@ -46,7 +48,7 @@ async def test_those_who_were_throttled_together_count_as_one():
 async def test_the_number_shrinks_by_half_and_grows_by_steps():
     governor = Governor(most=16, backoff_s=0.0)
     turns = [governor.turn() for _ in range(16)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         entered = [await turn.__aenter__() for turn in turns]
         governor.throttled(entered[0], 0.0)
         assert governor.limit == 8
@@ -67,7 +69,7 @@ async def test_the_number_shrinks_by_half_and_grows_by_steps():
 
 async def test_a_pause_holds_for_everybody_who_shares_the_governor():
     governor = quick()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         async with governor.turn() as turn:
             wait = governor.throttled(turn, 0.2)
         assert 0.1 < wait < 0.3
@@ -80,7 +82,7 @@ async def test_a_pause_holds_for_everybody_who_shares_the_governor():
 async def test_pauses_double_until_a_success_and_never_pass_the_longest():
     governor = Governor(backoff_s=0.001, backoff_most_s=0.004)
     waits = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         for _ in range(5):
             async with governor.turn() as turn:
                 waits.append(governor.throttled(turn))
@@ -91,7 +93,7 @@ async def test_pauses_double_until_a_success_and_never_pass_the_longest():
 
 async def test_one_who_gives_up_waiting_leaves_the_place_to_the_next():
     governor = quick(1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         async with governor.turn():
             waiting = [asyncio.create_task(enter_and_leave(governor)) for _ in range(3)]
             await asyncio.sleep(0)
@@ -111,7 +113,7 @@ async def enter_and_leave(governor, spins=0):
 STEPS = st.lists(st.tuples(st.sampled_from(["call", "cancel", "throttle", "fail"]), st.integers(0, 5)), max_size=25)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_whatever_happens_nobody_waits_for_ever(steps, most):
     async def play():
@@ -135,7 +137,7 @@ def test_whatever_happens_nobody_waits_for_ever(steps, most):
             else:
                 tasks.append(asyncio.create_task(call(kind, number)))
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*tasks, return_exceptions=True)
             assert governor.running == 0
             async with governor.turn():
@@ -151,7 +153,7 @@ def test_two_event_loops_share_one_governor():
         await asyncio.gather(*(enter_and_leave(governor, 3) for _ in range(20)))
 
     async def both():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*(asyncio.to_thread(asyncio.run, calls()) for _ in range(3)))
 
     asyncio.run(both())
@@ -177,7 +179,7 @@ async def test_a_storm_of_refusals_kills_nobody(client):
         return Answer("Done.")
 
     governor = quick(8)
-    async with asyncio.timeout(30), LoopbackModel(script) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         agents = [client(server.url, governor=governor) for _ in range(8)]
         asked = await asyncio.gather(*(agent.ask() for agent in agents for _ in range(2)))
         for agent in agents:
@@ -189,7 +191,7 @@ async def test_a_storm_of_refusals_kills_nobody(client):
 
 async def test_a_refusal_of_one_makes_the_others_wait(client, quick):
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel([Status(429, retry_after=0.3), Answer("x")]) as server,
         client(server.url, settings=quick(retries=0)) as a,
     ):
@@ -202,7 +204,7 @@ async def test_a_refusal_of_one_makes_the_others_wait(client, quick):
 @pytest.mark.promise("D7")
 async def test_who_waits_for_a_rate_limit_says_so_and_when_it_goes_on(client):
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel([Status(429, retry_after=0.05), Answer("x")]) as server,
         client(server.url) as one,
     ):
@@ -215,6 +217,6 @@ async def test_who_waits_for_a_rate_limit_says_so_and_when_it_goes_on(client):
 async def test_an_answer_that_grows_where_nothing_can_be_shown_gives_signs_of_life(client, monkeypatch):
     monkeypatch.setattr(messages_api, "ALIVE_EVERY_S", 0.0)
     call = Answer(tools=[("Write", {"path": "x", "content": "y" * 500})])
-    async with asyncio.timeout(20), LoopbackModel([call]) as server, client(server.url) as one:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([call]) as server, client(server.url) as one:
         asked = await one.ask()
     assert asked.of(Alive) and asked.last.content[0]["name"] == "Write"

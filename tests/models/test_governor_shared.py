@@ -18,6 +18,7 @@ from teamwright.models.pacing import board
 from teamwright.models.pacing.board import PAGE, Page
 from teamwright.models.pacing.page_name import page_of
 from teamwright.models.pacing.state import FORGET_S
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60", "H10")
 
@@ -32,7 +33,7 @@ class Child:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     async def says(self):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             return (await asyncio.to_thread(self.process.stdout.readline)).strip()
 
     def tell(self):
@@ -41,7 +42,7 @@ class Child:
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(WAIT_S)
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ async def test_while_few_may_call_processes_share_the_places_and_a_killed_one_le
     done, _ = await asyncio.wait({call}, timeout=0.3)
     assert not done, "the other process has the only place"
     holder.kill()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await call
     assert mine.running == 0
 
@@ -153,7 +154,7 @@ async def test_a_page_whose_writers_are_killed_at_any_moment_is_whole(start, pag
         await refuse(mine)
         writer.kill()
         assert board._decoded(page.read_bytes()) is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await enter(mine)
     assert not list(page.parent.glob("*.bad"))
 
@@ -163,7 +164,7 @@ async def test_a_process_that_is_stopped_in_the_middle_holds_nobody_up(start, pa
     holder = os.open(page, os.O_RDWR)
     board.fcntl.flock(holder, board.fcntl.LOCK_EX)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await refuse(mine)
         assert mine.limit == 1, "what cannot be shared holds for this process"
     finally:

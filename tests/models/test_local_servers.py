@@ -17,6 +17,7 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Status
 from tests.models.conftest import quick, user
+from tests.support.waits import WAIT_S
 
 NAME = "ollama/qwen3-coder:30b"
 
@@ -41,7 +42,7 @@ def told(monkeypatch):
 
 @pytest.mark.promise("K2")
 async def test_a_window_that_is_known_only_once_the_model_is_loaded_is_learned_from_the_first_answer(told):
-    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
         assert model.card.context_tokens == 32_768
         told["window"] = 65_536
@@ -53,7 +54,7 @@ async def test_a_window_that_is_known_only_once_the_model_is_loaded_is_learned_f
 
 
 async def test_a_server_that_never_tells_is_asked_a_few_times_only(told):
-    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
         for _ in range(8):
             await asked(model)
@@ -62,7 +63,7 @@ async def test_a_server_that_never_tells_is_asked_a_few_times_only(told):
 
 async def test_a_window_by_the_users_own_word_is_not_asked_for(told):
     told["window"] = 4096
-    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick(context_tokens=50_000))
         await asked(model)
     assert (model.card.context_tokens, told["asked"]) == (50_000, 0)
@@ -71,7 +72,7 @@ async def test_a_window_by_the_users_own_word_is_not_asked_for(told):
 @pytest.mark.promise("K3")
 async def test_the_first_prompt_that_was_cut_is_found_out_and_not_answered(told):
     small = LoopbackModel([CutPrompt(4096)])
-    async with asyncio.timeout(20), small as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), small as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
         told["window"] = 4096
         failure = await asked(model, system="word " * 4000)
@@ -83,7 +84,7 @@ async def test_the_first_prompt_that_was_cut_is_found_out_and_not_answered(told)
 @pytest.mark.promise("K3")
 async def test_what_cannot_fit_is_not_sent_until_the_server_has_a_larger_window(told):
     told["window"] = 4096
-    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
         failure = await asked(model, system="word " * 4000)
         assert isinstance(failure, Failure)
@@ -103,7 +104,7 @@ def test_an_answer_has_a_quarter_of_a_small_window():
 @pytest.mark.promise("K3")
 async def test_a_model_that_is_not_there_is_answered_with_those_that_are():
     listed = ["qwen3-coder:30b", "gpt-oss:20b"]
-    async with asyncio.timeout(20), LoopbackModel([Status(404)], models=listed) as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([Status(404)], models=listed) as server, ModelPool() as pool:
         model = await pool.open_model("ollama/qwen3-coder", {"OLLAMA_HOST": server.url}, quick())
         failure = await asked(model)
     assert ("it has", "qwen3-coder:30b, gpt-oss:20b") in failure.looked_at
@@ -112,7 +113,7 @@ async def test_a_model_that_is_not_there_is_answered_with_those_that_are():
 
 @pytest.mark.promise("K3")
 async def test_a_server_without_a_model_is_one_all_the_same():
-    async with asyncio.timeout(20), LoopbackModel(models=[]) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(models=[]) as server:
         server._listed = lambda: None  # as Ollama writes an empty list
         (found,) = await asyncio.to_thread(probe_local, {"OLLAMA_HOST": server.url}, within_s=5.0)
         with pytest.raises(CannotStart) as caught:
@@ -123,7 +124,7 @@ async def test_a_server_without_a_model_is_one_all_the_same():
 
 async def test_a_server_that_never_could_run_the_model_is_not_asked_ten_times():
     poor = LoopbackModel([Status(500, "model requires more memory")])
-    async with asyncio.timeout(20), poor as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), poor as server, ModelPool() as pool:
         failure = await asked(await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick()))
     assert ("it said", "model requires more memory") in failure.looked_at
     assert len(server.bodies) == 3
@@ -131,7 +132,7 @@ async def test_a_server_that_never_could_run_the_model_is_not_asked_ten_times():
 
 async def test_one_that_still_loads_or_that_has_answered_before_is_waited_for():
     for script in ([Status(503)] * 5 + [Answer("Yes.")], [Answer("Yes.")] + [Status(500)] * 5 + [Answer("Yes.")]):
-        async with asyncio.timeout(20), LoopbackModel(script) as server, ModelPool() as pool:
+        async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, ModelPool() as pool:
             model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
             await asked(model)
             assert isinstance(await asked(model), Reply)
@@ -154,7 +155,7 @@ def test_half_a_name_is_answered_with_the_whole_one(name, words):
 
 @pytest.mark.promise("K3")
 async def test_a_name_without_its_provider_is_answered_with_the_server_that_has_it():
-    async with asyncio.timeout(20), LoopbackModel(models=["qwen3-coder:30b"]) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(models=["qwen3-coder:30b"]) as server:
         with pytest.raises(CannotStart) as caught:
             await asyncio.to_thread(resolve, "qwen3-coder", {"OLLAMA_HOST": server.url}, ModelSettings())
     assert caught.value.do[0] == "did you mean ollama/qwen3-coder:30b?"
@@ -168,7 +169,7 @@ def test_a_window_is_asked_for_that_the_conversation_fits_into_twice():
 
 async def test_the_first_new_try_is_told_with_what_the_server_said():
     poor = LoopbackModel([Status(500, "model requires more memory")])
-    async with asyncio.timeout(20), poor as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), poor as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick())
         request = Request(prefix_for(model.card, quick(), [], []), [user()], "ada")
         reasons = [part.reason async for part in model.stream(request) if isinstance(part, Retrying)]
@@ -181,7 +182,7 @@ async def test_the_first_new_try_is_told_with_what_the_server_said():
 @pytest.mark.promise("K3")
 async def test_a_server_that_is_too_old_for_the_messages_api_is_answered_with_the_other_way():
     old = LoopbackModel([Status(404, body=b'{"detail":"Not Found"}')])
-    async with asyncio.timeout(20), old as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), old as server, ModelPool() as pool:
         failure = await asked(await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick()))
     assert "does not speak the Messages API" in failure.what
     assert any("openai-chat" in way for way in failure.do)

@@ -10,6 +10,7 @@ from teamwright.protocol.blocks import encode, image_block, text_block
 from teamwright.protocol.usage import Usage
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt
+from tests.support.waits import WAIT_S
 
 PREFIX = Prefix.build({"model": "m", "system": [text_block("x" * 4000)]})
 
@@ -24,7 +25,7 @@ def look(check, items, read, *, cached=0, asker="ada", prefix=PREFIX):
 
 async def test_a_cut_prompt_ends_in_a_failure_that_says_how_to_widen_the_window(client):
     small, ollama = LoopbackModel([CutPrompt(1500)]), {"provider": "ollama", "local": True}
-    async with asyncio.timeout(20), small as server, client(server.url, **ollama) as c:
+    async with asyncio.timeout(WAIT_S), small as server, client(server.url, **ollama) as c:
         items = [turn(1800)]
         assert isinstance((await c.ask(*items)).last, Reply)
         items.append(turn(1200))
@@ -56,7 +57,7 @@ def test_a_prompt_that_fills_the_window_of_which_the_server_told_was_cut_at_once
 
 async def test_anthropic_is_never_suspected(client):
     small = LoopbackModel([CutPrompt(1500)])
-    async with asyncio.timeout(20), small as server, client(server.url, provider="anthropic") as c:
+    async with asyncio.timeout(WAIT_S), small as server, client(server.url, provider="anthropic") as c:
         for items in ([turn(1800)], [turn(1800), turn(1800)]):
             assert isinstance((await c.ask(*items)).last, Reply)
 
@@ -113,7 +114,7 @@ def test_what_is_remembered_is_bounded(conversations):
 
 
 async def test_an_honest_server_is_left_in_peace_over_a_long_conversation(client, user):
-    async with asyncio.timeout(20), LoopbackModel([Answer("Yes.")]) as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([Answer("Yes.")]) as server, client(server.url) as c:
         items = []
         for _ in range(10):
             items.append(turn(600))

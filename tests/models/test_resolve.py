@@ -23,6 +23,7 @@ from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Status
+from tests.support.waits import WAIT_S
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant-0123456789"}
 PLAIN = ModelSettings()
@@ -292,7 +293,7 @@ def test_a_local_server_is_asked_for_the_window_of_a_model():
 
 
 async def test_a_pool_gives_the_same_adapter_for_the_same_model_and_key():
-    async with asyncio.timeout(20), LoopbackModel() as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         env = {**KEY, "ANTHROPIC_BASE_URL": server.url}
         one, two = await asyncio.gather(*(pool.open_model(n, env, PLAIN) for n in ("sonnet", "claude-sonnet-5-5")))
         other = await pool.open_model("sonnet", {**env, "ANTHROPIC_API_KEY": "sk-ant-another-key"}, PLAIN)
@@ -305,7 +306,7 @@ async def test_a_pool_gives_the_same_adapter_for_the_same_model_and_key():
 
 async def test_a_pool_takes_the_window_that_a_local_server_tells():
     models = [{"id": "q", "max_model_len": 65_536}]
-    async with asyncio.timeout(20), LoopbackModel(models=models) as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(models=models) as server, ModelPool() as pool:
         own = ModelSettings(context_tokens=5000)
         port = server.url.rpartition(":")[2]
         env = {"OLLAMA_HOST": f"127.0.0.1:{port}"}
@@ -315,13 +316,13 @@ async def test_a_pool_takes_the_window_that_a_local_server_tells():
 
 
 async def test_the_models_of_a_provider_are_listed():
-    async with asyncio.timeout(20), LoopbackModel(models=["a", "b"]) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(models=["a", "b"]) as server:
         assert await list_models("anthropic", {**KEY, "ANTHROPIC_BASE_URL": server.url}) == ["a", "b"]
     assert server.requests[0].headers["x-api-key"] == KEY["ANTHROPIC_API_KEY"]
 
 
 async def test_a_list_that_cannot_be_had_says_why():
-    async with asyncio.timeout(20), LoopbackModel() as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server:
         with pytest.raises(CannotStart, match="does not speak"):
             await list_models("mine", {}, ModelSettings(custom={"mine": CustomProvider(server.url + "/x?y=")}))
         with pytest.raises(CannotStart, match="not a provider"):
@@ -359,13 +360,13 @@ def test_another_process_reaches_the_server_by_its_environment():
     script = [Status(529), "Hello from the loopback."]
     with LoopbackModel.in_thread(script) as server:
         env = {"ANTHROPIC_BASE_URL": server.url, **KEY, "PATH": ""}
-        run = subprocess.run([sys.executable, "-c", COMMAND], env=env, capture_output=True, text=True, timeout=60)
+        run = subprocess.run([sys.executable, "-c", COMMAND], env=env, capture_output=True, text=True, timeout=WAIT_S)
     assert run.stdout.startswith("Hello from the loopback."), run.stderr
     assert server.bodies[-1]["model"] == "claude-sonnet-5-5"
 
 
 async def test_a_pool_s_model_answers(user):
-    async with asyncio.timeout(20), LoopbackModel(["Yes."]) as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(["Yes."]) as server, ModelPool() as pool:
         env = {**KEY, "ANTHROPIC_BASE_URL": server.url}
         model = await pool.open_model("haiku", env, PLAIN)
         prefix = prefix_for(model.card, PLAIN, [text_block("s")], [])

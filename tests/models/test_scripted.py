@@ -11,10 +11,11 @@ from teamwright.models.model import Failure, Prefix, Reply, Request, TextPart
 from teamwright.models.scripted.heard import heard
 from teamwright.models.scripted.model import Script
 from teamwright.protocol.blocks import encode, text_block, text_of, tool_calls, tool_result_block
-from teamwright.protocol.envelope import envelope, reminder, render_entry
+from teamwright.protocol.envelope import UNKEYED
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.mail import Entry
 from teamwright.testing.scripted import Call, Say, ScriptedModel
+from tests.support.examples import examples
 
 PREFIX = Prefix.build({"model": "scripted"})
 
@@ -185,21 +186,21 @@ say = "What?"
 
 async def test_the_first_turn_that_fits_is_played_once_unless_it_repeats():
     t = talk(CHOICES)
-    task = envelope("task-list", "#4 Paint\n\nthe fence")
+    task = UNKEYED.message("task-list", "#4 Paint\n\nthe fence")
     assert [await t.says(task) for _ in range(2)] == ["Painting.", "Painting."]
-    sweep = envelope("task-list", "#5 Sweep")
+    sweep = UNKEYED.message("task-list", "#5 Sweep")
     assert [await t.says(sweep), await t.says(sweep)] == ["Sweeping.", "Hm."]
 
 
 async def test_sender_and_text_must_be_of_one_message():
     t = talk(CHOICES)
-    both = envelope("bob", "stop now") + "\n" + envelope("team-lead", "go on")
+    both = UNKEYED.message("bob", "stop now") + "\n" + UNKEYED.message("team-lead", "go on")
     assert await t.says(both) == "Hm."
-    assert await t.says(envelope("team-lead", "stop later")) == "I stop later."
+    assert await t.says(UNKEYED.message("team-lead", "stop later")) == "I stop later."
 
 
 async def test_a_task_is_only_what_the_task_list_says():
-    assert await talk(CHOICES).says(envelope("bob", "#4 Paint")) == "Hm."
+    assert await talk(CHOICES).says(UNKEYED.message("bob", "#4 Paint")) == "Hm."
     assert await talk(CHOICES, "eve").says("#4 Paint") == "What?"
 
 
@@ -227,7 +228,7 @@ say = "Done."
 async def test_mail_that_comes_between_rounds_waits_for_the_turn_that_takes_it():
     t = talk(HEARING)
     first = await t.ask(text_block("start"))
-    mail = render_entry(Entry("bob", 'word: it\'s <b> & "c"; late news'))
+    mail = UNKEYED.entry(Entry("bob", 'word: it\'s <b> & "c"; late news'))
     second = await t.ask(tool_result_block(tool_calls(first.content)[0].id, "ok"), text_block(mail))
     assert tool_calls(second.content)[0].input == {"command": """echo 'it'"'"'s <b> & "c"'"""}
     third = await t.result(second, "it's <b>")
@@ -271,7 +272,7 @@ async def test_the_same_request_gets_the_same_answer():
 
 async def test_a_turn_whose_answer_never_reached_the_history_is_played_again():
     t = talk(CHOICES)
-    stop = envelope("team-lead", "stop now")
+    stop = UNKEYED.message("team-lead", "stop now")
     assert await t.says(stop, keep=False) == "I stop now."
     assert await t.says("are you there?") == "I stop now."
 
@@ -441,11 +442,11 @@ def test_a_script_is_free_and_bears_its_files_name(tmp_path: Path):
 
 
 @given(st.text(), st.text(min_size=1).filter(str.strip))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_an_envelope_is_read_back_as_it_was_written(sender, body):
     sender = "".join(sender.split()) or "x"
-    notes, _ = heard(render_entry(Entry(sender, body, summary='a "b" > c')) + "\n" + reminder("note"))
-    assert [(note.sender, note.text) for note in notes] == [(sender, body), ("system", reminder("note"))]
+    notes, _ = heard(UNKEYED.entry(Entry(sender, body, summary='a "b" > c')) + "\n" + UNKEYED.reminder("note"))
+    assert [(note.sender, note.text) for note in notes] == [(sender, body), ("system", UNKEYED.reminder("note"))]
 
 
 async def test_the_python_form_answers_in_order_by_agent_or_by_function_and_keeps_what_it_was_asked():

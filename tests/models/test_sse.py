@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.models.sse import SseReader
+from tests.support.examples import examples
 
 
 def read(*chunks):
@@ -47,7 +48,7 @@ def test_a_name_holds_for_its_own_event_only():
 EVENTS = st.lists(st.tuples(st.sampled_from(["", "ping", "é"]), st.text(min_size=1)), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(EVENTS, st.sampled_from(["\n", "\r\n", "\r"]), st.data())
 def test_events_come_out_alike_however_the_bytes_are_cut(events, end, data):
     wire = "".join(

@@ -10,6 +10,7 @@ from teamwright.models.model import Alive, Reply
 from teamwright.protocol.blocks import text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H10")
 
@@ -52,7 +53,7 @@ class Listener:
 async def test_the_first_of_several_equal_prompts_goes_ahead_and_the_others_follow_its_answer(client, quick):
     gate = Gate()
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(gate) as server,
         client(server.url, settings=quick(stagger_s=15)) as c,
     ):
@@ -72,7 +73,7 @@ async def test_the_first_of_several_equal_prompts_goes_ahead_and_the_others_foll
 async def test_another_prompt_and_a_lone_one_wait_for_nobody(client, quick):
     gate = Gate()
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(gate) as server,
         client(server.url, settings=quick(stagger_s=15)) as c,
     ):
@@ -89,7 +90,7 @@ async def test_another_prompt_and_a_lone_one_wait_for_nobody(client, quick):
 async def test_nobody_waits_longer_than_the_bound(client, quick):
     gate = Gate()
     settings = quick(stagger_s=0.05)
-    async with asyncio.timeout(20), LoopbackModel(gate) as server, client(server.url, settings=settings) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(gate) as server, client(server.url, settings=settings) as c:
         first, second = Listener(c), Listener(c)
         task = asyncio.create_task(first.ask())
         await gate.came.wait()
@@ -102,7 +103,7 @@ async def test_nobody_waits_longer_than_the_bound(client, quick):
 async def test_when_the_first_is_refused_the_others_do_not_wait_for_it(client, quick):
     script = [Status(400), Answer("one"), Answer("two")]
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
         client(server.url, settings=quick(stagger_s=15)) as c,
     ):
@@ -115,7 +116,7 @@ async def test_when_the_first_is_refused_the_others_do_not_wait_for_it(client, q
 async def test_it_can_be_switched_off_and_needs_a_cache(client, quick, why):
     gate = Gate()
     off = why == "it is switched off"
-    async with asyncio.timeout(20), LoopbackModel(gate) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(gate) as server:
         plain = client(server.url).card
         card = plain if off else replace(plain, caching=False)
         async with client(server.url, card=card, settings=quick(stagger_s=0.0 if off else 15)) as c:
@@ -134,7 +135,7 @@ async def test_members_of_a_team_are_equal_when_their_tools_are(client, quick):
     names = ("ada", "ben", "cyd")
     gate = Gate()
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(gate) as server,
         client(server.url, settings=quick(stagger_s=15)) as c,
     ):

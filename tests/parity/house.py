@@ -22,12 +22,12 @@ from teamwright.protocol.usage import Usage
 from teamwright.teams.places.recipe import DETACHED
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.agents.play import first_words
 from tests.ui.program import COMMAND, KEY, told_results
 
 IN_PROCESS, PROCESS = "in-process", "process"
 BACKENDS = (IN_PROCESS, PROCESS)
-WAIT_S = 40
 
 
 def call(tool: str, **given: Any) -> Answer:
@@ -81,7 +81,9 @@ class Parts:
 
     def who(self, body: dict[str, Any]) -> str:
         said = first_words(body)
-        return next((name for name in self.parts if f"JOB {name}" in said), "lead")
+        # The agent's own job comes first; a note on the roster may name the jobs of others after it.
+        places = {name: said.find(f"JOB {name}") for name in self.parts if f"JOB {name}" in said}
+        return min(places, key=lambda name: places[name], default="lead")
 
     def of(self, name: str) -> list[dict[str, Any]]:
         return [body for who, body in self.bodies if who == name]
@@ -165,7 +167,7 @@ class House:
     def command(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run our program beside the team, to its end."""
         return subprocess.run(
-            [*COMMAND, *args], capture_output=True, text=True, timeout=60, cwd=self.work, env=self.env
+            [*COMMAND, *args], capture_output=True, text=True, timeout=WAIT_S, cwd=self.work, env=self.env
         )
 
     def mail(self, name: str) -> list[dict[str, Any]]:
@@ -183,14 +185,23 @@ async def house(
 ) -> AsyncGenerator[House]:
     """A team `crew` in `root/work`, whose members live where `backend` says; closed with whoever is left."""
     (root / "work").mkdir(exist_ok=True)
-    if settings is not None:
-        path = options["settings_file"] = root / "given.json"
-        path.write_text(json.dumps(settings))
+    # No call waits for the answer of another one, which a scene may hold for long.
+    given = options.pop("settings_file", None)
+    settings = settings if given is None else json.loads(given.read_text())
+    path = root / "given.json"
+    path.write_text(json.dumps({"stagger_s": None} | (settings or {})))
     played = Parts(parts)
     async with LoopbackModel(played) as server:
         env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, **options.pop("env", {})}
         options = {"backend": DETACHED if backend == PROCESS else IN_PROCESS, **options}
-        options = {"model": "sonnet", "cwd": root / "work", "home": root / "home", "env": env, **options}
+        options = {
+            "model": "sonnet",
+            "settings_file": path,
+            "cwd": root / "work",
+            "home": root / "home",
+            "env": env,
+            **options,
+        }
         async with Team("crew", **options) as team:
             made = House(team, played, backend, root)
             made.env = {**env, "TEAMWRIGHT_HOME": str(root / "home")}

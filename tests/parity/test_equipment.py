@@ -11,7 +11,7 @@ import pytest
 from teamwright.testing.replies import Status
 from tests.parity.house import call, house, write
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.slow_after(1)
 
 SERVER = Path(__file__).parents[1] / "mcp" / "stdio_server.py"
 
@@ -131,7 +131,7 @@ async def test_a_limit_that_one_meets_holds_for_the_others_too(tmp_path, backend
 async def test_a_member_has_forks_of_itself(tmp_path, backend):
     def ann(body):
         said = json.dumps(body["messages"])
-        if "<fork-boilerplate>" in said:
+        if "<fork-boilerplate " in said:
             return "I counted seven."
         if "I counted seven." in said:
             return "Seven, then."
@@ -142,6 +142,6 @@ async def test_a_member_has_forks_of_itself(tmp_path, backend):
         await crew.until(lambda: any("I counted seven." in json.dumps(one["messages"]) for one in crew.parts.of("ann")))
         await crew.quiet()
         bodies = crew.parts.of("ann")
-    [fork] = [body for body in bodies if "<fork-boilerplate>" in json.dumps(body["messages"])]
+    [fork] = [body for body in bodies if "<fork-boilerplate " in json.dumps(body["messages"])]
     assert fork["system"] == bodies[0]["system"] and fork["tools"] == bodies[0]["tools"]
     assert "Count the whales." in json.dumps(fork["messages"][-1])

@@ -9,7 +9,7 @@ import pytest
 from tests.app.hook_log import HookLog, unbalanced
 from tests.parity.house import PROCESS, Hold, call, house, write
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.promise("G7", "F69")]
+pytestmark = [pytest.mark.promise("G7", "F69"), pytest.mark.slow_after(1)]
 
 
 def says(event: str, **more) -> str:

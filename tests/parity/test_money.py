@@ -10,7 +10,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.testing.replies import Answer
 from tests.parity.house import Hold, call, house
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.slow_after(1)
 
 LOOK = ("Glob", {"pattern": "*"})
 

@@ -10,7 +10,7 @@ import pytest
 from teamwright import Notice
 from tests.parity.house import PROCESS, Hold, call, house, write
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.slow_after(1)
 
 PLAN_ID = re.compile(r"plan_approval-\d+@ann@crew")
 

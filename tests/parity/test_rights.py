@@ -9,7 +9,7 @@ import pytest
 from teamwright import ModeChanged, Notice
 from tests.parity.house import Hold, House, call, house, write
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.slow_after(1)
 
 PERM = re.compile(r"perm-\d+-[a-z0-9]{7}")
 

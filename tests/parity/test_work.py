@@ -8,8 +8,9 @@ import pytest
 
 from teamwright import TaskChanged
 from tests.parity.house import Hold, call, house, write
+from tests.support.waits import WAIT_S
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.slow_after(1)
 
 
 @pytest.mark.promise("B5", "F14", "P2")
@@ -31,7 +32,7 @@ async def test_a_task_is_claimed_once_whoever_is_quicker(tmp_path, backend):
         async def all_done():
             return all(task.status == "completed" for task in await crew.team.tasks.all())
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             while not await all_done():
                 crew.team.session.team.changed.clear()
                 await crew.team.session.team.changed.wait()

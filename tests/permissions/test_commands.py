@@ -53,8 +53,10 @@ ls &
 wc -l 2>/dev/null a.py
 test -f a.py || echo no
 if [ -d sub ]; then ls sub; else pwd; fi
-echo $(ls a.py) > /dev/null
+echo "$(ls a.py)" > /dev/null
 x=1; y=2; printf '%s %s' "$x" "$y"
+cat *.{py,txt}
+cat [ab].py
 """.strip().splitlines()
 
 ASKS = r"""
@@ -158,8 +160,7 @@ trap 'rm a.py' EXIT
 while cd ..; do cat x; done
 command cd .. && cat x
 eval 'cd ..' && cat x
-cat *.{py,txt}
-cat [ab].py
+cat [a-b].py
 jq env a.json
 jq -n --indent 2 env
 comm -; rm x
@@ -389,7 +390,8 @@ def test_every_command_of_a_line_must_be_allowed(ground):
         ("Bash(timeout:*)", "timeout 5 rm a.py", Verdict.ASK),
         ("Bash(xargs:*)", "ls | xargs rm", Verdict.ASK),
         ("Bash(find:*)", "find . -exec rm {} +", Verdict.ASK),
-        ("Bash(find:*)", "find . -delete", Verdict.ALLOW),
+        ("Bash(find:*)", "find . -delete", Verdict.ASK),
+        ("Bash(find . -delete:*)", "find . -delete", Verdict.ALLOW),
         ("Bash(sudo apt:*)", "sudo apt install x", Verdict.ASK),
         ("Bash(bash run.sh)", "bash run.sh", Verdict.ALLOW),
         ("Bash(bash:*)", "bash -c 'rm x'", Verdict.ASK),
@@ -439,6 +441,7 @@ ACCEPTED = [
     "cp a.py src/",
     "mv a.py src/c.py",
     "mkdir x && cp a.py x/y",
+    "test -f y || cp a.py y 2>&1",
     "cp -r src sub",
 ]
 NOT_ACCEPTED = """
@@ -462,6 +465,10 @@ cp -L link x
 cp -t src a.py
 cp -r link x
 mv src new && cat new/main.py
+for i in 1 2; do cat x.txt; mv sub/x.txt x.txt; done
+{ sleep 1; cat x.txt; } & mv sub/x.txt x.txt
+cat x.txt | mv sub/x.txt x.txt
+until false; do cat x.txt; cp -r sub x.txt; done
 echo x > a.py
 ln -s / x
 chmod +x a.py

@@ -16,6 +16,8 @@ from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 HIDDEN = ["git push", "git push origin main", "rm -rf sub"]
 SAFE = ["ls", "echo x", "cat a.py", "true", "wc -l < a.py", "git status", "x=1", "pwd", "echo $HOME", "cd sub"]
@@ -258,10 +260,10 @@ class Sandbox:
             start_new_session=True,
         )
         try:
-            shell.wait(5)
+            shell.wait(WAIT_S)
         except subprocess.TimeoutExpired:
             os.killpg(shell.pid, 9)
-            shell.wait(5)
+            shell.wait(WAIT_S)
         return self.mark.exists()
 
 
@@ -292,7 +294,7 @@ def test_a_hidden_command_is_neither_allowed_by_chance_nor_escapes_a_deny_rule(s
         check(sandbox, hide(template, command))
 
 
-EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "200"))
+EXAMPLES = 200
 lines = st.builds(
     lambda before, hides, command, after: before + _nested(hides, command) + after,
     st.lists(st.tuples(st.sampled_from(SAFE), st.sampled_from(JOINTS)), max_size=2).map(
@@ -313,7 +315,7 @@ def _nested(hides: list[str], command: str) -> str:
 
 
 @pytest.mark.promise("G2", "P7")
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(line=lines)
 def test_not_even_hidden_in_one_another_between_harmless_commands(sandbox, line):
     check(sandbox, line)

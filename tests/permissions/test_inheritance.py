@@ -11,6 +11,7 @@ from teamwright.permissions.decide import COORDINATING, Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Decision, Mode, Verdict, stricter
 from teamwright.protocol.rule_text import split_rules
+from tests.support.examples import examples
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
@@ -102,7 +103,7 @@ def without_its_own_limits(policy: Policy, calls) -> list[Decision]:
 
 
 @pytest.mark.promise("F46", "G3")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes, later=changes)
 def test_nobody_may_more_than_anybody_above_it_at_any_time(ground, calls, mode, rules, route, later):
     members = family(ground, mode, rules, route)
@@ -116,7 +117,7 @@ def test_nobody_may_more_than_anybody_above_it_at_any_time(ground, calls, mode, 
 
 
 @pytest.mark.promise("F45", "G3")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, depth=st.integers(1, 3))
 def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and_subagent(
     ground, calls, mode, rules, depth
@@ -128,7 +129,7 @@ def test_the_same_call_rules_and_mode_are_the_same_verdict_for_lead_teammate_and
 
 
 @pytest.mark.promise("F45", "G3")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, rules=rule_lists, other=modes, later=changes)
 def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
     ground, calls, mode, rules, other, later
@@ -146,7 +147,7 @@ def test_without_a_mode_of_its_own_a_child_is_its_caller_whatever_becomes_of_it(
 
 
 @pytest.mark.promise("F45", "G6")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(mode=modes, rules=rule_lists, route=routes)
 def test_that_the_lead_only_coordinates_changes_no_childs_verdict_and_is_over_at_once(
     ground, calls, mode, rules, route
@@ -223,7 +224,7 @@ def test_without_anybody_above_no_mode_is_the_default_one(ground, calls):
 
 
 @pytest.mark.promise("G1", "F46")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rules=rule_lists, route=routes)
 def test_while_the_lead_plans_nobody_changes_anything_whatever_rules_allow(ground, calls, rules, route):
     members = family(ground, Mode.PLAN, rules, route)

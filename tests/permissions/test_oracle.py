@@ -13,6 +13,8 @@ from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Access, Mode, Verdict
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 PIECES = [
     *("touch MARK", "touch", "MARK", "echo", "echo x", "cat a", "ls", "true", "cd sub", "cd ..", "find .", "xargs"),
@@ -60,7 +62,7 @@ class Sandbox:
             env={"PATH": os.environ["PATH"], "HOME": str(self.root)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=20,
+            timeout=WAIT_S,
             check=False,
         )
 
@@ -72,11 +74,11 @@ def sandbox(tmp_path_factory):
 
 commands = st.lists(st.sampled_from(PIECES), min_size=1, max_size=9).map("".join)
 few = st.lists(st.sampled_from(PIECES), max_size=4).map("".join)
-EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "300"))
+EXAMPLES = 300
 
 
 @pytest.mark.promise("G1", "P7")
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(command=commands)
 def test_what_is_allowed_as_reading_changes_nothing_when_bash_runs_it(sandbox, command):
     if sandbox.verdict(command) is Verdict.ALLOW and "\0" not in command:
@@ -85,7 +87,7 @@ def test_what_is_allowed_as_reading_changes_nothing_when_bash_runs_it(sandbox, c
 
 
 @pytest.mark.promise("G2", "P7")
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(before=few, after=few)
 def test_what_a_deny_rule_names_does_not_happen_although_everything_else_may(sandbox, before, after):
     command = f"{before}touch MARK{after}"

@@ -12,6 +12,7 @@ from teamwright.permissions.rule import parse_rule, parse_rules
 from teamwright.permissions.verdict import HARMLESS, Access, Mode, Verdict, stricter
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.rule_text import split_rules
+from tests.support.examples import examples
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 
@@ -46,7 +47,7 @@ own_modes = st.sampled_from([mode for mode in Mode if mode is not Mode.BUBBLE])
 
 
 @pytest.mark.promise("G2")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(mode=modes, allow=rule_lists, ask=rule_lists, deny=rule_lists, more=st.sampled_from(RULES))
 def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(ground, calls, mode, allow, ask, deny, more):
     base = ground.policy(mode, allow, ask, deny)
@@ -62,7 +63,7 @@ def test_one_more_deny_or_ask_never_widens_and_one_more_allow_never_denies(groun
 
 
 @pytest.mark.promise("F46")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(mine=own_modes, theirs=modes, allow=rule_lists, deny=rule_lists, above=rule_lists, later=modes)
 def test_a_narrowed_policy_is_never_wider_than_any_above_it(ground, calls, mine, theirs, allow, deny, above, later):
     lead = ground.policy(theirs, deny=above)
@@ -210,27 +211,100 @@ OFFERED = [
     ("npm run build -- --x", "Bash(npm run build:*)"),
     ("cargo build --release", "Bash(cargo build:*)"),
     ("pytest -x tests", "Bash(pytest:*)"),
-    ("python tool.py --all", "Bash(python tool.py --all)"),
+    ("python -m pytest -q", "Bash(python -m pytest:*)"),
+    ("make test", "Bash(make test:*)"),
+    ("ruff check src", "Bash(ruff check:*)"),
+    ("go test ./...", "Bash(go test:*)"),
     ("git commit -m x", "Bash(git commit:*)"),
+    ("pytest ../outside", "Bash(pytest ../outside)"),
+    ("npm install left-pad", "Bash(npm install left-pad)"),
+    ("git push origin main", "Bash(git push origin main)"),
+    ("git log link/secret -p", "Bash(git log link/secret -p)"),
+    ("docker ps -a", "Bash(docker ps -a)"),
+    ("kubectl get pods", "Bash(kubectl get pods)"),
+    ("terraform plan", "Bash(terraform plan)"),
+    ("python tool.py --all", "Bash(python tool.py --all)"),
+    ("./run.sh --fast", "Bash(./run.sh --fast)"),
     ("make", "Bash(make)"),
     ("git -C sub push", "Bash(git -C sub push)"),
     ("curl 'https://example.org/?a=b c'", "Bash(curl 'https://example.org/?a=b c')"),
 ]
-NOT_OFFERED = [
-    "npm test && ls",
-    "npm test | tee x",
-    "npm $X",
-    "rm -rf x",
-    "sudo ls",
-    "npm test > x",
-    "A=1 npm test",
-    "ls )",
-    "rm *",
-    "eval x",
-]
+NOT_OFFERED = r"""
+npm test && ls
+npm test | tee x
+npm $X
+npm test "$X"
+npm test *.js
+npm test --script-shell=x
+npm exec x
+npm publish
+npm config set x y
+npx x
+rm -rf x
+sudo ls
+npm test > x
+A=1 npm test
+ls )
+rm *
+eval x
+kill 1
+chmod +x a.py
+dd if=a.py of=x
+python
+python -c 'print(1)'
+python3 -
+bash -c ls
+bash -x
+node -e 1
+perl -e 1
+docker run image
+docker exec web ls
+docker rm web
+docker system prune -f
+docker compose down -v
+kubectl delete pod x
+kubectl apply -f x
+kubectl exec web -- ls
+helm uninstall x
+terraform destroy
+terraform apply
+aws s3 rm s3://x
+gh pr merge 1
+gh api /x
+git push --force
+git push -f origin main
+git push origin +main
+git push origin :main
+git push --delete origin x
+git reset --hard
+git clean -fd
+git checkout -- .
+git branch -D x
+git add -A
+git rebase -x make main
+git log --output=x
+git -c core.pager=x log
+git config core.pager x
+find . -delete
+find . -exec rm {} +
+sed -i s/a/b/ a.py
+sort -o x a.py
+tar xf a.tar --to-command=x
+curl -X DELETE https://example.org
+curl -d x https://example.org
+curl -o x https://example.org
+ssh host ls
+scp a.py host:
+rsync -a a.py host:
+psql -c 'drop table x'
+xargs rm
+cargo publish
+make CC=./x
+""".strip().splitlines()
 
 
 @pytest.mark.promise("G2")
+@pytest.mark.finding("P11")
 @pytest.mark.parametrize(("command", "rule"), OFFERED)
 def test_always_offers_a_rule_that_answers_the_same_call_again(ground, command, rule):
     decision = ground.run(command)
@@ -239,6 +313,7 @@ def test_always_offers_a_rule_that_answers_the_same_call_again(ground, command, 
 
 
 @pytest.mark.promise("G2")
+@pytest.mark.finding("P11")
 @pytest.mark.parametrize("command", NOT_OFFERED)
 def test_always_offers_nothing_that_would_reach_further_than_it_looks(ground, command):
     assert ground.run(command).always == ""

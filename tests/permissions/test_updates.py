@@ -161,7 +161,19 @@ REFUSED = [
     ),
     *(
         Update("addRules", rules=(rule,))
-        for rule in ("Bash", "Bash(*)", "Bash(* push)", "Edit", "Write(**)", "Read", "Read(//**)", "Read(//etc/**)")
+        for rule in (
+            "Bash",
+            "Bash(*)",
+            "Bash(* push)",
+            "Bash(python:*)",
+            "Bash(/bin/bash *)",
+            "Bash(sudo:*)",
+            "Edit",
+            "Write(**)",
+            "Read",
+            "Read(//**)",
+            "Read(//etc/**)",
+        )
     ),
     *(
         Update("addRules", rules=(rule,))

@@ -23,6 +23,7 @@ from teamwright.models.model import ModelCard, Part, Reply, Request, TextPart
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.usage import Usage
 from teamwright.teams.lifecycle import State
+from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 LIMITS = {"limits": {"members": 1_000, "spawns": 10_000, "spawns_per_minute": 10_000}, "compact_at": None}
@@ -35,7 +36,7 @@ def child(name: str, spec: dict[str, Any], *, descriptors: int = 1_024) -> dict[
     """What the child prints at its end. It may open so many descriptors."""
     limited = f'ulimit -n {descriptors} && exec "$@"'
     command = ["sh", "-c", limited, "sh", sys.executable, "-m", f"tests.scale.{name}", json.dumps(spec)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT_S)
     assert done.returncode == 0, done.stderr[-4_000:]
     return json.loads(done.stdout)
 
@@ -89,7 +90,7 @@ def a_team(root: Path, model: Plays, **more: Any) -> Team:
 async def rest(session: Session) -> None:
     """Until nobody has anything left to do."""
     team = session.team
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(WAIT_S):
         while not team.quiet() or any(mate.state is not State.IDLE for mate in team.live):
             team.changed.clear()
             await team.changed.wait()

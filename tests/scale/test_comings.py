@@ -12,7 +12,7 @@ STANDING_MOST = 65
 """Members that are gone and still shown (64), and the lead."""
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("F62", "P6", "E1")
 def test_after_a_hundred_members_one_by_one_twenty_together_and_a_hundred_sub_agents_all_is_back(tmp_path):
     spec = {"root": str(tmp_path), "sequential": 100, "together": 20, "subagents": 100}

@@ -4,6 +4,8 @@ import pytest
 
 from tests.scale.crew import child
 
+pytestmark = pytest.mark.slow
+
 MEMBERS = 20
 LOOKS = 3
 """The net below the watcher looks every 2 s: twice in the window, and once more where it begins."""
@@ -14,7 +16,7 @@ FOLLOWED = 8
 BUSY = ("open", "read", "write", "pread", "pwrite", "fsync", "flock", "mkdir", "rmdir", "rename", "listdir", "scandir")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("F63", "P6", "F10", "E1")
 def test_twenty_idle_members_wake_no_loop_and_touch_no_file_but_by_the_slow_look(tmp_path):
     found = child("idling", {"root": str(tmp_path), "members": MEMBERS})

@@ -12,7 +12,7 @@ KB_A_MEMBER = 160
 """Heap of a member with its prefix, its tools, its inbox and three short turns; about 65 here."""
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("E1", "P1", "P2", "P6", "F62")
 def test_two_hundred_members_do_their_tasks_write_to_each_other_and_rest_with_256_descriptors(tmp_path):
     found = child("together", {"root": str(tmp_path), "members": MEMBERS}, descriptors=DESCRIPTORS)

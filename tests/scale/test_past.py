@@ -9,7 +9,7 @@ UNREAD = 20
 MIB = 1 << 20
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("C9", "F10", "P1", "P6")
 def test_sends_looks_and_flags_move_as_many_bytes_after_a_hundred_thousand_messages_as_without(tmp_path):
     found = child("past", {"root": str(tmp_path), "messages": MESSAGES, "unread": UNREAD})
@@ -25,7 +25,7 @@ def test_sends_looks_and_flags_move_as_many_bytes_after_a_hundred_thousand_messa
     assert found["long"]["flag"].get("archive", 0) <= found["empty"]["flag"]["archive"] + 8, "only to put more into it"
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("C9", "F10", "P5")
 def test_a_team_that_goes_on_does_not_open_the_archive_of_what_was_read(tmp_path):
     found = child("returns", {"root": str(tmp_path), "kind": "mail", "messages": 20_000})
@@ -34,7 +34,7 @@ def test_a_team_that_goes_on_does_not_open_the_archive_of_what_was_read(tmp_path
     assert found["turns"] == 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("F57", "P5", "F62")
 @pytest.mark.parametrize("who", ["ada", "team-lead"])
 def test_a_conversation_of_fifty_mib_goes_on_word_for_word_within_three_times_its_size(tmp_path, who):

@@ -120,7 +120,7 @@ def hang_bell(path):
     async def work():
         bell = Bell.bind(Path(path))
         say("hung")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await bell.wait()
         say("rung")
 

@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.atomic import DRAFT_OLD_S, Draft, storage_error, sweep_drafts, write_atomic, write_new
+from tests.support.waits import WAIT_S
 
 
 @pytest.mark.promise("F66")
@@ -51,7 +52,7 @@ def test_of_many_writers_of_a_new_file_exactly_one_is_first(tmp_path):
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(10)
+        writer.join(WAIT_S)
     assert len(won) == 1
     assert path.read_bytes() == b"%d" % won[0]
     assert os.listdir(tmp_path) == ["answer"]

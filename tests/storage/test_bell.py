@@ -11,6 +11,7 @@ import pytest
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.bell import Bell, hang, ring, sweep
 from teamwright.storage.sockets import address as module
+from tests.support.waits import WAIT_S
 
 
 @pytest.fixture(params=["short", "long", "long without descriptors"])
@@ -23,7 +24,7 @@ def path(request, tmp_path, monkeypatch):
 
 async def test_a_ring_wakes_the_owner_and_then_it_waits_again(path):
     bell = Bell.bind(path)
-    waiting = asyncio.create_task(bell.wait(10))
+    waiting = asyncio.create_task(bell.wait(WAIT_S))
     await asyncio.sleep(0)
     assert ring(path)
     assert await waiting
@@ -34,14 +35,14 @@ async def test_a_ring_wakes_the_owner_and_then_it_waits_again(path):
 async def test_a_ring_before_the_wait_counts(path):
     bell = Bell.bind(path)
     assert ring(path)
-    assert await bell.wait(5)
+    assert await bell.wait(WAIT_S)
     bell.close()
 
 
 async def test_rings_beyond_the_queue_are_rings_too(path):
     bell = Bell.bind(path)
     assert all(ring(path) for _ in range(2_000))
-    assert await bell.wait(5)
+    assert await bell.wait(WAIT_S)
     bell.drain()
     assert not await bell.wait(0)
     bell.close()
@@ -61,12 +62,12 @@ async def test_a_dead_owners_bell_is_silent_and_can_be_hung_anew(tmp_path, start
     owner = start("hang_bell", path)
     assert owner.stdout.readline() == "hung\n"
     owner.kill()
-    owner.wait(10)
+    owner.wait(WAIT_S)
     assert path.exists()
     assert not ring(path)
     bell = Bell.bind(path)
     assert ring(path)
-    assert await bell.wait(5)
+    assert await bell.wait(WAIT_S)
     bell.close()
 
 
@@ -91,7 +92,7 @@ async def test_the_old_owner_does_not_take_the_new_ones_bell_down(tmp_path):
     new = Bell.bind(path)
     old.close()
     assert ring(path)
-    assert await new.wait(5)
+    assert await new.wait(WAIT_S)
     new.close()
 
 
@@ -118,7 +119,7 @@ async def test_two_hundred_bells_call_back_each_its_own_and_no_task_waits_for_th
     silence = [hang(tmp_path / "bells" / f"m{n}", partial(hear, n)) for n in range(200)]
     assert len(asyncio.all_tasks()) == before
     assert all(ring(tmp_path / "bells" / f"m{n}") for n in range(200))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await some.wait()
     assert sorted(heard) == list(range(200))
     for take_down in silence:
@@ -145,7 +146,7 @@ async def work():
     print(sum(ring(Path({str(tmp_path)!r}) / "bells" / str(n)) for n in range(100)))
 asyncio.run(work())
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S)
     assert (done.stdout, done.returncode) == ("16\n", 0), done.stderr
 
 
@@ -160,7 +161,7 @@ async def work():
     print("socket:" in done.stdout)
 asyncio.run(work())
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S)
     assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from teamwright.storage.counter import Counter
+from tests.support.waits import WAIT_S
 
 CHILD = """
 import sys
@@ -24,7 +25,7 @@ def test_processes_that_count_together_never_get_the_same_number(tmp_path):
         subprocess.Popen([sys.executable, "-c", CHILD, str(path), "500"], stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    told = [int(line) for child in children for line in child.communicate(timeout=60)[0].split()]
+    told = [int(line) for child in children for line in child.communicate(timeout=WAIT_S)[0].split()]
     assert sorted(told) == list(range(1, 2001))
     assert path.stat().st_mode & 0o777 == 0o600
 

@@ -326,6 +326,7 @@ def test_a_journal_whose_writer_is_killed_anywhere_has_whole_lines_from_its_begi
         assert len(found) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F29")
 def test_an_owner_of_a_lock_killed_before_any_step_bars_the_next_for_no_time(deaths, mortal):
     steps = []
@@ -335,6 +336,7 @@ def test_an_owner_of_a_lock_killed_before_any_step_bars_the_next_for_no_time(dea
     assert {"mkdir", "utime", "pwrite", "rmdir"} <= set(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F29")
 def test_two_owners_killed_one_after_the_other_before_any_two_steps_bar_the_next_for_no_time(mortal, tmp_path):
     steps = range(9)

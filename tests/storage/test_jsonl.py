@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.storage.jsonl import Journal, read_backward, read_lines
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 
 def test_lines_come_back_in_order_and_from_the_end(tmp_path):
@@ -66,7 +68,7 @@ def test_a_line_with_a_newline_inside_is_refused_and_nothing_is_written(tmp_path
     assert (tmp_path / "journal").read_bytes() == b""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(content=st.lists(st.binary(max_size=300), max_size=40).map(b"\n".join), times=st.sampled_from([1, 700]))
 def test_backward_is_forward_reversed(tmp_path_factory, content, times):
     path = tmp_path_factory.mktemp("j") / "journal"
@@ -95,7 +97,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_lines_without_a_gap(tmp_path
         for _ in range(stop_after):
             said = int(writer.stdout.readline())
         writer.kill()
-        writer.wait(10)
+        writer.wait(WAIT_S)
         Journal.open(path).close()
         numbers = [json.loads(line)["n"] for line in read_lines(path)]
         assert numbers == list(range(len(numbers)))
@@ -103,7 +105,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_lines_without_a_gap(tmp_path
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path, start):
-    said, _ = start("fill_the_disk", tmp_path, 8192).communicate(timeout=20)
+    said, _ = start("fill_the_disk", tmp_path, 8192).communicate(timeout=WAIT_S)
     assert said.split() == ["disk-full", "disk-full", "disk-full"]
     *lines, last = (tmp_path / "journal").read_bytes().split(b"\n")[:-1]
     assert {len(line) for line in lines} == {100}
@@ -131,7 +133,7 @@ for journal in journals:
 
 def many_journals(tmp_path, *more):
     command = [sys.executable, "-c", MANY, str(tmp_path), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
 
 
 @pytest.mark.promise("P6")

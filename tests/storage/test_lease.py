@@ -6,6 +6,7 @@ import pytest
 
 from teamwright.protocol.errors import CannotStart
 from teamwright.storage.lease import Lease
+from tests.support.waits import WAIT_S
 
 
 @pytest.mark.promise("P1", "F05")
@@ -26,7 +27,7 @@ def test_a_killed_holder_frees_it_at_once(tmp_path, start):
     holder = start("hold_lease", path)
     assert holder.stdout.readline() == "held\n"
     holder.kill()
-    holder.wait(10)
+    holder.wait(WAIT_S)
     Lease.take(path, "me").release()
 
 

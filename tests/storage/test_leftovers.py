@@ -18,6 +18,8 @@ from teamwright.storage.processes.family import life_mark, new_mark, processes, 
 from teamwright.storage.processes.leftovers import end_leftovers, leftovers
 from teamwright.storage.processes.process import Command, Process, finish, run
 from teamwright.storage.processes.records import RECORDS, ProcessRecords, Purpose
+from tests.support.programs import reason
+from tests.support.waits import WAIT_S
 
 LINUX = sys.platform.startswith("linux")
 GONE = 2**22 + 1
@@ -71,7 +73,7 @@ def up(tmp_path):
     fd = os.open(tmp_path / "up", os.O_RDWR | os.O_NONBLOCK)
 
     def read() -> int:
-        assert select.select([fd], [], [], 30)[0], "the command never came up"
+        assert select.select([fd], [], [], WAIT_S)[0], "the command never came up"
         return int(os.read(fd, 100))
 
     yield read
@@ -199,10 +201,10 @@ def test_the_same_record_with_the_right_start_proves_the_process(tmp_path, stran
     write_record(tmp_path, stranger.pid, start_of(stranger.pid))
     assert [one.alive for one in leftovers(tmp_path)] == [True]
     assert [one.alive for one in end_leftovers(tmp_path)] == [False]
-    assert stranger.wait(10) == -signal.SIGTERM
+    assert stranger.wait(WAIT_S) == -signal.SIGTERM
 
 
-@pytest.mark.skipif(not os.access("/bin/ps", os.X_OK), reason="ps is not on this machine")
+@pytest.mark.skipif(not os.access("/bin/ps", os.X_OK), reason=reason("ps"))
 def test_without_a_process_file_system_the_start_that_ps_tells_is_the_proof(tmp_path, stranger, monkeypatch):
     this_boot.cache_clear()
     monkeypatch.setattr(family, "_LINUX", False)
@@ -214,7 +216,7 @@ def test_without_a_process_file_system_the_start_that_ps_tells_is_the_proof(tmp_
         assert [one.alive for one in end_leftovers(tmp_path)] == [False]
     finally:
         this_boot.cache_clear()
-    assert stranger.wait(10) == -signal.SIGTERM
+    assert stranger.wait(WAIT_S) == -signal.SIGTERM
 
 
 DAMAGED = {
@@ -316,7 +318,7 @@ def test_a_directory_that_cannot_be_written_costs_the_record_and_nothing_else(tm
         path.chmod(path.stat().st_mode | 0o555)
     argv = [sys.executable, "-c", script, str(tmp_path)]
     done = subprocess.run(
-        argv, env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=60
+        argv, env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=WAIT_S
     )
     assert done.stdout.splitlines() == ["out True [False]", "[]"], done.stderr
     assert len(records(tmp_path)) == 1

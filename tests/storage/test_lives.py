@@ -11,6 +11,7 @@ import pytest
 from teamwright.storage.output import Output
 from teamwright.storage.processes.lives import Life, end_all
 from teamwright.storage.processes.process import Command, Process
+from tests.support.waits import WAIT_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
@@ -29,7 +30,7 @@ async def test_the_end_of_a_process_is_noticed_though_nobody_reaps_it(sleeper):
     assert life.alive
     assert not await life.gone(0)
     os.kill(sleeper.pid, signal.SIGKILL)
-    assert await life.gone(10)
+    assert await life.gone(WAIT_S)
     assert not life.alive
     assert Life.of(sleeper.pid) is None, "what only waits to be reaped is over"
     life.signal(signal.SIGTERM)
@@ -57,7 +58,7 @@ async def test_without_descriptors_of_processes_it_is_looked_at(sleeper, monkeyp
     life = Life.of(sleeper.pid)
     assert not await life.gone(0)
     life.signal(signal.SIGKILL)
-    assert await life.gone(10)
+    assert await life.gone(WAIT_S)
     assert not life.alive
 
 
@@ -79,7 +80,7 @@ async def test_what_came_out_of_a_process_is_found_and_ended_also_what_left_its_
     life = Life.of(os.getpid())
     process = Process.start(Command(["sh", "-c", leaving], tmp_path, dict(os.environ)), Output(1000))
     wanted = set[int]()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while len(wanted) < 2:
             wanted |= {int(pid) for pid in (await asyncio.to_thread(pipe.read_text)).split()}
     found = {row for row in life.offspring() if row.pid in wanted}

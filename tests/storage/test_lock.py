@@ -12,6 +12,7 @@ from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import lock as module
 from teamwright.storage import lockdir
 from teamwright.storage.lock import FileLock, lock_for
+from tests.support.waits import WAIT_S
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def strangers_lock(target, age_s):
 def test_no_count_is_lost_between_four_processes(target, guard, start):
     target.write_text("0")
     processes = [start("count", target, guard, 40) for _ in range(4)]
-    assert [p.wait(60) for p in processes] == [0, 0, 0, 0]
+    assert [p.wait(WAIT_S) for p in processes] == [0, 0, 0, 0]
     assert target.read_text() == "160"
 
 
@@ -51,7 +52,7 @@ def test_no_count_is_lost_between_two_of_ours_and_two_strangers(target, guard, s
     target.write_text("0")
     ours = [start("count", target, guard, 40) for _ in range(2)]
     strangers = [start("count_as_stranger", target, 40) for _ in range(2)]
-    assert [p.wait(60) for p in ours + strangers] == [0, 0, 0, 0]
+    assert [p.wait(WAIT_S) for p in ours + strangers] == [0, 0, 0, 0]
     assert target.read_text() == "160"
 
 
@@ -74,7 +75,7 @@ async def test_tasks_of_one_loop_go_in_one_after_another(target, guard):
             inside += 1
             inside -= 1
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*(work() for _ in range(50)))
 
 
@@ -83,7 +84,7 @@ async def test_a_killed_owners_lock_is_recovered_at_once_and_the_next_is_told(ta
     owner = start("die_inside", target, guard)
     assert owner.stdout.readline() == "inside\n"
     owner.kill()
-    owner.wait(10)
+    owner.wait(WAIT_S)
     assert directory(target).is_dir()
     async with FileLock(target, guard, wait_s=0.5).hold() as held:
         assert held.recovered
@@ -93,7 +94,7 @@ async def test_a_killed_owners_lock_is_recovered_at_once_and_the_next_is_told(ta
 @pytest.mark.promise("F29")
 async def test_an_owner_killed_before_it_made_its_record_is_recovered_after_a_second(target, guard, start):
     owner = start("die_before_the_record", target, guard)
-    assert owner.wait(10) == -9
+    assert owner.wait(WAIT_S) == -9
     assert directory(target).is_dir()
     async with FileLock(target, guard, wait_s=4).hold() as held:
         assert held.recovered
@@ -142,7 +143,7 @@ async def test_a_strangers_lock_that_goes_while_we_wait_lets_us_in(target, guard
         await asyncio.sleep(0)
     assert not entered.is_set()
     made.rmdir()
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(WAIT_S):
         await waiting
     assert entered.is_set()
 
@@ -250,7 +251,7 @@ async def test_a_clock_that_was_set_back_does_not_make_a_dead_owner_live(target,
     if program == "die_inside":
         assert owner.stdout.readline() == "inside\n"
         owner.kill()
-    owner.wait(10)
+    owner.wait(WAIT_S)
     assert directory(target).is_dir()
     an_hour_ago = time.time() - 3600
     monkeypatch.setattr(

@@ -18,6 +18,7 @@ from teamwright.storage import lockdir
 from teamwright.storage.lock import FileLock
 from teamwright.storage.paths import Home
 from tests.storage.mortal import Mortal
+from tests.support.examples import examples
 
 AGES = (-3, 0, 4, 9, 12, 4_000)
 STEPS = (-3_600, -30, 0, 30, 3_600)
@@ -134,5 +135,5 @@ class Locks(RuleBasedStateMachine):
             held.check()
 
 
-Locks.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+Locks.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=25, deadline=None)
 TestLocks = pytest.mark.promise("F29", "F03", "P5")(Locks.TestCase)

@@ -11,6 +11,7 @@ from teamwright.storage import log as module
 from teamwright.storage.jsonl import Journal
 from teamwright.storage.log import SNAPSHOT_EVERY, EventLog
 from teamwright.storage.log_reader import Tail, read_events, read_recent
+from tests.support.waits import WAIT_S
 
 
 def note(text):
@@ -134,7 +135,7 @@ async def test_a_follower_gets_what_was_and_what_comes_until_the_log_closes(path
     log = EventLog(path)
     for n in range(1, 201):
         log.emit(note(str(n)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         reader = Reader(log, 150)
         await reader.has(200)
         log.emit(note("201"))
@@ -151,7 +152,7 @@ async def test_a_slow_follower_is_served_from_the_file_without_a_gap_and_live_ev
 ):
     monkeypatch.setattr(module, "MOST_WAITING", 10)
     log = EventLog(path)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         reader = Reader(log, 0)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -170,7 +171,7 @@ async def test_a_follower_that_goes_away_leaves_nothing_behind(path):
     log = EventLog(path)
     log.emit(note("one"))
     following = log.follow()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         assert (await anext(following))[0] == 1
     await following.aclose()
     log.emit(note("two"))

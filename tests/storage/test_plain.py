@@ -1,12 +1,15 @@
 """Files that somebody else put there: read when they are plain and short enough, and never waited for."""
 
 import os
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
+import teamwright
 from teamwright.storage.gitdir import branch_of
-from teamwright.storage.plain import read_plain
+from teamwright.storage.plain import read_beginning, read_plain
 
 GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
 
@@ -63,3 +66,24 @@ def test_outside_git_there_is_no_branch_and_a_strange_head_is_unknown(tmp_path):
     ):
         (tmp_path / ".git" / "HEAD").write_bytes(content)
         assert branch_of(tmp_path) == "(unknown)", content
+
+
+@pytest.mark.finding("P17")
+def test_no_path_is_resolved_in_a_way_that_fails_for_a_link_to_itself_or_an_unknown_user():
+    sources = sorted(Path(teamwright.__file__).parent.rglob("*.py"))
+    assert sources
+    for path in sources:
+        assert not re.search(r"\.(resolve|expanduser)\(\)", path.read_text()), f"{path}: os.path does the same"
+
+
+@pytest.mark.finding("P17")
+def test_the_beginning_of_a_plain_file_is_read_whatever_its_length(tmp_path):
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"ref: refs/heads/main\n")
+        file.truncate(3 << 30)
+    assert read_beginning(tmp_path / "file", 20) == b"ref: refs/heads/main"
+    with pytest.raises(OSError, match="longer than"):
+        read_plain(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no plain file"):
+        read_beginning(tmp_path / "pipe", 20)

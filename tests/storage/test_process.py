@@ -13,6 +13,8 @@ import pytest
 from teamwright.storage.output import Output
 from teamwright.storage.processes.family import Family, _from_ps, kill_group, processes
 from teamwright.storage.processes.process import Command, Process, finish, run, run_argv
+from tests.support.programs import reason
+from tests.support.waits import WAIT_S
 
 ENV = {"PATH": os.environ["PATH"]}
 ESCAPE = (
@@ -35,7 +37,7 @@ def lives(pid: int) -> bool:
 
 async def heard(fifo: Path) -> int:
     """The number that a process writes into this fifo, when it does."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         return int(await asyncio.to_thread(fifo.read_text))
 
 
@@ -233,7 +235,7 @@ async def test_without_process_descriptors_the_end_is_noticed_too(tmp_path, monk
     assert late.timed_out and late.exit_code < 0
 
 
-@pytest.mark.skipif(not os.access("/bin/ps", os.X_OK), reason="ps is not on this machine")
+@pytest.mark.skipif(not os.access("/bin/ps", os.X_OK), reason=reason("ps"))
 async def test_ps_tells_what_the_process_file_system_tells(tmp_path, monkeypatch):
     monkeypatch.setattr("teamwright.storage.processes.family.processes", _from_ps)
     process = Process.start(shell("trap '' TERM; sleep 600 & sleep 600; sleep 600", tmp_path), Output(100))

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from teamwright.storage.watch import Watcher, WatchSettings
+from tests.support.waits import WAIT_S
 
 
 class Heard:
@@ -22,7 +23,7 @@ class Heard:
         self._event.set()
 
     async def again(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await self._event.wait()
         self._event.clear()
 
@@ -158,7 +159,7 @@ class Names:
         self._event.set()
 
     async def until(self, condition):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while not condition():
                 self._event.clear()
                 await self._event.wait()

@@ -21,9 +21,9 @@ STALE_S = 10.0
 """A lock directory older than this counts as left behind."""
 
 PATIENCE_S = 0.75
-"""So long the newer format waits for a lock; the older one does not wait."""
+"""So long the newer format waits for a lock; the older one does not wait, and loses what it sends meanwhile."""
 
-BOUND_S = 60.0
+BOUND_S = 120.0
 """No gate and no wait of a script lasts longer: a test that forgot it ends."""
 
 
@@ -90,8 +90,9 @@ class Disk:
     0 bytes; until a file exists. So a test meets each habit when it likes.
     """
 
-    def __init__(self, format_: str, log: Log, place: Path | None = None) -> None:
+    def __init__(self, format_: str, log: Log, place: Path | None = None, patience_s: float | None = None) -> None:
         self.newer = format_ == NEWER
+        self.patience_s = (PATIENCE_S if self.newer else 0.0) if patience_s is None else patience_s
         self.root = place or root()
         self.log = log
         self._gates: list[tuple[str, str, str]] = []
@@ -141,7 +142,7 @@ class Disk:
                 os.rmdir(place)
 
     def _take(self, place: str) -> bool:
-        bound = time.monotonic() + (PATIENCE_S if self.newer else 0.0)
+        bound = time.monotonic() + self.patience_s
         while True:
             try:
                 os.mkdir(place)

@@ -40,7 +40,7 @@ class Lead(Agent):
     def __init__(self, args: argparse.Namespace, log: Log, said: dict[str, Any]) -> None:
         self.session: str = said.get("session", "50101e6d-0000-4000-8000-000000000000")
         self._implicit = f"session-{self.session[:8]}"
-        super().__init__(Disk(args.format, log), log, self._implicit, LEAD)
+        super().__init__(Disk(args.format, log, patience_s=args.patience), log, self._implicit, LEAD)
         self._poll_s: float = args.poll
         self._mode: str = said.get("mode", "default")
         self._approves = said.get("plans", "approve") == "approve"
@@ -289,4 +289,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--format", choices=FORMATS, required=True)
     parser.add_argument("--poll", type=float, default=1.0, help="seconds")
+    parser.add_argument("--patience", type=float, help="seconds that it waits for a lock; without it the format's own")
     Lead(parser.parse_args(), log_of(LEAD), script(LEAD)).run()

@@ -43,7 +43,8 @@ class Member(Agent):
     """One life of a member."""
 
     def __init__(self, args: argparse.Namespace, log: Log, rules: dict[str, Any]) -> None:
-        super().__init__(Disk(args.format, log), log, args.team_name, args.agent_name, args.agent_color)
+        disk = Disk(args.format, log, patience_s=args.patience)
+        super().__init__(disk, log, args.team_name, args.agent_name, args.agent_color)
         self._args = args
         self._rules: list[dict[str, Any]] = list(rules.get("turns", []))
         self._late_idle = bool(rules.get("idle_after_goodbye"))
@@ -209,6 +210,7 @@ def flags(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--format", choices=FORMATS, required=True)
     parser.add_argument("--poll", type=float, default=1.0, help="seconds")
+    parser.add_argument("--patience", type=float, help="seconds that it waits for a lock; without it the format's own")
     for name in ("agent-id", "agent-name", "team-name"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("agent-color", "parent-session-id", "agent-type", "model", "permission-mode", "lead-verify-key"):

@@ -9,14 +9,19 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.support.waits import WAIT_S
+
 HERE = Path(__file__).resolve().parent
 MEMBER, LEAD_PROGRAM = HERE / "member.py", HERE / "lead.py"
-BOUND_S = 40.0
 
 
-def command(program: Path, format_: str) -> list[str]:
-    """The command of a stand-in, to which a lead adds its flags; it polls every 10 ms."""
-    return [sys.executable, "-I", str(program), "--format", format_, "--poll", "0.01"]
+def command(program: Path, format_: str, patience_s: float | None = WAIT_S) -> list[str]:
+    """The command of a stand-in, to which a lead adds its flags; it polls every 10 ms.
+
+    A stand-in that waits for locks loses no mail, however busy the machine. None: it waits as its format does.
+    """
+    given = [sys.executable, "-I", str(program), "--format", format_, "--poll", "0.01"]
+    return given if patience_s is None else [*given, "--patience", str(patience_s)]
 
 
 def flags(name: str, team: str, *more: str) -> list[str]:
@@ -65,7 +70,7 @@ class Running:
 
         with self._came:
             self._found: dict[str, Any] | None = None
-            self._came.wait_for(found, BOUND_S)
+            self._came.wait_for(found, WAIT_S)
         assert self._found is not None, f"no {kind} {fits} in {self.log}"
         return self._found
 
@@ -79,8 +84,8 @@ class Running:
 
     def ended(self) -> int:
         """Its exit code, once it ended by itself."""
-        code = self.process.wait(BOUND_S)
-        self._reader.join(BOUND_S)
+        code = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
         return code
 
     def end(self) -> None:
@@ -93,20 +98,20 @@ class Running:
 
 
 class Strangers:
-    """Starts stand-ins on one state root. `format` is the one that all have."""
+    """Starts stand-ins on one state root. `format` is the one that all have; `patience_s` as in `command`."""
 
-    def __init__(self, root: Path, place: Path, format_: str) -> None:
-        self.root, self.format = root, format_
+    def __init__(self, root: Path, place: Path, format_: str, patience_s: float | None) -> None:
+        self.root, self.format, self.patience_s = root, format_, patience_s
         self._place = place
         self._running: list[Running] = []
 
     def member(self, name: str, team: str, script: dict[str, Any] | None = None, *more: str) -> Running:
         """A member with its flags; its roster entry is the business of whoever leads."""
-        return self._run([*command(MEMBER, self.format), *flags(name, team, *more)], script or {})
+        return self._run([*command(MEMBER, self.format, self.patience_s), *flags(name, team, *more)], script or {})
 
     def lead(self, *steps: dict[str, Any], **more: Any) -> Running:
         """A lead that goes through these steps."""
-        return self._run(command(LEAD_PROGRAM, self.format), {"do": list(steps), **more})
+        return self._run(command(LEAD_PROGRAM, self.format, self.patience_s), {"do": list(steps), **more})
 
     def _run(self, argv: list[str], script: dict[str, Any]) -> Running:
         path = self._place / f"script{len(self._running)}.json"

@@ -361,7 +361,7 @@ def test_lead_and_member_of_one_format_work_together_from_the_prompt_to_the_end(
     lead = strangers.lead(
         *steps,
         {"do": "create", "subject": "job"},
-        {"do": "spawn", "name": "ann", "prompt": "Work.", "command": [*own, *command(MEMBER, strangers.format)]},
+        {"do": "spawn", "name": "ann", "prompt": "Work.", "command": [*own, *command(MEMBER, strangers.format, None)]},
         {"do": "hear", "words": "permission_request", "sender": "ann"},
         {"do": "answer_permission", "name": "ann", **answer},
         {"do": "see_task", "id": "1", "status": "completed"},

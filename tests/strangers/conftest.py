@@ -1,12 +1,13 @@
 """Processes of strangers and of ours for the tests of this room; all are gone at the end, whatever happened."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.programs import require
 
 HERE = Path(__file__).parent
 PACKAGES = Path(sys.prefix) / "npm" / "node_modules"
@@ -50,10 +51,8 @@ def stranger(start):
 @pytest.fixture
 def npm(start):
     """Start a program of npm.js, which uses the real proper-lockfile; skips with the reason where there is none."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed: the real proper-lockfile cannot be met")
+    node = require("node")
     if not (PACKAGES / "proper-lockfile").is_dir():
-        why = "`make pytest` installs it" if shutil.which("npm") else "npm is not installed"
-        pytest.skip(f"proper-lockfile is not in {PACKAGES}: {why}")
+        require("npm")
+        pytest.skip(f"proper-lockfile is not in {PACKAGES}: `make pytest` installs it")
     return lambda name, *arguments: start(node, HERE / "npm.js", name, *arguments)

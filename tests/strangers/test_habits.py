@@ -15,13 +15,12 @@ from teamwright.storage.lock import lock_for
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.roster import Roster
-
-BOUND_S = 60
+from tests.support.waits import WAIT_S
 
 
 def said(process):
     """All its lines, as words, once it ended well."""
-    out, _ = process.communicate(timeout=BOUND_S)
+    out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     return [line.split() for line in out.splitlines()]
 
@@ -131,7 +130,7 @@ async def test_a_stranger_that_holds_a_lock_is_named_with_path_and_age_and_when_
     assert path.read_text() == "[]"
     holder.stdin.write("leave\n")
     holder.stdin.flush()
-    assert holder.wait(BOUND_S) == 0
+    assert holder.wait(WAIT_S) == 0
     left = path.with_name("bob.json.lock")
     os.utime(left, (left.stat().st_mtime - 11,) * 2)
     await bob().send(Entry("ann", "x"))

@@ -15,8 +15,8 @@ from teamwright.mail.inbox import Inbox
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import lockdir
 from teamwright.storage.lock import FileLock
+from tests.support.waits import WAIT_S
 
-BOUND_S = 60
 STALE_MS = 2000
 """The least that proper-lockfile accepts."""
 
@@ -87,20 +87,22 @@ def told(process, line):
 def end(process):
     """Kill it; returns what it still had said."""
     process.kill()
-    return process.communicate(timeout=BOUND_S)[0].split()
+    return process.communicate(timeout=WAIT_S)[0].split()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F03", "F29", "C3")
 def test_ours_and_npms_never_are_inside_together_and_lose_no_count(target, guard, log, ours, npm):
     processes = [npm("count", target, log, 120, 10_000) for _ in range(2)]
     processes += [ours("count", target, guard, log, 120, 30) for _ in range(2)]
-    assert all("failed" not in p.communicate(timeout=BOUND_S)[0] for p in processes)
+    assert all("failed" not in p.communicate(timeout=WAIT_S)[0] for p in processes)
     assert [p.returncode for p in processes] == [0] * 4
     assert never_two_inside(log) == 480
     assert target.read_text() == "480"
     assert not lock_directory(target).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F03", "F29", "P5")
 def test_with_either_side_killed_at_any_moment_the_other_goes_on_and_never_two_are_inside(
     target, guard, log, ours, npm
@@ -195,6 +197,7 @@ async def test_when_npm_takes_our_lock_over_we_commit_nothing_and_release_nothin
     assert not lock_directory(target).exists()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F03", "F05", "C3")
 @pytest.mark.parametrize("habit", ["truncate", "rename"])
 def test_senders_of_ours_and_npms_on_one_inbox_lose_nothing(tmp_path, ours, npm, habit):
@@ -202,7 +205,7 @@ def test_senders_of_ours_and_npms_on_one_inbox_lose_nothing(tmp_path, ours, npm,
     inbox.write_text("[]")
     processes = [npm("append", inbox, f"npm{n}", 80, habit) for n in range(2)]
     processes += [ours("send", tmp_path, f"ours{n}", 80) for n in range(2)]
-    assert all("failed" not in p.communicate(timeout=BOUND_S)[0] for p in processes)
+    assert all("failed" not in p.communicate(timeout=WAIT_S)[0] for p in processes)
     assert [p.returncode for p in processes] == [0] * 4
     entries = json.loads(inbox.read_bytes())
     assert Counter((e["from"], e["text"]) for e in entries) == Counter(
@@ -212,6 +215,7 @@ def test_senders_of_ours_and_npms_on_one_inbox_lose_nothing(tmp_path, ours, npm,
         assert [e["text"] for e in entries if e["from"] == who] == [str(i) for i in range(80)]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P1", "F03", "F04", "F29", "C3")
 async def test_with_senders_of_both_sides_killed_at_any_moment_nothing_that_was_sent_is_lost(tmp_path, ours, npm):
     path = tmp_path / "bob.json"

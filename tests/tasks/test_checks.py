@@ -13,6 +13,7 @@ from teamwright.protocol.task import TaskStatus
 from teamwright.storage.paths import Home
 from teamwright.tasks.check import Checked
 from teamwright.tasks.task_list import TaskList
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.promise("B8", "F19")
 
@@ -98,7 +99,7 @@ async def step(tasks, flags, one):
         await tasks.update(str(rest[1]), by=who, lead=lead, **wish)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(STEPS, st.sampled_from(["", "t"]))
 def test_no_task_of_ours_is_completed_while_its_check_fails(steps, team_wide):
     async def play(root):

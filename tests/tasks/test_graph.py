@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from teamwright.protocol.errors import TaskRefused
 from teamwright.tasks.graph import added, in_order, path, refuse_cycles, without
+from tests.support.examples import examples
 
 
 def blocks(edges):
@@ -50,7 +51,7 @@ def test_a_task_cannot_wait_for_itself():
 ids = st.integers(1, 6).map(str)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(ids, ids), max_size=20))
 def test_edges_that_were_all_let_through_have_an_order(wanted):
     kept = []
@@ -67,7 +68,7 @@ def test_edges_that_were_all_let_through_have_an_order(wanted):
         left -= free
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(ids, ids), max_size=12))
 def test_an_edge_is_refused_only_if_there_is_a_way_back(wanted):
     kept = []

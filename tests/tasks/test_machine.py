@@ -16,6 +16,8 @@ from teamwright.storage import lockdir
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from tests.storage.mortal import Mortal
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 NAMES = ("ann", "bob", "team-lead")
 names = st.sampled_from(NAMES)
@@ -78,7 +80,7 @@ class Graph(RuleBasedStateMachine):
     def run(self, call):
         """The call's result, or the code of its refusal."""
         try:
-            return self.runner.run(asyncio.wait_for(call, 20))
+            return self.runner.run(asyncio.wait_for(call, WAIT_S))
         except TaskRefused as refused:
             return refused.code
 
@@ -286,7 +288,7 @@ class Graph(RuleBasedStateMachine):
 
 
 Graph.TestCase.settings = settings(
-    max_examples=50,
+    max_examples=examples(50),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

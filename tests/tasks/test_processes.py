@@ -11,9 +11,9 @@ import pytest
 
 from teamwright.protocol.task import TaskStatus, parse_task
 from teamwright.tasks.graph import path
+from tests.support.waits import WAIT_S
 
 CHILD = Path(__file__).with_name("child.py")
-BOUND_S = 60
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def start(home):
 
 
 def said(process):
-    out, _ = process.communicate(timeout=BOUND_S)
+    out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     return out.split("\n")[:-1]
 
@@ -83,7 +83,7 @@ async def test_a_list_whose_writers_are_killed_at_any_moment_loads_and_goes_on(s
         for _ in range(8 if life == 0 else 2):
             created.add(int(churning.stdout.readline()))
         churning.send_signal(signal.SIGKILL)
-        created.update(int(n) for n in churning.communicate(timeout=BOUND_S)[0].split())
+        created.update(int(n) for n in churning.communicate(timeout=WAIT_S)[0].split())
     tasks = view()
     for file in tasks.directory.glob("*.json"):
         assert parse_task(file.read_bytes(), file.stem) is not None

@@ -10,6 +10,7 @@ import pytest
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.lock import lock_for
+from tests.support.waits import WAIT_S
 
 
 def put(tasks, id, **changes):
@@ -244,7 +245,7 @@ async def test_members_of_one_process_that_claim_at_once_get_a_task_each(tasks, 
     for n in range(12):
         await tasks.create(f"t{n}", "", by="ann")
     lists = [view() for _ in range(3)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         won = await asyncio.gather(*(lists[n % 3].claim_next(f"m{n}") for n in range(14)))
     assert sorted(int(t.id) for t in won if t) == list(range(1, 13))
     assert len({t.owner for t in won if t}) == 12
@@ -256,9 +257,10 @@ async def test_a_steady_claim_does_not_list_the_directory(tasks, monkeypatch):
         new(tasks, n + 1)
     assert (await tasks.claim_next("ann")).id == "1"
     listings = []
-    monkeypatch.setattr("teamwright.tasks.files.os.scandir", lambda place: listings.append(place) or 1 / 0)
-    for n in range(2, 12):
-        task = await tasks.claim_next("ann")
-        assert task.id == str(n)
-        await tasks.update(task.id, by="ann", status="completed")
+    with monkeypatch.context() as patch:
+        patch.setattr("teamwright.tasks.files.os.scandir", lambda place: listings.append(place) or 1 / 0)
+        for n in range(2, 12):
+            task = await tasks.claim_next("ann")
+            assert task.id == str(n)
+            await tasks.update(task.id, by="ann", status="completed")
     assert listings == []

@@ -8,6 +8,7 @@ from teamwright import Team
 from teamwright.models.model import Request
 from teamwright.protocol.blocks import text_of
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 
 
 def newest(request: Request) -> str:
@@ -29,7 +30,7 @@ async def within(seconds: float, wait) -> None:
 
 
 async def until(team: Team, condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         while not condition():
             team.session.team.changed.clear()
             if condition():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from teamwright import Team
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.planners import answer, answered_ids, hand_in, made, said, shown_ids
 
 WRITES = 0
@@ -61,7 +62,7 @@ async def main(place: Path, kill_at: int) -> None:
     if begun:
         arm(kill_at)
     more = {"model": ScriptedModel(script(place)), "cwd": place, "permission_mode": "bypassPermissions"}
-    async with asyncio.timeout(60), Team.resume("crew", **more) if begun else Team("crew", **more) as team:
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", **more) if begun else Team("crew", **more) as team:
         if not begun:
             await team.spawn("ada", "Plan it, then make it.", mode="plan")
             (place / "begun").touch()

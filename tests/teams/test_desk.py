@@ -104,7 +104,7 @@ async def test_a_busy_desk_that_nobody_rang_costs_no_look(desk):
 
 
 async def test_a_notice_of_an_own_job_wakes_and_is_told_once(desk):
-    desk.notice("<task-notification>done</task-notification>")
+    desk.notice("done")
     assert desk.rung
     assert desk.notices
     told = desk.told([])

@@ -10,6 +10,7 @@ from teamwright.agent.conversation import Conversation
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until, within
 
 
@@ -23,7 +24,7 @@ async def test_an_interrupted_member_stays_says_so_and_goes_on_with_the_next_wor
     model = Holding({"lead": ["ok"] * 9, "ada": ["I go on with both."]}, "ada")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Think long.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         task = await team.tasks.add("not for somebody who was interrupted")
         assert ada.interrupt() and not ada.interrupt(), "once is enough"
         await until(team, lambda: ada.state == "idle")
@@ -41,7 +42,7 @@ async def test_a_member_that_is_ended_while_it_is_interrupted_is_ended(tmp_path)
     model = Holding({"lead": ["ok"] * 9}, "ada")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Think long.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         assert ada.interrupt()
         await ada.stop()
         assert not team.members and not ada.interrupt()
@@ -52,7 +53,7 @@ async def test_what_was_interrupted_is_not_owed_at_a_resume_and_goes_along_with_
     model = Holding({"lead": ["ok"] * 9}, "ada")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Think long.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         ada.interrupt()
         await until(team, lambda: ada.state == "idle")
     again = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Both."]})
@@ -72,7 +73,7 @@ async def test_an_interrupt_in_the_middle_of_a_command_leaves_a_conversation_tha
         started = asyncio.Event()
         team.session.log.subscribe(lambda _n, event: started.set() if event.KIND == "tool_started" else None)
         ada = await team.spawn("ada", "Wait a minute.")
-        await within(10, started.wait())
+        await within(WAIT_S, started.wait())
         assert ada.interrupt()
         await until(team, lambda: ada.state == "idle")
         conversation = team.session.team.members["ada"].agent.conversation

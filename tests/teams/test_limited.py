@@ -17,6 +17,7 @@ from teamwright.storage.paths import home_of
 from teamwright.teams.pausing.waiting_out import TRIES_MOST
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("F60", "P6")
 
@@ -97,7 +98,7 @@ async def test_twelve_members_that_are_refused_at_once_all_finish_and_run_nothin
         answers += 1
         return plays(body)
 
-    async with asyncio.timeout(90), LoopbackModel(script) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         governor = service(server, retries=10)
         async with a_team(tmp_path) as team:
             await spawn_all(team)
@@ -119,7 +120,7 @@ async def test_members_whose_tries_are_used_up_are_paused_told_once_and_go_on_by
         return Status(429) if name != "lead" and asked[name] <= 4 else plays(body)
 
     seen = []
-    async with asyncio.timeout(90), LoopbackModel(script) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         service(server, retries=1)
         async with a_team(tmp_path) as team:
             team.session.log.subscribe(lambda n, event: seen.append(event))
@@ -144,7 +145,7 @@ async def test_a_paused_member_shows_on_what_it_waits_and_a_word_makes_it_try_at
     def script(body):
         return Status(429, retry_after=0.01) if refusing and who(body) != "lead" else plays(body)
 
-    async with asyncio.timeout(60), LoopbackModel(script) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         service(server, retries=0, longest_s=600.0)
         async with a_team(tmp_path) as team:
             ada = await team.spawn("ada", "Run your command once.")
@@ -171,7 +172,7 @@ async def test_a_service_that_refuses_for_ever_ends_a_run_that_can_be_gone_on_wi
         asked += who(body) != "lead"
         return Status(529) if refusing and who(body) != "lead" else plays(body)
 
-    async with asyncio.timeout(90), LoopbackModel(script) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server:
         service(server, retries=1)
         async with a_team(tmp_path) as team:
             await team.spawn("ada", "Run your command once.")

@@ -22,11 +22,8 @@ class Agent:
         self.woken: list[tuple[str, str]] = []
         self.beside: list[tuple[str, str]] = []
 
-    def notice(self, text: str, key: str) -> None:
-        self.woken.append((text, key))
-
-    def aside(self, text: str, key: str) -> None:
-        self.beside.append((text, key))
+    def notice(self, text: str, key: str, *, wakes: bool = True) -> None:
+        (self.woken if wakes else self.beside).append((text, key))
 
 
 @pytest.fixture

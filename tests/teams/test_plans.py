@@ -13,6 +13,7 @@ from teamwright.storage.paths import home_of
 from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.plans.approval import PlanAnswer, answer_plan
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, told, until
 from tests.teams.planners import (
     answer,
@@ -458,7 +459,7 @@ async def test_a_person_that_changes_the_mode_has_answered_the_plan(tmp_path):
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Plan it.", mode="plan")
         mate = await awaiting(team)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await ada.set_mode("acceptEdits")
         await until(team, lambda: mate.turns == 2 and mate.state == "idle")
         assert str(mate.agent.policy.mode) == "acceptEdits"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.storage.paths import home_of
+from tests.support.waits import WAIT_S
 from tests.teams.planners import record, rows, wire
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def life(place: Path, kill_at: int) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "tests.teams.plan_child", str(place), str(kill_at)]
-    return subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=3 * WAIT_S)
 
 
 def heard(words: str) -> int:
@@ -27,7 +28,7 @@ def heard(words: str) -> int:
     return sum(line.count(words) for line in lines)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("G5", "F47", "P4", "P1", "D8")
 @pytest.mark.parametrize("kill_at", [3, 17, 22, 28, 41, 49, 58])
 def test_whatever_moment_the_kills_take_each_round_has_one_request_one_answer_and_one_change(tmp_path, kill_at):

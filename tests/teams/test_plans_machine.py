@@ -18,6 +18,8 @@ from teamwright.protocol.mail import Entry, PlanApprovalResponse
 from teamwright.storage.paths import home_of
 from teamwright.teams.plans.approval import PlanAnswer, answer_plan
 from teamwright.testing import ScriptedModel
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 from tests.teams.crew import until
 from tests.teams.planners import hand_in, newest, rows
 
@@ -47,7 +49,7 @@ class Rounds(RuleBasedStateMachine):
         self.turns = 0
 
     def do(self, what):
-        return self.loop.run_until_complete(asyncio.wait_for(what, 30))
+        return self.loop.run_until_complete(asyncio.wait_for(what, WAIT_S))
 
     @initialize()
     def begin(self) -> None:
@@ -166,7 +168,7 @@ class Rounds(RuleBasedStateMachine):
         self.place.cleanup()
 
 
-TestRounds = pytest.mark.promise("G5", "F47", "P4", "F65")(pytest.mark.timeout(240)(Rounds.TestCase))
+TestRounds = pytest.mark.promise("G5", "F47", "P4", "F65")(Rounds.TestCase)
 TestRounds.settings = settings(
-    max_examples=12, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(12), stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
 )

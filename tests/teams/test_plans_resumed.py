@@ -70,7 +70,9 @@ async def test_an_answer_that_was_cut_off_is_applied_and_told_once(tmp_path, app
     assert box.answer(id, answer_body(approve, "because", LEAD))
     if point != "answered":
         model = Holding(ada, "ada")
-        async with resumed(tmp_path, model):
+        short = tmp_path / "short.json"
+        short.write_text('{"goodbye_s": 0.1}')
+        async with resumed(tmp_path, model, settings_file=short):
             await model.thinking.wait()
         if point == "applied":  # the mode had changed, and the message was not written yet
             inbox = home_of().inbox("crew", "ada")

@@ -18,6 +18,7 @@ from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import read_team_file
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 
 STOP = ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request"}})
@@ -251,7 +252,7 @@ async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heed
         inner = team.session.team
         object.__setattr__(inner.settings, "cancel_grace_s", 0.01)
         ada = await team.spawn("ada", "First life.")
-        await within(10, thinking.wait())
+        await within(WAIT_S, thinking.wait())
         await team.tasks.add("a job", metadata={"for": ["nobody"]})
         old = inner.members["ada"]
         await ada.stop()
@@ -260,8 +261,8 @@ async def test_after_a_stop_nothing_of_the_old_life_counts_though_its_model_heed
         events = []
         team.session.log.subscribe(lambda _n, e: events.append(e))
         late.set()
-        await within(10, answered.wait())
-        await within(10, asyncio.wait({old.task}))
+        await within(WAIT_S, answered.wait())
+        await within(WAIT_S, asyncio.wait({old.task}))
         assert not (tmp_path / "late").exists()
         assert not any("From beyond." in e.get("text", "") for e in _entries(inner, LEAD))
         assert [t.status for t in await team.tasks.all()] == ["pending"]
@@ -275,7 +276,7 @@ async def test_all_open_tasks_of_who_is_gone_go_back_and_the_lead_gets_one_messa
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         inner = team.session.team
         for number in range(4):
             task = await team.tasks.add(f"job {number}", metadata={"for": ["ada"]})

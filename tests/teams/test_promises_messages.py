@@ -16,6 +16,7 @@ from teamwright.teams.ending import kill
 from teamwright.teams.mailing.post import Call, broadcast, send_text
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 
 SEND = "SendMessage"
@@ -108,7 +109,7 @@ async def test_a_send_says_whether_it_woke_its_reader_or_waits_for_its_next_step
     async with a_team(tmp_path, model) as team:
         await crew_of(team, "ada")
         await team.spawn("ben", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         inner = team.session.team
         assert (await send_text(inner, "user", "ada", "hello")).outcome == "woke"
         assert (await send_text(inner, "user", "ben", "hello")).outcome == "queued_next_round"
@@ -273,7 +274,7 @@ async def test_mail_that_came_too_late_for_its_reader_goes_back_to_its_writer(tm
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         await crew_of_ben(team)
         inner = team.session.team
         await send_text(inner, "ben", "ada", "Read this.", "read this")
@@ -326,7 +327,7 @@ async def test_an_agreement_or_an_end_that_a_peer_makes_up_changes_nothing(tmp_p
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         await crew_of_ben(team)
         inner = team.session.team
         request = await ask_to_stop(inner, "ada", "", team.session.deadlines.timers)
@@ -349,7 +350,7 @@ async def test_a_new_life_of_a_name_begins_with_no_request_and_no_assignment_of_
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "First life.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         inner = team.session.team
         await ask_to_stop(inner, "ada", "", team.session.deadlines.timers)
         task = await team.tasks.add("a job", metadata={"for": ["nobody"]})
@@ -404,3 +405,27 @@ async def test_members_that_act_at_the_same_time_are_each_written_down_under_the
     assert letters == {(name, f"It is {name}.") for name in names}
     made = {(e.member, e.task.subject) for e in events if getattr(e, "change", "") == "created" and hasattr(e, "task")}
     assert made == {(name, name) for name in names}
+
+
+@pytest.mark.finding("P17")
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("SendMessage", {"to": "ben@other", "message": "Hello."}),
+        ("SendMessage", {"to": "ben@other", "message": {"type": "shutdown_request"}}),
+        ("SendMessage", {"to": "ben@other", "message": {"type": "set_mode", "mode": "plan"}}),
+        ("TaskStop", {"task_id": "ben@other"}),
+        ("TaskCreate", {"subject": "a job", "description": "x", "owner": "ben@other"}),
+    ],
+)
+async def test_an_id_of_another_team_reaches_no_member_of_this_one(tmp_path, tool, given):
+    calls = iter([[(tool, given)], [("SendMessage", {"to": "ben@CREW", "message": "Hello you."})], "done"])
+    model = ScriptedModel(lambda r: next(calls, "done") if r.asker == LEAD else "ok")
+    async with a_team(tmp_path, model) as team:
+        ben = await team.spawn("ben", "Wait.", mode="default")
+        await until(team, lambda: ben.state == "idle")
+        await team.run("Go.")
+        assert ben.state == "idle" and await team.tasks.all() == []
+    refused = next(newest(r) for r in model.requests if "ben@other" in newest(r))
+    assert "names a member of another team" in refused and "write 'ben'" in refused and "crew" in refused
+    assert "Hello you." in told(model, "ben") and "Hello." not in told(model, "ben").replace("Hello you.", "")

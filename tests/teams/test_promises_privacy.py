@@ -14,6 +14,7 @@ from teamwright.teams.mailing.post import send_text
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
 from teamwright.ui.cli.main import main
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 
 BAD = ("../out", "..", "/etc/out", "a/../../out", "-rf", "x\x00y", "n" * 300)
@@ -131,7 +132,7 @@ async def test_all_that_a_team_at_work_writes_is_its_users_alone_whatever_the_um
         async with a_team(tmp_path, model) as team:
             await team.spawn("ada", "Think.")
             ben = await team.spawn("ben", "Start it.")
-            await within(10, model.thinking.wait())
+            await within(WAIT_S, model.thinking.wait())
             await team.tasks.add("a job", metadata={"for": ["nobody"]})
             await until(team, lambda: ben.state == "idle")
             inner = team.session.team

@@ -19,6 +19,8 @@ from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 
 STOP = {"type": "shutdown_request"}
@@ -89,7 +91,7 @@ async def test_a_start_that_is_cancelled_leaves_nobody_alive(tmp_path, own_home)
 
         inner.builder = Slow()
         task = asyncio.ensure_future(spawn(inner, SpawnSpec("Wait.", name="ada")))
-        await within(10, building.wait())
+        await within(WAIT_S, building.wait())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -103,7 +105,7 @@ async def test_a_shutdown_request_to_an_earlier_life_ends_nobody(tmp_path):
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         inner = team.session.team
         request = await ask_to_stop(inner, "ada", "", team.session.deadlines.timers)
         await ada.stop()
@@ -134,7 +136,7 @@ async def test_a_member_is_asked_to_stop_once_also_before_it_has_seen_the_reques
     model = Holding("ok", "ada")
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         await ask_to_stop(team.session.team, "ada", "", team.session.deadlines.timers)
         with pytest.raises(TeamRefused, match="asked to stop already"):
             await ask_to_stop(team.session.team, "ada", "", team.session.deadlines.timers)
@@ -147,7 +149,7 @@ async def test_an_end_is_seen_through_though_who_asked_for_it_is_cancelled(tmp_p
     async with a_team(tmp_path, model) as team:
         task = await team.tasks.add("a job")
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         inner = team.session.team
         await inner.tasks.claim(task.id, "ada", frozenset())
         killing = asyncio.ensure_future(kill(inner, inner.members["ada"], "enough"))
@@ -250,7 +252,7 @@ async def test_a_member_whose_model_fails_does_not_take_one_task_after_the_other
         for number in range(4):
             await team.tasks.add(f"job {number}")
         await team.spawn("ada", "Work.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await team.run("Wait.")
         assert [t.owner for t in await team.tasks.all()] == [None] * 4
 
@@ -285,7 +287,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failed_member_not_one_t
 
     async with a_team(tmp_path, ScriptedModel(answer)) as team:
         ada = await team.spawn("ada", "Go.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             result = await team.run("Wait.")
         assert result.ok and ada.state == "gone"
 
@@ -299,7 +301,7 @@ async def test_members_that_are_cut_off_at_work_are_killed_and_named(tmp_path):
             lambda n, e: states.append(e.state) if isinstance(e, MemberChanged) and e.member == "ada" else None
         )
         await team.spawn("ada", "Think.")
-        await within(10, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         assert await team.session.wind_down() == ["ada"]
         with pytest.raises(TeamRefused, match="is ending"):
             await team.spawn("ben", "Too late.")
@@ -316,7 +318,7 @@ async def test_unread_mail_of_two_who_are_held_apart_does_not_keep_a_run_going(t
         await until(team, lambda: inner.quiet())
         inner.talk[frozenset({"ada", "ben"})] = inner.settings.ping_pong + 1
         assert (await send_text(inner, "ada", "ben", "thanks")).outcome == "queued_next_round"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             assert (await team.run("Go.")).ok
         assert "thanks" not in told(model, "ben")
         await send_text(inner, "user", "ada", "go on")
@@ -327,7 +329,7 @@ async def test_unread_mail_of_two_who_are_held_apart_does_not_keep_a_run_going(t
 async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_answered(tmp_path):
     async with a_team(tmp_path, Holding("ok", "ada")) as team:
         await team.spawn("ada", "Think.")
-        await within(10, team.session.lead.agent.model.thinking.wait())
+        await within(WAIT_S, team.session.lead.agent.model.thinking.wait())
         mate = team.session.team.members["ada"]
         mate.waits_for("permission for one")
         mate.waits_for("permission for two")
@@ -339,7 +341,7 @@ async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_ans
 
 
 @pytest.mark.promise("D6", "P1", "F70")
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(yields=st.lists(st.integers(0, 6), min_size=12, max_size=12), ends=st.integers(0, 2))
 def test_whatever_crosses_every_letter_is_seen_once_and_the_run_ends(tmp_path_factory, yields, ends):
     """Members write to each other and rest at moments that the example chooses; some are ended meanwhile."""
@@ -369,7 +371,7 @@ async def _crossing(place, yields, ends):
             await pause()
             for mate in inner.live[: ends if number == 3 else 0]:
                 await kill(inner, mate, "enough")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             result = await run
             await until(team, inner.quiet)
         assert result.ok

@@ -14,6 +14,7 @@ from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
 from teamwright.teams.team_file import Life, Parting, change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
 
 
@@ -62,7 +63,7 @@ async def test_a_round_that_is_owed_is_run_at_once_and_unread_mail_is_told_once(
     held = Holding({"lead": ["ok"] * 9, "ada": ["never said"]}, "ada")
     async with a_team(tmp_path, held) as team:
         await team.spawn("ada", "Think.")
-        await asyncio.wait_for(held.thinking.wait(), 10)
+        await asyncio.wait_for(held.thinking.wait(), WAIT_S)
         held.held.clear()
         await team.session.team.inbox("ada").send(Entry("bob", "hello from bob", msg_id=message_id()))
         await team.session.wind_down("as a kill would", keep=True)
@@ -178,7 +179,7 @@ async def test_who_wrote_to_a_member_that_ended_unread_is_told(tmp_path, home):
     model = Holding({"lead": ["ok"] * 9, "ada": ["ok"], "bob": ["ok", "I see"]}, "ada")
     async with a_team(tmp_path, model) as team:
         ada, bob = await team.spawn("ada", "Think."), await team.spawn("bob", "Wait.")
-        await asyncio.wait_for(model.thinking.wait(), 10)
+        await asyncio.wait_for(model.thinking.wait(), WAIT_S)
         await until(team, lambda: bob.state == "idle")
         await team.session.team.inbox("ada").send(Entry("bob", "are you there?", "a question", msg_id=message_id()))
         model.go.set()

@@ -23,6 +23,7 @@ from teamwright.teams.stopping import Answer, answer_stop, ask_to_stop
 from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.teams.teammate import Teammate
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
 
 
@@ -217,7 +218,7 @@ async def test_a_member_that_is_not_back_yet_can_be_written_to_by_one_that_is(tm
     async with a_team(tmp_path, first) as team:
         ada, _ = await team.spawn("ada", "Wait."), await team.spawn("bob", "Write to cy.")
         await team.spawn("cy", "Wait.")
-        await asyncio.wait_for(first.thinking.wait(), 10)
+        await asyncio.wait_for(first.thinking.wait(), WAIT_S)
         await until(team, lambda: ada.state == "idle")
         await team.session.wind_down("as a kill would", keep=True)
     script = {"lead": ["ok"] * 9, "bob": [("SendMessage", {"to": "cy", "message": "are you back?"}), "written"]}

@@ -24,6 +24,7 @@ from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import LeadLease, read_team_file
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until
 
 
@@ -37,7 +38,7 @@ async def test_who_was_at_work_when_the_session_was_left_goes_on_when_it_is_resu
     async with a_team(tmp_path, held) as team:
         team.session.team.settings = replace(team.session.team.settings, goodbye_s=0.01)
         await team.spawn("ada", "Think.")
-        await asyncio.wait_for(held.thinking.wait(), 10)
+        await asyncio.wait_for(held.thinking.wait(), WAIT_S)
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Thought.", "Still here."]})
     async with resumed(tmp_path, model) as team:
         ada = team.session.team.members["ada"]
@@ -49,7 +50,7 @@ async def test_who_was_at_work_when_the_session_was_left_goes_on_when_it_is_resu
 
 
 async def until_true(session, condition) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         while not condition():
             session.team.changed.clear()
             if not condition():
@@ -333,7 +334,7 @@ async def test_who_had_read_a_request_to_stop_before_a_kill_consents_by_ending_i
         await team.spawn("ada", "Wait.")
         await team.session.deadlines.ask("ada", "enough")
         read.set()
-        await asyncio.wait_for(held.thinking.wait(), 10)
+        await asyncio.wait_for(held.thinking.wait(), WAIT_S)
         await team.session.wind_down("as a kill would", keep=True)
     if answered:  # killed before anybody could act on it
         said = {"role": "assistant", "content": [{"type": "text", "text": "Fine, I stop."}]}

@@ -13,6 +13,7 @@ from teamwright.protocol.ids import COLORS
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
+from tests.support.waits import WAIT_S
 
 CHILD = Path(__file__).with_name("roster_child.py")
 
@@ -187,7 +188,7 @@ async def test_of_parallel_joins_exactly_those_that_did_not_fail_stay(roster):
         if n % 3 == 0:
             await Roster(roster.home, "demo").remove(joined.name)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.gather(*(spawn(n) for n in range(20)))
     names = {m["name"] for m in on_disk(roster)["members"]}
     assert names == {"team-lead", *(f"m{n}" for n in range(20) if n % 3)}
@@ -198,7 +199,7 @@ def test_processes_that_join_at_once_lose_nobody(roster):
     command = [sys.executable, str(CHILD), str(roster.home.shared)]
     running = [subprocess.Popen([*command, f"p{k}", "6"]) for k in range(3)]
     try:
-        assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+        assert [process.wait(timeout=WAIT_S) for process in running] == [0, 0, 0]
     finally:
         for process in running:
             process.kill()

@@ -18,6 +18,7 @@ from teamwright.storage import lockdir
 from teamwright.storage.paths import Home
 from teamwright.teams.roster import Roster
 from tests.storage.mortal import Mortal
+from tests.support.examples import examples
 
 NAMES = ("ann", "Bob", "cyd", "dee-2", "eve")
 names = st.sampled_from(NAMES)
@@ -170,5 +171,5 @@ class TheRoster(RuleBasedStateMachine):
             assert [m.name for m in self.runner.run(handle.read()).teammates] == list(self.model)
 
 
-TheRoster.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TheRoster.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=20, deadline=None)
 TestTheRoster = pytest.mark.promise("F04", "F15", "F26", "A3", "A4")(TheRoster.TestCase)

@@ -11,8 +11,6 @@ from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def inbox_of(team, name):
     return team.session.team.home.inbox(team.session.team.directory, name)

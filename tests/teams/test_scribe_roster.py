@@ -16,8 +16,6 @@ from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def quiet_model():
     return ScriptedModel(lambda _request: "ok")

@@ -11,8 +11,6 @@ from teamwright.testing import ScriptedModel
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def changes(told: Told) -> list[tuple[str, str, str]]:
     return [(e.task.id, e.change, e.member) for e in told.events if isinstance(e, TaskChanged)]

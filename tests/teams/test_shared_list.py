@@ -11,10 +11,9 @@ from teamwright import TaskChanged, Team
 from teamwright.protocol.errors import InvalidName, TaskRefused
 from teamwright.teams.ending import delete_team
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, until
 from tests.teams.watched import Told
-
-pytestmark = pytest.mark.timeout(90)
 
 SHARER = Path(__file__).with_name("sharer.py")
 
@@ -41,14 +40,14 @@ async def test_two_sessions_with_namesakes_share_a_list_without_doing_a_task_twi
     model = ScriptedModel(claims_and_completes)
     async with a_team(tmp_path, model, task_list="common") as team:
         heard = Told(team)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             assert await other.stdout.readline() == b"ready\n"
         await team.spawn("ann", "Take what comes.")
         for n in range(30):
             await team.tasks.add(f"task {n}")
         await heard.until(lambda: {e.task.id for e in heard.of(TaskChanged, change="completed")} == numbers(30))
         other.stdin.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             theirs = [json.loads(line) for line in (await other.stdout.read()).splitlines()]
             await other.wait()
         done = [(e.task.id, e.member) for e in heard.of(TaskChanged, change="completed")]

@@ -12,6 +12,7 @@ from teamwright.protocol.blocks import text_of
 from teamwright.protocol.errors import InvalidName, LimitExceeded, TeamRefused
 from teamwright.storage.watch import Watcher
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 
 JSON_REQUEST = '"requestId":"'
 
@@ -32,7 +33,7 @@ def request_id_in(text: str) -> str:
 
 
 async def until(team: Team, condition) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         while not condition():
             team.session.team.changed.clear()
             if condition():
@@ -210,7 +211,7 @@ async def test_a_model_that_never_answers_is_gone_by_the_deadline(tmp_path, own_
     model = Hanging({"lead": [stop, *["I wait."] * 5]})
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Think for ever.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await hang.wait()
         result = await team.run("Stop ada.")
         assert ada.state == "gone"
@@ -226,7 +227,7 @@ async def test_a_killed_member_is_told_to_the_lead_once_and_its_commands_are_gon
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Run it.")
         seen = asyncio.Event()
-        async with asyncio.timeout(10), Watcher() as watcher:
+        async with asyncio.timeout(WAIT_S), Watcher() as watcher:
             watcher.follow(marker, seen.set)
             if not marker.exists():
                 await seen.wait()
@@ -298,7 +299,7 @@ async def test_two_members_that_only_thank_each_other_are_stopped_and_the_lead_i
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Be polite.")
         await team.spawn("ben", "Be polite.")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             result = await team.run("Watch them.")
         assert sum(team.session.team.talk.values()) <= 24
     assert result.ok
@@ -391,7 +392,7 @@ async def test_cancelling_a_run_keeps_the_team(tmp_path):
 
     async with a_team(tmp_path, Hanging("fine")) as team:
         run = team.run("Wait.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await started.wait()
             run.cancel("enough")
             result = await run
@@ -431,9 +432,33 @@ async def test_a_member_that_breaks_is_told_to_the_lead_with_the_reason_and_nobo
     model = ScriptedModel(answer)
     async with a_team(tmp_path, model) as team:
         ada = await team.spawn("ada", "Go.")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             result = await team.run("Wait for ada.")
         assert ada.state == "gone"
     assert result.ok
     told = everything_told(model, "team-lead")
     assert told.count("teammate_terminated") == 1 and "a mistake" in told
+
+
+@pytest.mark.promise("D1")
+@pytest.mark.finding("T4")
+async def test_a_teammate_knows_its_id_who_is_in_the_team_and_who_joins_and_leaves(tmp_path):
+    model = ScriptedModel({"ada": ["ok", "I see.", "Bye."], "bob": ["ok"], "cy": ["ok"]})
+    async with a_team(tmp_path, model) as team:
+        bob = await team.spawn("bob", "Look for slow tests.", role="Explore")
+        ada = await team.spawn("ada", "Wait.")
+        await until(team, lambda: ada.state == bob.state == "idle")
+        system = json.loads(b"{" + next(r for r in model.requests if r.asker == "ada").prefix.head + b"}")["system"]
+        assert "your id is ada@crew" in text_of(system)
+        first = everything_told(model, "ada")
+        assert "- bob (Explore): Look for slow tests." in first
+        cy = await team.spawn("cy", "Wait.")
+        await until(team, lambda: cy.state == "idle")
+        await bob.stop()
+        await ada.send("Who is here?")
+        await until(team, lambda: ada.state == "idle" and "Who is here?" in everything_told(model, "ada"))
+        second = newest([r for r in model.requests if r.asker == "ada"][-1])
+        assert "Joined the team:\n- cy (general-purpose): Wait." in second and "Left the team: bob." in second
+        await ada.send("And now?")
+        await until(team, lambda: "And now?" in everything_told(model, "ada"))
+        assert "the team" not in newest([r for r in model.requests if r.asker == "ada"][-1])

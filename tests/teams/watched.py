@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from teamwright import Team
+from tests.support.waits import WAIT_S
 
 STRANGER = Path(__file__).with_name("stranger.py")
 
@@ -22,7 +23,7 @@ class Stranger:
         async def do(*arguments, **keys) -> None:
             job = [name, *(str(a) if isinstance(a, Path) else a for a in arguments), *([keys] if keys else [])]
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_S):
                 assert await self._process.stdout.readline() == b"done\n"
 
         return do
@@ -56,7 +57,7 @@ class Told:
         return [e for e in self.events if type(e) is kind and all(getattr(e, k) == v for k, v in fields.items())]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             while not condition():
                 self._more.clear()
                 await self._more.wait()

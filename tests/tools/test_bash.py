@@ -11,6 +11,7 @@ from teamwright.agent.background import BackgroundJobs, Job
 from teamwright.protocol.errors import LimitExceeded, UsageError
 from teamwright.storage.processes.family import processes
 from teamwright.tools.shell.bash import Bash, BashInput, BashSettings
+from tests.support.waits import WAIT_S, wait_until
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ async def test_interrupting_the_foreground_ends_it_and_leaves_the_background(bas
     [job] = jobs.list()
     os.mkfifo(work / "fifo")
     running = asyncio.create_task(bash.run(call("echo $$ > fifo; sleep 600"), ctx))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         pid = int(await asyncio.to_thread((work / "fifo").read_text))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -191,10 +192,9 @@ async def test_a_background_job_can_be_read_while_it_runs_and_its_end_is_told_on
     result = await Bash(jobs).run(call(script, run_in_background=True), ctx)
     [job] = jobs.list("ada")
     assert job.id in result.content and str(job.file) in result.content and jobs.list("bob") == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.to_thread((work / "ready").read_text)
-        while "first" not in job.file.read_text():
-            await asyncio.to_thread(os.sched_yield)
+        await asyncio.to_thread(wait_until, lambda: "first" in job.file.read_text())
         await asyncio.to_thread((work / "go").write_text, "on\n")
         ended = await told.get()
     assert ended is job and (job.state, job.exit_code) == ("failed", 4)

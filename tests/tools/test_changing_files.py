@@ -21,6 +21,8 @@ from teamwright.tools.files.notebook_edit import NotebookEdit, NotebookEditInput
 from teamwright.tools.files.read import Read, ReadInput
 from teamwright.tools.files.text import decode, unified_diff
 from teamwright.tools.files.write import Write, WriteInput
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 
 async def read(ctx, path):
@@ -121,6 +123,7 @@ def count_up(work: str, history: str, name: str, times: int) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F53", "P5")
 def test_no_update_is_lost_between_processes(work, tmp_path):
     (work / "n").write_text("0")
@@ -129,7 +132,7 @@ def test_no_update_is_lost_between_processes(work, tmp_path):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(WAIT_S)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert (work / "n").read_text() == "180"
     lines = [json.loads(line) for line in read_lines(tmp_path / "h" / "edits.jsonl")]
@@ -148,6 +151,7 @@ def rewrite_for_ever(work: str, history: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P5")
 def test_a_kill_at_any_moment_leaves_an_old_or_a_new_file_and_the_former_one_can_be_found(work, tmp_path):
     history = tmp_path / "h"
@@ -160,7 +164,7 @@ def test_a_kill_at_any_moment_leaves_an_old_or_a_new_file_and_the_former_one_can
         while not history.exists() or len(os.listdir(history)) < changes + 3 + 2 * life:
             worker.join(0.002)
         os.kill(worker.pid or 0, signal.SIGKILL)
-        worker.join(10)
+        worker.join(WAIT_S)
         lines = (work / "f").read_text().split("\n")
         assert len(lines) == 30_001 and len(set(lines[:-1])) == 1
         assert lines[0] == "0" or (history / digest((work / "f").read_bytes())).exists()
@@ -262,7 +266,7 @@ async def test_a_read_only_file_is_left_alone(ctx, work):
 async def test_pipes_devices_and_directories_are_refused_without_waiting(ctx, work):
     os.mkfifo(work / "pipe")
     (work / "dir").mkdir()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         for name in ("pipe", "dir", "/dev/zero"):
             assert (await write(ctx, name, "x")).is_error and (await read(ctx, name)).is_error
 
@@ -363,7 +367,7 @@ async def test_tools_state_what_they_touch(ctx, work):
     assert Read().access(ReadInput(file_path="a"), ctx).reads == (work / "a",)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.binary(max_size=60) | st.text("ab\r\n\ufeffé", max_size=20).map(str.encode))
 def test_any_bytes_but_broken_utf_16_come_back_as_they_were(content):
     if not content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -373,7 +377,7 @@ def test_any_bytes_but_broken_utf_16_come_back_as_they_were(content):
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "x\u2028y\n"]), max_size=14)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(LINES, LINES, st.sampled_from(["", "end"]))
 def test_a_diff_applied_by_patch_rules_gives_the_new_text(one, other, end):
     before, after = "".join(one) + end, "".join(other)

@@ -15,9 +15,11 @@ from teamwright.tools.files.glob import Glob, GlobInput
 from teamwright.tools.files.globs import alternatives, compiled, listed
 from teamwright.tools.files.grep import Grep, GrepInput
 from teamwright.tools.files.walk import walk
+from tests.support.examples import examples
+from tests.support.programs import needs
 
 RG = shutil.which("rg") or ""
-needs_rg = pytest.mark.skipif(not RG, reason="ripgrep is not on this machine")
+needs_rg = needs("rg")
 ENGINES = ["", pytest.param(RG, marks=needs_rg)]
 
 
@@ -185,6 +187,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow_after(20)
 @needs_rg
 @pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(f"{k}={v}" for k, v in case.items()))
@@ -246,7 +249,7 @@ def test_braces_are_multiplied_out_within_bounds():
     assert listed("*.{a,b}, *.c  !d") == ["*.{a,b}", "*.c", "!d"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text("ab*?/{},[]!.", max_size=12), st.text("ab/.", max_size=10))
 def test_any_text_is_a_pattern_and_is_matched_in_time(pattern, path):
     started = time.process_time()
@@ -257,7 +260,7 @@ def test_any_text_is_a_pattern_and_is_matched_in_time(pattern, path):
     assert time.process_time() - started < 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.text("ab.-_", min_size=1, max_size=8))
 def test_a_name_matches_itself_at_any_depth_and_nothing_longer(name):
     matcher = compiled([name])

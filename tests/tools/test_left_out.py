@@ -18,9 +18,11 @@ from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Access, Answer, Mode, Verdict
 from teamwright.tools.files.glob import Glob
 from teamwright.tools.files.grep import Grep
+from tests.support.examples import examples
+from tests.support.programs import needs
 
 RG = shutil.which("rg") or ""
-ENGINES = ["", pytest.param(RG, marks=pytest.mark.skipif(not RG, reason="ripgrep is not on this machine"))]
+ENGINES = ["", pytest.param(RG, marks=needs("rg"))]
 USUAL = ["Read(./.env)", "Read(./secrets/**)"]
 SECRET = "needle-of-the-secret"
 
@@ -193,8 +195,9 @@ NAMES = st.sampled_from(["a", "b", "ab", ".a", "A", "a b", "[a]", "x{a,b}"])
 PIECES = st.sampled_from(["a", "b", "ab", "*", "?", "**", ".a", "a*", "*b", "[a]", "A", "a b", "x{a,b}"])
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G2", "P7")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(NAMES, min_size=1, max_size=3).map("/".join), min_size=1, max_size=6),
     st.lists(st.lists(PIECES, min_size=1, max_size=4).map("/".join), min_size=1, max_size=2),

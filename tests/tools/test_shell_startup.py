@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from teamwright.tools.shell.bash import Bash, BashInput, BashSettings, environme
 from teamwright.tools.shell.snapshot import read_snapshot
 from teamwright.tools.shell.startup import FAILED_FOR_S, Startup
 from teamwright.tools.shell.which import user_shell
+from tests.support.programs import require
+from tests.support.waits import WAIT_S
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 RC = {"bash": ".bashrc", "zsh": ".zshrc"}
@@ -23,16 +24,9 @@ RC = {"bash": ".bashrc", "zsh": ".zshrc"}
 pytestmark = pytest.mark.promise("E7")
 
 
-def needed(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"{name} is not installed")
-    return path
-
-
 @pytest.fixture(params=["bash", "zsh"])
 def kind(request: pytest.FixtureRequest) -> str:
-    needed(request.param)
+    require(request.param)
     return request.param
 
 
@@ -50,7 +44,7 @@ class Ground:
         self.kind, self.home, self.ctx = kind, home, ctx
         self.warnings: list[str] = []
         self.file = home / "snapshots" / "s.sh"
-        shell = user_shell(needed(kind), {})
+        shell = user_shell(require(kind), {})
         self.startup = Startup(
             shell,
             self.file,
@@ -111,7 +105,7 @@ async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startu
     left = await ground.result("sleep 600 & echo $!")
     assert "goes on as" in left.content
     begun = await ground.result("hi() { echo hi; }; hi; sleep 0", run_in_background=True)
-    await asyncio.wait_for(ground.jobs.wait(begun.facts["job"], 20), 30)
+    await asyncio.wait_for(ground.jobs.wait(begun.facts["job"], WAIT_S), WAIT_S)
     assert Path(begun.facts["output_file"]).read_text() == "hi\n"
 
 
@@ -294,7 +288,7 @@ async def test_a_plain_sh_reads_no_startup(own_home, jobs, ctx):
 
 
 def test_the_shell_is_the_named_one_else_the_user_s_else_bash():
-    bash = needed("bash")
+    bash = require("bash")
     assert user_shell("", {"SHELL": bash}).path == bash and "$SHELL" in user_shell("", {"SHELL": bash}).why
     for other in ("/usr/bin/fish", "/nowhere/zsh", "zsh", ""):
         assert user_shell("", {"SHELL": other}).kind == "bash"

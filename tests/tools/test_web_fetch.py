@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gzip
 import ipaddress
-import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +16,8 @@ from hypothesis import strategies as st
 from teamwright.tools.web import fetch as fetching
 from teamwright.tools.web.address import Unreachable, checked_address, is_public
 from teamwright.tools.web.fetch import WebFetch, WebFetchInput
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 
 
 @dataclass
@@ -66,7 +67,7 @@ def get(site, ctx, monkeypatch) -> Callable:
 
     async def call(url: str, tool: WebFetch = tool):
         url = f"http://127.0.0.1:{site.port}{url}" if url.startswith("/") else url
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             return await tool.run(WebFetchInput(url=url), ctx)
 
     return call
@@ -248,7 +249,7 @@ def certificate(tmp_path):
     return cert, key
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@needs("openssl")
 async def test_a_certificate_is_checked_against_the_name_not_the_address(site, ctx, certificate, monkeypatch):
     cert, key = certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

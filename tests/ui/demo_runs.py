@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.support.waits import WAIT_S
 from tests.ui.histories import History, baited, git, invented, snapshot
 
 INSTALLED = os.environ.get("TEAMWRIGHT_UNDER_TEST", "")
 PROGRAM = [INSTALLED] if INSTALLED else [sys.executable, "-P", "-m", "teamwright"]
-WAIT_S = 60
 RECEIPT = re.compile(r"\[(c\d+)\]")
 
 WATCHER = """

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program
 from tests.ui.test_main_job import all_told, texts_of, who
 
@@ -94,7 +95,7 @@ class Running:
         raise AssertionError(f"it never said {said!r}")
 
     def ended(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, out, err
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.waits import WAIT_S
+
 KEY = "sk-test-7Qm2xLw9Tz4Rk8Vn"
 COMMAND = [sys.executable, "-m", "teamwright"]
 
@@ -34,7 +36,7 @@ class Program:
         """Run it to its end. `stdin` is a text for a pipe, or a file."""
         source: dict[str, Any] = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin}
         command = [*self.before, *COMMAND, *args]
-        options = {"cwd": self.cwd, "env": self.environment, "timeout": 60, **source, **more}
+        options = {"cwd": self.cwd, "env": self.environment, "timeout": WAIT_S, **source, **more}
         return subprocess.run(command, capture_output=True, text=True, **options)
 
     def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
@@ -68,7 +70,7 @@ class Mark:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
-    def wait(self, most_s: float = 30) -> str:
+    def wait(self, most_s: float = WAIT_S) -> str:
         """What was written, within so many seconds."""
         assert select.select([self._fd], [], [], most_s)[0], f"nobody wrote to {self.path}"
         return os.read(self._fd, 4096).decode().strip()

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pexpect
 
+from tests.support.waits import WAIT_S
+
 CTRL_C, CTRL_D, ENTER, ALT_ENTER, BACKSPACE = "\x03", "\x04", "\r", "\x1b\r", "\x7f"
 CTRL_T, ESC, UP, DOWN, SHIFT_UP, SHIFT_DOWN = "\x14", "\x1b", "\x1b[A", "\x1b[B", "\x1b[1;2A", "\x1b[1;2B"
-WAIT_S = 20
 _SEQUENCE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|\x1b[=>]")
 
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waits import WAIT_S
+
 REVIEWER = "---\nname: reviewer\ndescription: Reads changes.\ntools: Read, TodoWrite\n---\nYou review.\n"
 SCRIPT = """
 [[agent.lead.turn]]
@@ -27,7 +29,7 @@ def teamwright(tmp_path):
     def run(*args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "teamwright", *args]
         env = {**os.environ, "HOME": str(tmp_path), "TEAMWRIGHT_HOME": str(tmp_path / "state")}
-        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
+        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": WAIT_S}
         return subprocess.run(command, cwd=tmp_path / "repo", env=env, **options)
 
     return run
@@ -91,6 +93,7 @@ def test_agents_and_plugins_that_flags_give_are_listed_and_run(tmp_path, teamwri
     assert "You review." in begun
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -12,6 +12,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Status
+from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT
 from tests.ui.program import COMMAND, KEY, Program, error_of, told_results
 
@@ -48,6 +49,7 @@ def test_another_vendors_key_alone_is_answered_with_the_ways_that_work(tmp_path,
     assert "1234567890" not in done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K2", "K3")
 @pytest.mark.parametrize("name", ["nosuch/model", "anthropic/", "ollama/"])
 def test_a_model_of_no_provider_is_refused_with_the_providers_that_there_are(tmp_path, repo, name):
@@ -56,6 +58,7 @@ def test_a_model_of_no_provider_is_refused_with_the_providers_that_there_are(tmp
     assert "anthropic, openrouter, ollama" in done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("status", "slug", "word"),
     [(401, "wrong-key", "…k8Vn"), (403, "wrong-key", "…k8Vn"), (404, "unknown-model", "claude-")],
@@ -152,6 +155,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("content", WRONG)
 def test_settings_that_cannot_be_understood_are_named_with_file_and_place(tmp_path, repo, content):
     written, place = WRONG[content]
@@ -205,7 +209,7 @@ def namespaces_work() -> bool:
     if shutil.which("unshare") is None:
         return False
     tried = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, timeout=10, check=False
+        ["unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, timeout=WAIT_S, check=False
     )
     return tried.returncode == 0
 
@@ -309,7 +313,7 @@ def test_an_answer_that_nobody_can_store_is_a_failed_run(tmp_path, repo):
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=60,
+            timeout=WAIT_S,
             check=False,
         )
     assert done.returncode == 1
@@ -346,6 +350,7 @@ def with_a_broken_git_directory(_: Path, place: Path) -> None:
     (place / ".git").write_text("gitdir: /nowhere/at/all\n")
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("make", [outside_git, without_a_commit, shallow, detached, with_a_broken_git_directory])
 def test_any_directory_will_do(tmp_path, repo, make):
     place = tmp_path / "place"
@@ -357,6 +362,7 @@ def test_any_directory_will_do(tmp_path, repo, make):
     assert "warning" not in done.stderr.lower()
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.parametrize(
     ("args", "stdin", "word"),
     [

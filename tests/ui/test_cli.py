@@ -30,6 +30,7 @@ from teamwright.ui.cli.invocation import Invocation
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root, spread_rules
 from teamwright.ui.cli.table import COMMANDS
+from tests.support.waits import WAIT_S
 
 PROGRAM = [sys.executable, "-m", "teamwright"]
 LIKE_A_KEY = "-".join(("sk", "ant", "api03", "abcdefghijklmnop"))
@@ -58,7 +59,7 @@ def write_session(cwd: Path, id: str = SESSION, prompt: str = "count the lines")
 
 def run(*args: str, **more) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PROGRAM, *args], capture_output=True, text=True, timeout=60, **{"stdin": subprocess.DEVNULL, **more}
+        [*PROGRAM, *args], capture_output=True, text=True, timeout=WAIT_S, **{"stdin": subprocess.DEVNULL, **more}
     )
 
 
@@ -74,7 +75,7 @@ def test_help_and_version_load_click_and_nothing_of_ours_but_the_command_line():
         "rooms = sorted({m.split('.')[1] for m in sys.modules if m.startswith('teamwright.')})\n"
         "print(codes, heavy, rooms, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)
     assert done.stderr.strip() == "[0, 0] [] ['ui']"
     assert "teamwright 0." in done.stdout
 
@@ -383,7 +384,7 @@ def test_a_reader_that_goes_away_ends_the_program_in_silence(tmp_path: Path):
         assert b"number 0" in child.stdout.readline()
         child.stdout.close()
         assert child.stderr.read() == b""
-        assert child.wait(timeout=60) == 0
+        assert child.wait(timeout=WAIT_S) == 0
 
 
 @pytest.mark.promise("K11")
@@ -391,7 +392,9 @@ def test_a_reader_that_goes_away_ends_the_program_in_silence(tmp_path: Path):
 def test_a_full_disk_behind_stdout_is_said_and_is_no_bug(tmp_path: Path):
     write_log(tmp_path, 5)
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*PROGRAM, "-C", str(tmp_path), "log"], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        done = subprocess.run(
+            [*PROGRAM, "-C", str(tmp_path), "log"], stdout=full, stderr=subprocess.PIPE, timeout=WAIT_S
+        )
     assert done.returncode == 1
     assert b"[disk-full]" in done.stderr
     assert b"Exception ignored" not in done.stderr
@@ -454,7 +457,9 @@ def test_a_session_whose_directory_is_gone_is_not_started_elsewhere(tmp_path: Pa
 @pytest.mark.promise("K8", "K3")
 def test_on_a_terminal_a_session_is_picked_from_a_list(tmp_path: Path):
     write_session(tmp_path, prompt="the one and only")
-    child = pexpect.spawn(sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "-r"], timeout=60, encoding="utf-8")
+    child = pexpect.spawn(
+        sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "-r"], timeout=WAIT_S, encoding="utf-8"
+    )
     child.expect("the one and only")
     child.expect("Which one")
     child.sendline("7")
@@ -469,7 +474,9 @@ def test_on_a_terminal_a_session_is_picked_from_a_list(tmp_path: Path):
 
 def test_ctrl_c_at_a_question_is_130(tmp_path: Path):
     write_session(tmp_path)
-    child = pexpect.spawn(sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "-r"], timeout=60, encoding="utf-8")
+    child = pexpect.spawn(
+        sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "-r"], timeout=WAIT_S, encoding="utf-8"
+    )
     child.expect("Which one")
     child.kill(signal.SIGINT)
     child.expect(pexpect.EOF)
@@ -479,7 +486,7 @@ def test_ctrl_c_at_a_question_is_130(tmp_path: Path):
 
 def test_flags_that_need_p_say_so_on_a_terminal(tmp_path: Path):
     child = pexpect.spawn(
-        sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "--strict", "x"], timeout=60, encoding="utf-8"
+        sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "--strict", "x"], timeout=WAIT_S, encoding="utf-8"
     )
     child.expect(r"--strict needs -p")
     child.expect(pexpect.EOF)

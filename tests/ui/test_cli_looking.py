@@ -31,6 +31,7 @@ from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import LeadLease
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.past.log import moment_of
+from tests.support.waits import WAIT_S
 
 KEY = "-".join(("key", "for", "tests", "abcdefgh", "wxyz"))
 SESSION = "7f3a0000-0000-4000-8000-000000000001"
@@ -221,7 +222,7 @@ def local_server(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_port}")
     yield server
     server.shutdown()
-    thread.join(timeout=20)
+    thread.join(timeout=WAIT_S)
     server.server_close()
 
 
@@ -327,7 +328,7 @@ def test_trust_shows_gives_and_takes(hostile: Path, capsys: pytest.CaptureFixtur
 def test_trust_asks_on_a_terminal_and_no_is_the_default(hostile: Path):
     for answer, words in (("", "Nothing was changed"), ("y", "Trusted")):
         child = pexpect.spawn(
-            sys.executable, ["-m", "teamwright", "-C", str(hostile), "trust"], timeout=60, encoding="utf-8"
+            sys.executable, ["-m", "teamwright", "-C", str(hostile), "trust"], timeout=WAIT_S, encoding="utf-8"
         )
         child.expect(r"curl")
         child.expect(r"Trust these entries")
@@ -337,7 +338,7 @@ def test_trust_asks_on_a_terminal_and_no_is_the_default(hostile: Path):
         child.wait()
         assert child.exitstatus == 0
     done = subprocess.run(
-        [sys.executable, "-m", "teamwright", "-C", str(hostile), "trust", "--json"], capture_output=True, timeout=60
+        [sys.executable, "-m", "teamwright", "-C", str(hostile), "trust", "--json"], capture_output=True, timeout=WAIT_S
     )
     assert json.loads(done.stdout)["trusted"] is True
 
@@ -371,7 +372,7 @@ def test_a_run_leaves_a_session_a_log_and_a_receipt_that_is_whole(repo: Path, tm
 
     def program(*args: str) -> str:
         whole = [sys.executable, "-m", "teamwright", "-C", str(repo), *args]
-        done = subprocess.run(whole, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -24,6 +24,7 @@ from teamwright.teams.team_file import LeadLease
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from teamwright.ui.cli.main import main
+from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of, told_results
 from tests.ui.test_cli import write_session
 
@@ -217,7 +218,7 @@ def test_the_list_of_sessions_shows_the_teams_that_they_lead(home, tmp_path):
     write_session(tmp_path, SESSION)
     dead_team(home, "Release Team", SESSION)
     child = pexpect.spawn(
-        sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "resume"], timeout=60, encoding="utf-8"
+        sys.executable, ["-m", "teamwright", "-C", str(tmp_path), "resume"], timeout=WAIT_S, encoding="utf-8"
     )
     child.expect("team +(members +)?prompt")
     child.expect("7f3a0000 .*Release Team .*count the lines")

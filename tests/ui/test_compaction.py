@@ -8,12 +8,11 @@ import pytest
 from teamwright.agent.compacting.words import DIRECTIVE
 from teamwright.testing import LoopbackModel
 from teamwright.testing.replies import Answer, Stall
+from tests.support.waits import WAIT_S
 from tests.ui.program import Program
 from tests.ui.terminal_driver import CTRL_D
 from tests.ui.test_session_resume import program_session
 from tests.ui.test_terminal_session import at_terminal
-
-pytestmark = pytest.mark.timeout(120)
 
 WINDOW = 30_000
 
@@ -88,9 +87,9 @@ def test_a_kill_while_the_summary_is_written_leaves_the_conversation_as_it_was(t
         program = Program(repo, tmp_path / "home", server.url)
         program.settings(context_tokens=WINDOW)
         process = program.start("-p", "Read it.", "--dangerously-skip-permissions")
-        assert asked.wait(60)
+        assert asked.wait(WAIT_S)
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=WAIT_S)
     before = program.transcript()
     assert not [line for line in before if line["type"] == "compact"] and before[-1]["type"] == "user"
     with LoopbackModel.in_thread(job) as server:

@@ -15,7 +15,9 @@ import pytest
 import teamwright
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from tests.ui.demo_runs import INSTALLED, PROGRAM, RECEIPT, WAIT_S, Shown, Stage, shown
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
+from tests.ui.demo_runs import INSTALLED, PROGRAM, RECEIPT, Shown, Stage, shown
 from tests.ui.histories import git, invented, snapshot
 
 KINDS = ["python and go", "javascript and rust", "shallow", "empty", "outside"]
@@ -57,6 +59,7 @@ def columns(line: str) -> int:
 # ── what it says ──
 
 
+@pytest.mark.slow_after(1)
 def test_it_ends_well_with_a_report(run):
     assert (run.done.returncode, run.done.stderr) == (0, "")
     assert run.report[1].startswith("shown @ " if run.kind != "outside" else "sample @ ")
@@ -68,6 +71,7 @@ def test_the_first_line_says_that_a_script_speaks_and_how_fast(run):
     assert run.lines[0] == "teamwright demo: scripted model, no key, no network, replies at once"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K11")
 def test_lines_fit_eighty_columns_and_need_neither_colour_nor_cursor(run):
     assert [line for line in run.lines if columns(line) > 80] == []
@@ -135,13 +139,15 @@ def test_no_network_is_used_and_only_git_and_a_shell_are_started(run):
 
 def can_trace() -> bool:
     """Whether calls of the system may be traced here."""
-    tool = shutil.which("strace")
-    return bool(tool) and subprocess.run([tool, "-qq", "-f", "true"], capture_output=True, check=False).returncode == 0
+    return subprocess.run(["strace", "-qq", "-f", "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P7", "K10")
-@pytest.mark.skipif(not can_trace(), reason="needs strace")
+@needs("strace")
 def test_no_process_of_a_run_opens_a_connection_or_runs_a_program_of_the_repository(stage, runs, tmp_path):
+    if not can_trace():
+        pytest.skip("this machine permits no tracing of system calls")
     place, trace = runs("python and go").place, tmp_path / "trace"
     traced = ["strace", "-f", "-qq", "-e", "trace=execve,connect,bind,sendto", "-o", str(trace), *PROGRAM]
     done = subprocess.run(
@@ -167,6 +173,7 @@ def test_nothing_is_left_running_or_lying_about(run):
     assert run.stage.leftovers == []
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("kind", WITH_HISTORY)
 def test_three_receipts_at_random_say_the_same_again(kind, runs):
@@ -272,6 +279,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_starts(kind,
     assert not (stage.root / "home" / ".teamwright").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_report_that_meets_a_full_disk_is_a_failure_and_the_device_stays_a_device(stage, place):
     done = stage.run("demo", "--report", "/dev/full", "--pace", "0", cwd=place)
@@ -344,6 +352,7 @@ def test_a_users_settings_neither_stop_it_nor_widen_it(stage, place):
     assert "Read first  (rule" in done.stdout
 
 
+@pytest.mark.slow
 def test_two_at_once_in_one_repository_both_end_well(stage, place):
     both = [stage.start("demo", "--pace", "0", cwd=place) for _ in range(2)]
     for one in both:
@@ -363,6 +372,7 @@ def until(process: subprocess.Popen[str], text: str) -> None:
         assert line, f"{text!r} did not come"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F21", "K11")
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_at_any_moment_leaves_nothing_and_the_next_demo_runs(moment, stage, tmp_path, runs):
@@ -398,6 +408,7 @@ def test_impatient_presses_of_ctrl_c_change_nothing(stage, tmp_path):
     assert stage.leftovers == []
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F21", "K11")
 @pytest.mark.parametrize("moment", ["teamwright demo", "claims #"])
 def test_a_termination_is_as_clean(moment, stage, tmp_path):
@@ -518,6 +529,7 @@ def test_a_model_cannot_steer_the_terminal(stage, place):
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(INSTALLED), reason="the program lies elsewhere")
 @pytest.mark.parametrize("way", [(), ("--kill",), ("--backend", "detached")])
 def test_the_repository_that_the_program_itself_lies_in_gets_no_compiled_files(stage, tmp_path, way):

@@ -136,6 +136,7 @@ def test_without_a_commit_and_outside_git_it_ends_well(stage, tmp_path, kind):
     assert ("History: left out, no commit yet" in done.stdout) is (kind == "empty")
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -18,6 +18,7 @@ from teamwright.permissions.rule import parse_rules
 from teamwright.permissions.verdict import Verdict
 from teamwright.ui.demo.rules import GIT, RULES
 from teamwright.ui.terminal.text import cells
+from tests.support.waits import WAIT_S
 from tests.ui.histories import CASE, History, baited, git, invented, is_source, is_test, language, snapshot
 
 DEMO = Path(__file__).parents[2] / "src" / "teamwright" / "ui" / "demo"
@@ -42,7 +43,7 @@ def text_of(name: str, **texts: str) -> str:
 def run(place: Path, name: str, *, path: str | None = None, **texts: str) -> str:
     env = {"PATH": path or os.environ["PATH"], "HOME": os.environ["HOME"], "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        ["bash", "-c", text_of(name, **texts)], cwd=place, env=env, capture_output=True, timeout=60, check=False
+        ["bash", "-c", text_of(name, **texts)], cwd=place, env=env, capture_output=True, timeout=WAIT_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode().rstrip("\n")
@@ -185,6 +186,7 @@ def test_markers_are_found_in_comments_and_dated_by_blame(told):
     assert all(re.fullmatch(r"old \d: \S+  (TODO|FIXME|XXX|HACK) +\S.*:\d+", line) for line in ages[1:])
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("awk", AWKS)
 def test_every_awk_says_the_same(told, awk, tmp_path):
     _, place = told

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.ui.demo_runs import WAIT_S, Stage
+from tests.support.waits import WAIT_S
+from tests.ui.demo_runs import Stage
 from tests.ui.histories import invented, snapshot
 
 
@@ -37,6 +38,7 @@ def test_three_kills_lose_nothing_and_leave_the_same_numbers(stage, place):
     assert not stage.leftovers
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F21", "P3")
 def test_a_kill_demo_that_is_interrupted_leaves_nothing_running(stage, place):
     process = stage.start("demo", "--kill", "--pace", "200", cwd=place)
@@ -49,6 +51,7 @@ def test_a_kill_demo_that_is_interrupted_leaves_nothing_running(stage, place):
     assert not stage.leftovers
 
 
+@pytest.mark.slow
 def test_as_json_it_is_alone_on_stdout_with_the_audit(stage, place):
     done = stage.run("demo", "--kill", "--pace", "0", "--output-format", "json", cwd=place, timeout=3 * WAIT_S)
     body = json.loads(done.stdout)

@@ -1,16 +1,17 @@
 """`teamwright demo --panes` as a user runs it: inside tmux and outside, and nothing is left."""
 
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 from tests.ui.demo_runs import Stage
 from tests.ui.histories import invented, snapshot
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is missing")]
+pytestmark = needs("tmux")
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_inside_tmux_they_live_beside_the_lead_and_leave_its_pane_as_it_was(stag
     subprocess.run([*server, "new-session", "-d", "-x", "160", "-y", "40", "-c", str(place), run], env=env, check=True)
     try:
         subprocess.run([*server, "set-option", "-g", "base-index", "1"], env=env, check=True)
-        subprocess.run([*server, "wait-for", "over"], env=env, check=True, timeout=90)
+        subprocess.run([*server, "wait-for", "over"], env=env, check=True, timeout=WAIT_S)
         out = (tmp_path / "out").read_text()
         assert (tmp_path / "code").read_text().strip() == "0", out
         assert "4 agents · 6 tasks" in out

@@ -14,6 +14,7 @@ from teamwright.app.options import Options
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import ToolCalled
 from teamwright.ui.demo.rules import RULES
+from tests.support.waits import WAIT_S
 from tests.ui.histories import History, git, invented, is_source
 
 SCRIPT = Path(__file__).parents[2] / "src" / "teamwright" / "ui" / "demo" / "demo.toml"
@@ -53,7 +54,7 @@ async def play(place: Path, home: Path, *, pace_s: float = 0.0) -> Played:
         given={"repo": "shown", "team": "demo-shown"},
         pace_s=pace_s,
     )
-    async with asyncio.timeout(60), open_session(options) as session:
+    async with asyncio.timeout(WAIT_S), open_session(options) as session:
         session.log.subscribe(note)
         result = await session.run([text_block("Show what a team can find out.")])
         tasks = {task.subject: (task.status, task.owner or "") for task in result.tasks}

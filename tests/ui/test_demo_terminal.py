@@ -9,7 +9,8 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from tests.ui.demo_runs import PROGRAM, WAIT_S, Stage
+from tests.support.waits import WAIT_S
+from tests.ui.demo_runs import PROGRAM, Stage
 from tests.ui.histories import invented
 from tests.ui.terminal_driver import CTRL_C, Screen
 
@@ -106,6 +107,7 @@ def test_a_terminal_gets_the_default_pace_and_a_panel_that_leaves_no_trace(stage
     assert max(map(len, person.screen.text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_the_lines_are_those_that_come_off_a_terminal(stage, place):
     person = Watcher(stage, "--pace", "0", cwd=place)
     assert person.leaves() == 0
@@ -122,6 +124,7 @@ def test_the_lines_are_those_that_come_off_a_terminal(stage, place):
     assert steady(person.screen.text) == steady(plain.stdout)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("size", [(40, 79), (7, 100), (3, 12)], ids=["narrow", "low", "tiny"])
 def test_a_window_without_room_gets_the_lines_alone(size, stage, place):
     person = Watcher(stage, "--pace", "0", cwd=place, size=size)
@@ -131,6 +134,7 @@ def test_a_window_without_room_gets_the_lines_alone(size, stage, place):
     assert "Read first  (rule" in person.raw
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"TERM": ""}], ids=["dumb", "nameless"])
 def test_a_terminal_whose_cursor_cannot_be_moved_gets_the_lines_alone(env, stage, place):
     person = Watcher(stage, "--pace", "0", cwd=place, **env)

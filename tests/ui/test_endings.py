@@ -14,6 +14,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall, Status
+from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 from tests.ui.test_main_job import all_told, texts_of, who
 from tests.ui.test_session_resume import alive, assert_loadable
@@ -92,7 +93,7 @@ class Running:
 
     def over(self) -> tuple[dict[str, Any], str]:
         """The result line and stderr, once the process is gone: no wait is longer than that of a cancelled call."""
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=WAIT_S)
         assert "Traceback" not in err
         assert not any(map(alive, self.pids)), "a command lives on"
         assert_loadable(self.program.home)
@@ -155,6 +156,7 @@ def finish(running: Running, *flags: str) -> subprocess.CompletedProcess[str]:
 # ── signals ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("D6", "F70", "F21", "D8")
 @pytest.mark.parametrize(
     ("phase", "number", "code"),
@@ -186,7 +188,7 @@ def test_a_second_signal_cuts_the_goodbye_short_that_another_terminal_asked_for(
             for _ in range(2):
                 running.process.send_signal(signal.SIGTERM)
             result, err = running.over()
-            _, told = asking.communicate(timeout=30)
+            _, told = asking.communicate(timeout=WAIT_S)
         finally:
             asking.kill()
     assert (running.process.returncode, result["team"]["cut_off"]) == (143, ["ada"]), err
@@ -196,6 +198,7 @@ def test_a_second_signal_cuts_the_goodbye_short_that_another_terminal_asked_for(
 # ── caps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.promise("D6", "F70", "D8")
 def test_time_that_is_spent_while_a_member_and_a_job_run_ends_both_without_a_goodbye(tmp_path, repo):
     with run_in("job", tmp_path, repo, "--timeout", "8s") as running:
@@ -366,10 +369,10 @@ def test_standard_input_and_output_that_are_closed_change_no_ending(tmp_path, re
     with LoopbackModel.in_thread(players) as server:
         program = Program(repo, tmp_path / "home", server.url)
         no_input = program.start(*SKIP, preexec_fn=lambda: os.close(0))
-        out, err = no_input.communicate(timeout=30)
+        out, err = no_input.communicate(timeout=WAIT_S)
         assert (no_input.returncode, out) == (0, f"{FINAL}\n"), err
         asked = len(server.bodies)
         no_output = program.start(*SKIP, preexec_fn=lambda: os.close(1))
-        _, err = no_output.communicate(timeout=30)
+        _, err = no_output.communicate(timeout=WAIT_S)
         assert (no_output.returncode, len(server.bodies)) == (2, asked), "an answer that nobody can get is not paid for"
         assert "stdout is closed" in err and "[usage]" in err

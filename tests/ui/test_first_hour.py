@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Program, error_of
 
 SCRIPT = '[[agent.lead.turn]]\nsay = "Hello from the script."\n'
@@ -22,6 +23,7 @@ def scripted(tmp_path):
     return ("--model", f"scripted:{tmp_path / 'hello.toml'}")
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("args", "env", "code", "slug", "words"),
     [
@@ -71,7 +73,7 @@ def closed(program: Program, *numbers: int, args: tuple[str, ...]) -> subprocess
     shut = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in numbers)
     command = ["sh", "-c", f'exec "$@" {shut}', "sh", *COMMAND, *args]
     return subprocess.run(
-        command, cwd=program.cwd, env=program.environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=program.cwd, env=program.environment, capture_output=True, text=True, timeout=WAIT_S, check=False
     )
 
 
@@ -98,7 +100,7 @@ def test_bytes_that_are_no_text_are_a_prompt_and_break_nothing(program, scripted
     command = [*COMMAND, "-p", *scripted]
     raw = bytes(range(256)) * 12
     done = subprocess.run(
-        command, cwd=program.cwd, env=program.environment, input=raw, capture_output=True, timeout=60, check=False
+        command, cwd=program.cwd, env=program.environment, input=raw, capture_output=True, timeout=WAIT_S, check=False
     )
     assert (done.returncode, done.stdout) == (0, b"Hello from the script.\n")
     assert program.run("sessions").returncode == 0
@@ -116,7 +118,7 @@ def test_two_processes_on_one_session_the_second_is_refused_and_the_first_ends_w
         assert (second.returncode, error_of(second)[0]) == (3, "session-busy")
     finally:
         first.terminate()
-        first.communicate(timeout=30)
+        first.communicate(timeout=WAIT_S)
     assert first.returncode == 143
 
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waits import WAIT_S
+
 
 @pytest.mark.promise("F41", "row F5")
 def test_a_headless_run_with_forks_wanted_does_not_start_and_says_why(tmp_path):
@@ -19,7 +21,7 @@ def test_a_headless_run_with_forks_wanted_does_not_start_and_says_why(tmp_path):
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
         stdin=subprocess.DEVNULL,
     )

@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Program, error_of, told_results, words_of
 
 WRITE = Answer("I write.", tools=[("Write", {"file_path": "new.txt", "content": "x"})])
@@ -27,6 +28,7 @@ def served(tmp_path, repo):
 # ── prompts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.promise("K8")
 @pytest.mark.parametrize(
     ("args", "stdin", "told"),
@@ -96,8 +98,8 @@ def test_a_program_that_waits_for_each_result_before_it_asks_again_gets_it(tmp_p
             assert result["result"] == f"{number}."
         if ending == "signal":
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=30)  # stdin stays open: it is the signal that ends it
-        out, err = process.communicate(timeout=30)
+            process.wait(timeout=WAIT_S)  # stdin stays open: it is the signal that ends it
+        out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == (143 if ending == "signal" else 0), err
     assert '"result"' not in out, "each answer is given once"
     assert COST.match(err.splitlines()[-1])
@@ -170,10 +172,10 @@ def test_a_reader_that_leaves_early_is_no_error(served):
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
     ) as process:
-        head = subprocess.run(["head", "-1"], stdin=process.stdout, capture_output=True, timeout=30, check=True)
+        head = subprocess.run(["head", "-1"], stdin=process.stdout, capture_output=True, timeout=WAIT_S, check=True)
         process.stdout.close()
         err = process.stderr.read().decode()
-        process.wait(timeout=30)
+        process.wait(timeout=WAIT_S)
     assert json.loads(head.stdout)["subtype"] == "init"
     assert process.returncode in {0, 130}, "it ended by itself, or because nobody read on"
     assert all("everything is saved" in line or COST.match(line) for line in err.splitlines()), err
@@ -220,6 +222,7 @@ def test_what_would_ask_is_denied_at_once_told_to_the_model_and_listed(tmp_path,
     assert not (repo / "new.txt").exists()
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("flags", "wrote"),
     [

@@ -14,11 +14,10 @@ from teamwright.storage.processes.records import RECORDS
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.app.hook_log import HookLog, unbalanced
+from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT
 from tests.ui.program import Mark, Program, error_of, told_results
 from tests.ui.test_session_resume import alive
-
-pytestmark = pytest.mark.timeout(120)
 
 SETTINGS = """{
   "hooks": {
@@ -281,12 +280,12 @@ def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo)
         life = program.start("-p", "Go.", *flags)
         assert mark.wait() == "up"
         life.kill()
-        life.communicate(timeout=30)
+        life.communicate(timeout=WAIT_S)
         killed = hooks.told
         assert {one["hook_event_name"] for one in killed} == {"SessionStart", "SubagentStart"}
         assert len(unbalanced(killed)) == 3, "the session, ada and the sub-agent"
         players.held = False
-        done = program.run("-c", "-p", "Go on.", *flags, timeout=90)
+        done = program.run("-c", "-p", "Go on.", *flags, timeout=WAIT_S)
     assert done.returncode in {0, 5}, done.stderr
     assert unbalanced(hooks.told) == {}
     crashed = [one for one in hooks.told if one.get("outcome") == "crashed"]
@@ -299,6 +298,7 @@ def test_every_start_has_one_stop_also_after_a_kill_and_a_resume(tmp_path, repo)
     assert not list(ledger.parent.glob(f"{RECORDS}/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G7", "F69", "D8")
 def test_who_adopts_a_dead_team_gives_its_killed_session_the_stops(tmp_path, repo):
     hooks = HookLog(tmp_path)
@@ -312,10 +312,10 @@ def test_who_adopts_a_dead_team_gives_its_killed_session_the_stops(tmp_path, rep
         life = program.start("-p", "Go.", *flags)
         assert mark.wait() == "up"
         life.kill()
-        life.communicate(timeout=30)
+        life.communicate(timeout=WAIT_S)
         players.held = False
         [team] = [path.parent.name for path in (tmp_path / "home").glob("teams/*/config.json")]
-        done = program.run("teams", "adopt", team, "-p", "Go on.", *flags, timeout=90)
+        done = program.run("teams", "adopt", team, "-p", "Go on.", *flags, timeout=WAIT_S)
     assert done.returncode in {0, 5}, done.stderr
     assert unbalanced(hooks.told) == {}
     assert len({one["session_id"] for one in hooks.of("SessionStart")}) == 2
@@ -326,6 +326,7 @@ def test_who_adopts_a_dead_team_gives_its_killed_session_the_stops(tmp_path, rep
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G7", "P2", "D8")
 def test_a_task_that_a_hook_looked_at_when_the_kill_came_is_looked_at_again_and_then_free(tmp_path, repo):
     first, mark = tmp_path / "first", Mark(tmp_path / "up")
@@ -340,7 +341,7 @@ def test_a_task_that_a_hook_looked_at_when_the_kill_came_is_looked_at_again_and_
         [path] = (tmp_path / "home").glob("tasks/*/1.json")
         assert json.loads(path.read_text())["metadata"]["for"] == ["(a hook looks at it)"]
         life.kill()
-        life.communicate(timeout=30)
+        life.communicate(timeout=WAIT_S)
         done = program.run("-c", "-p", "Go on.", *flags)
     assert done.returncode == 0, done.stderr
     tasks = [json.loads(path.read_text()) for path in (tmp_path / "home").glob("tasks/*/[0-9]*.json")]
@@ -349,6 +350,7 @@ def test_a_task_that_a_hook_looked_at_when_the_kill_came_is_looked_at_again_and_
     assert len(hooks.told) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G7", "F69", "P6")
 def test_a_stop_hook_that_ran_when_the_kill_came_is_not_begun_again_and_does_not_run_on(tmp_path, repo):
     mark = Mark(tmp_path / "up")
@@ -365,7 +367,7 @@ def test_a_stop_hook_that_ran_when_the_kill_came_is_not_begun_again_and_does_not
         life = program.start("-p", "Go.", *flags)
         running = int(mark.wait())
         life.kill()
-        life.communicate(timeout=30)
+        life.communicate(timeout=WAIT_S)
         done = program.run("-c", "-p", "Go on.", *flags)
     assert done.returncode == 0, done.stderr
     assert [one["hook_event_name"] for one in hooks.told] == ["SubagentStart", "SubagentStop"]

@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import KEY, Program, error_of, told_results, words_of
 
 SETTINGS_FILES = (
@@ -286,6 +287,7 @@ BAD_FILES = {
 }
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("K1")
 @pytest.mark.parametrize("content", BAD_FILES)
 def test_files_of_a_repository_that_cannot_be_read_are_never_an_error_before_it_is_trusted(
@@ -313,6 +315,7 @@ EDIT = {"old_string": "a", "new_string": "b"}
 NAMES = (*SETTINGS_FILES, ".mcp.json", "AGENTS.md", "CLAUDE.md", ".claude/agents/a.md", ".claude/skills/s/SKILL.md")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K1")
 @pytest.mark.parametrize("kind", ["endless", "a pipe", "a directory", "a link to itself"])
 def test_what_is_no_plain_file_is_not_waited_for(tmp_path, repo, hostile, kind):
@@ -331,8 +334,8 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path, repo, hostile, kind):
     calls += [("Grep", {"pattern": "x", "path": "CLAUDE.md"}), ("Edit", {"file_path": "AGENTS.md", **EDIT})]
     with LoopbackModel.in_thread([Answer(tools=calls), "Hello."]) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        done = program.run("-p", "hi", "--dangerously-skip-permissions", timeout=20)
-        shown = program.run("trust", "--show", timeout=20)
+        done = program.run("-p", "hi", "--dangerously-skip-permissions", timeout=WAIT_S)
+        shown = program.run("trust", "--show", timeout=WAIT_S)
     assert (done.returncode, done.stdout) == (0, "Hello.\n"), done.stderr
     assert shown.returncode == 0, shown.stderr
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,11 @@ from teamwright.storage.processes.family import processes
 from teamwright.storage.processes.leftovers import leftovers
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall
+from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Mark, Program, told_results, words_of
 
 NOTE = re.compile(
-    r"<task-notification>\n<task-id>(\w+)</task-id>.*?<status>(\w+)</status>.*?</task-notification>", re.S
+    r"<task-notification[^>]*>\n<task-id>(\w+)</task-id>.*?<status>(\w+)</status>.*?</task-notification>", re.S
 )
 
 
@@ -29,15 +29,12 @@ def session_of(program: Program) -> Path:
 
 def kill(process) -> None:
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=WAIT_S)
 
 
 def wait_for_output(program: Program) -> None:
-    """Until the program has taken what the job wrote. At most 30 s."""
-    deadline = time.monotonic() + 30
-    while not any(path.stat().st_size for path in program.home.glob("projects/*/*/output/b*.output")):
-        assert time.monotonic() < deadline, "nothing was written"
-        os.sched_yield()
+    """Until the program has taken what the job wrote."""
+    wait_until(lambda: any(path.stat().st_size for path in program.home.glob("projects/*/*/output/b*.output")))
 
 
 def alive(numbers: set[int]) -> set[int]:
@@ -106,6 +103,7 @@ def test_no_command_of_the_new_life_meets_what_the_old_one_left(tmp_path, repo):
     assert told_results(server.bodies[-1])[-1]["text"] == "gone"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("D8")
 def test_a_job_that_ended_with_its_session_is_told_of_in_the_next_turn_and_only_then(tmp_path, repo):
     job = ("Bash", {"command": "exec sleep 300", "run_in_background": True})

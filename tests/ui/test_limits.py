@@ -26,7 +26,7 @@ def late(_body: dict) -> Answer:
     [
         (("--max-turns", "2"), without_end, "turns", "error_max_turns", 2),
         (("--maxTurns", "1"), without_end, "turns", "error_max_turns", 1),
-        (("--max-tokens", "10000"), without_end, "tokens", "error_during_execution", 2),
+        (("--max-tokens", "12000"), without_end, "tokens", "error_during_execution", 2),
         (("--max-budget-usd", "6"), without_end, "money", "error_max_budget_usd", 1),
         (("--timeout", "1s"), late, "time", "error_during_execution", 0),
     ],

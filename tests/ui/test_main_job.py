@@ -11,6 +11,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 
 MEMBERS = ("ada", "ben", "cyd")
 EDGES = {3: [1], 4: [1, 2], 5: [3], 6: [4, 5]}
@@ -142,7 +143,7 @@ class Players:
             if refuse:
                 answer["reason"] = "I have not tidied up yet"
             return Answer(tools=[("SendMessage", {"to": "lead", "message": answer})])
-        claimed = re.search(r'teammate_id="task-list">\n#(\d+)', told)
+        claimed = re.search(r'teammate_id="task-list"[^>]*>\n#(\d+)', told)
         if claimed:
             return Answer(tools=[("Bash", {"command": f"echo job {claimed[1]} by {name}", "description": "the job"})])
         if last["content"][0]["type"] == "tool_result":
@@ -181,7 +182,7 @@ def play(repo: Path, home: Path, seed: int, delay: float) -> tuple[subprocess.Co
         command = [sys.executable, "-m", "teamwright", "-p", "Make the release.", "--dangerously-skip-permissions"]
         command += ["--output-format", "stream-json", "--verbose"]
         done = subprocess.run(
-            command, cwd=repo, env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+            command, cwd=repo, env=env, capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL
         )
     return done, players, server
 
@@ -243,6 +244,7 @@ def test_a_scripted_team_of_four_does_six_tasks_and_the_run_ends_by_itself(tmp_p
     assert list((home / "archive").iterdir())
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("P1", "P2", "D6")
 @pytest.mark.parametrize("seed", range(10))
 def test_replies_that_come_late_at_random_change_nothing(tmp_path, repo, seed):

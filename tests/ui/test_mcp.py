@@ -9,6 +9,7 @@ import pytest
 from teamwright.storage.processes.family import processes
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 
 SERVER = str(Path(__file__).parents[1] / "mcp" / "stdio_server.py")
@@ -46,7 +47,7 @@ def test_a_killed_program_s_servers_are_seen_and_ended_by_the_resume_which_calls
         left = family_of(int(first))
         assert len(left) == 2
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=WAIT_S)
         assert left & {row.pid for row in processes()}
     with LoopbackModel.in_thread([Answer("", tools=[CALL]), Answer("Done.")]) as server:
         program.url = server.url

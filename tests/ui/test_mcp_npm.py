@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,10 +23,12 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.programs import require
+from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 from tests.ui.test_main_job import who
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.heavy]
+pytestmark = pytest.mark.slow
 
 EVERYTHING = ("server-everything", "2026.8.31")
 FILES = ("server-filesystem", "2026.8.31")
@@ -53,8 +54,7 @@ def echo(text: str) -> tuple[str, dict[str, Any]]:
 def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with both servers, installed once for all who run tests here."""
     for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed: servers of the npm registry cannot be met")
+        require(program)
     cache = getattr(request.config, "cache", None)
     place = Path(cache.mkdir("mcp-servers") if cache else tmp_path_factory.mktemp("mcp-servers"))
     made = place / "-".join((*EVERYTHING, *FILES))
@@ -68,7 +68,7 @@ def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def install(place: Path) -> None:
     command = [*NPM, "--prefix", str(place), "--loglevel=error", "--fetch-retries=1", *PACKAGES]
     place.mkdir(exist_ok=True)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=3 * WAIT_S)
     if done.returncode and any(code in done.stderr for code in NO_NETWORK):
         pytest.skip("npm does not reach its registry: servers of it cannot be met")
     assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ class Gate:
         self.open = threading.Event()
 
     def reached(self) -> None:
-        assert self.here.wait(60), "nobody came to the gate"
+        assert self.here.wait(WAIT_S), "nobody came to the gate"
 
 
 @dataclass
@@ -173,11 +173,11 @@ class Ground:
             yield process
         except BaseException as problem:
             process.kill()
-            problem.add_note(process.communicate(timeout=30)[1])  # it may have ended long before
+            problem.add_note(process.communicate(timeout=WAIT_S)[1])  # it may have ended long before
             raise
         finally:
             process.kill()
-            process.communicate(timeout=30)
+            process.communicate(timeout=WAIT_S)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_two_members_use_the_same_servers_at_once_which_end_with_the_run(ground)
         assert {state["pid"] for state in ground.states().values()} == set(ground.running())
         for gate in gates:
             gate.open.set()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0, err
     ada, ben = cast.results("ada"), cast.results("ben")
     assert ada[:3] == ["The sum of 2 and 3 is 5.", "Echo: here is ada", "words inside\n"]
@@ -261,7 +261,7 @@ def ended(pid: int) -> None:
     """Until the process is no more."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(pid)
-        assert select.select([descriptor], [], [], 30)[0], f"{pid} does not end"
+        assert select.select([descriptor], [], [], WAIT_S)[0], f"{pid} does not end"
         os.close(descriptor)
 
 
@@ -284,7 +284,7 @@ def test_a_server_that_is_killed_in_the_middle_fails_the_call_underway_and_comes
         assert after != before and ground.states()["everything"]["pid"] == after
         middle.ben.open.set()
         last.open.set()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0, err
     assert middle.cast.results("ben") == ["Echo: beside it", "The sum of 2 and 2 is 4."]
     [told] = [text for text in ground.warnings() if "everything" in text]
@@ -297,7 +297,7 @@ def test_a_signal_in_the_middle_of_a_call_leaves_no_server(ground, tmp_path):
     with Middle(ground, tmp_path, []).begun() as process:
         assert len(ground.running()) == 2
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 143, err
     assert ground.running() == []
 
@@ -308,7 +308,7 @@ def test_a_killed_program_s_server_at_work_is_ended_by_the_resume_and_the_call_i
     with middle.begun() as process:
         [left] = ground.running(EVERYTHING[0])
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=WAIT_S)
         assert ground.running(EVERYTHING[0]) == [left]
     ground.configure()
     here = Gate(Answer("I have it."))
@@ -318,7 +318,7 @@ def test_a_killed_program_s_server_at_work_is_ended_by_the_resume_and_the_call_i
         [again] = ground.running(EVERYTHING[0])
         assert again != left
         here.open.set()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=WAIT_S)
         assert process.returncode == 0, err
     [cut, done] = cast.results("ada")
     assert "was interrupted before it ended" in cut and done == "The sum of 1 and 1 is 2."
@@ -393,7 +393,7 @@ def test_a_server_behind_an_address_that_was_started_anew_is_greeted_again_by_th
             before.close()
             with behind_an_address(ground, port):
                 gate.open.set()
-                _, err = process.communicate(timeout=60)
+                _, err = process.communicate(timeout=WAIT_S)
                 assert process.returncode == 0, err
     [first, lost, again] = cast.results("team-lead")
     assert (first, again) == ("Echo: first", "Echo: again")

@@ -10,6 +10,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.support.waits import WAIT_S
 
 MEMBERS = {
     "olga": "openai/gpt-6.1-sol",
@@ -103,7 +104,7 @@ def play(repo, tmp_path):
             )
             command = [sys.executable, "-m", "teamwright", "-p", "Gather the words.", "--output-format", "json"]
             options = {"cwd": repo, "env": env, "capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-            done = subprocess.run(command, timeout=90, **options)
+            done = subprocess.run(command, timeout=WAIT_S, **options)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout), server, home
 
@@ -114,6 +115,7 @@ def calls_to(server, path):
     return [request for request in server.requests if request.path == path]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("H3", "K2")
 @pytest.mark.parametrize("names", [("olga",), tuple(MEMBERS)], ids=["two vendors", "five services"])
 def test_a_team_of_several_vendors_works_as_one(play, names):

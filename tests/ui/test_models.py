@@ -9,8 +9,6 @@ from tests.ui.terminal_driver import CTRL_D
 from tests.ui.test_modes import at_work, start
 from tests.ui.test_terminal_session import all_told, at_terminal, who
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_the_tab_key_completes_models_and_members(tmp_path):
     offered = [one.text for one in candidates("/model ha", ["ada"], tmp_path)]

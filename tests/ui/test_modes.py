@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 from tests.ui.terminal_driver import CTRL_D, Person
 from tests.ui.test_terminal_session import all_told, at_terminal, told, who
@@ -78,7 +79,7 @@ def test_a_killed_session_goes_on_in_its_mode_unless_a_flag_says_otherwise(tmp_p
         process = program.start("-p", "begin", "--permission-mode", "acceptEdits", "--allowed-tools", "Bash")
         command = int(mark.wait())
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=WAIT_S)
         os.kill(command, signal.SIGKILL)
     [kept] = program.home.glob("projects/*/*/mode.json")
     assert json.loads(kept.read_text())["mode"] == "acceptEdits"

@@ -7,6 +7,7 @@ import pytest
 from tests.ui.program import Program
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.promise("F65", "P4", "P7")
 @pytest.mark.parametrize(
     "words",
@@ -34,3 +35,12 @@ def test_what_only_a_person_does_is_refused_in_a_command_that_an_agent_runs(tmp_
 def test_looking_is_for_everybody(tmp_path: Path, words):
     program = Program(tmp_path, tmp_path / "home", env={"TEAMWRIGHT": "1"})
     assert program.run(*words).returncode == 0
+
+
+@pytest.mark.finding("P14")
+def test_doctor_says_where_a_terminal_counts_as_a_command_of_an_agent(tmp_path: Path):
+    here = Program(tmp_path, tmp_path / "home", env={"TEAMWRIGHT": "1"})
+    said = " ".join(here.run("doctor").stdout.split())
+    assert "this process counts as a command of an agent, and answers for nobody: variable" in said
+    elsewhere = Program(tmp_path, tmp_path / "home")
+    assert "person" not in elsewhere.run("doctor").stdout

@@ -7,8 +7,6 @@ import pytest
 from tests.ui.terminal_driver import CTRL_D
 from tests.ui.test_terminal_session import at_terminal
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.promise("H4", "K8")
 def test_a_person_reads_configuration_again_and_sees_what_is_different(repo: Path, own_home):

@@ -14,6 +14,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import Program, error_of
 from tests.ui.terminal_driver import Person
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, told
@@ -63,7 +64,7 @@ class Waiting:
         return one
 
     def ended(self) -> str:
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=WAIT_S)
         assert self.process.returncode == 0, err
         return out
 
@@ -190,7 +191,7 @@ def test_status_and_log_say_who_waits_for_what_and_how_it_is_answered(repo, home
         )
         assert f"asks: Bash touch made  [{name}]" in run.program.run("log", "crew").stdout
         run.requests("deny", request["id"], "--reason", "no")
-        _, err = run.process.communicate(timeout=60)
+        _, err = run.process.communicate(timeout=WAIT_S)
         assert "teamwright: tester asks: Bash touch made\n  answer it with: teamwright requests allow " + name in err
         assert f"tester       denied from another terminal: no  [{name}]" in err
         assert f"denied from another terminal: no  [{name}]" in run.program.run("log", "crew").stdout
@@ -235,6 +236,7 @@ def test_the_input_is_replaced_by_what_stdin_or_a_file_has(repo, home, tmp_path)
     assert [path.name for path in (repo / "made", repo / "instead") if path.exists()] == ["instead"]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -258,6 +260,7 @@ def test_an_input_that_is_none_is_refused_and_the_request_stays_open(repo, home,
         assert json.loads(run.requests("--json").stdout)[0]["id"] == request["id"]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K5", "G4")
 @pytest.mark.parametrize("how", [["--always"], ["--always", "session"], ["--always", "local"]])
 def test_always_keeps_the_rule_where_it_says_and_nobody_is_asked_again(repo, home, how):
@@ -299,6 +302,7 @@ def test_a_suggestion_is_granted_with_its_key(repo, home):
 # ── what is no answer ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F44")
 @pytest.mark.parametrize("verb", ["allow", "deny"])
 def test_an_id_that_nobody_has_names_the_nearest(repo, home, verb):
@@ -333,7 +337,7 @@ def test_of_a_process_that_is_gone_nobody_waits_and_the_command_that_goes_on_is_
     with waiting(repo, home, asks(TOUCH)) as run:
         request = run.opened()
         run.process.send_signal(signal.SIGKILL)
-        run.process.wait(timeout=30)
+        run.process.wait(timeout=WAIT_S)
         listed = run.requests()
         assert listed.stdout.startswith("Nobody waits for you.\n1 more was left open by a process that is gone: ")
         assert f"teamwright resume {request['session'][:8]}" in listed.stdout
@@ -384,7 +388,7 @@ def test_waiting_for_a_request_that_does_not_come_ends_with_its_time(repo, home)
 def test_waiting_begins_before_there_is_a_home_and_ends_with_the_first_request(repo, home):
     waits = Program(repo, home).start("requests", "--wait", "50s", "--json")
     with waiting(repo, home, asks(TOUCH)) as run:
-        out, err = waits.communicate(timeout=60)
+        out, err = waits.communicate(timeout=WAIT_S)
         assert waits.returncode == 0, err
         (one,) = json.loads(out)
         assert run.requests("deny", one["id"]).returncode == 0

@@ -8,6 +8,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw, Status
+from tests.support.waits import WAIT_S
 from tests.ui.program import KEY, Mark, Program, told_results
 
 AUDIT = """
@@ -67,6 +68,7 @@ def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     assert audited.started() <= {"bash"}, "the only child is the agent's own command"
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.promise("K10")
 @pytest.mark.parametrize(
     "args",
@@ -144,7 +146,7 @@ def test_no_key_is_in_a_file_on_a_stream_in_an_argument_or_in_a_childs_environme
         mark.wait()
         seen = environments(process.pid)
         process.terminate()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 143, err
     assert len(seen) >= 3, "both commands ran"
     for pid, (arguments, environ) in seen.items():
@@ -168,6 +170,7 @@ def outputs(program: Program) -> list[str]:
     return [b["content"] if isinstance(b["content"], str) else b["content"][0]["text"] for b in blocks]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("F66")
 @pytest.mark.parametrize(
     "reply",

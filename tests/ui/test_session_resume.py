@@ -10,6 +10,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Stall, Status
+from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, error_of, told_results, words_of
 
 BOTH_ROLES = ("user", "assistant")
@@ -24,7 +25,7 @@ def kill_in_the_call(program: Program, mark: Mark) -> None:
     process = program.start("-p", "begin", "--dangerously-skip-permissions")
     command = int(mark.wait())
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=WAIT_S)
     os.kill(command, signal.SIGKILL)
 
 
@@ -125,6 +126,7 @@ def test_a_run_that_failed_goes_on_without_the_prompt_being_typed_again(tmp_path
     assert words_of(server.bodies[-1]) == "a long prompt"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 @pytest.mark.promise("P5", "F21")
 def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, number, code):
@@ -145,7 +147,7 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
         process = program.start("-p", "begin", "--dangerously-skip-permissions", "--output-format", "stream-json")
         pids = {name: int(mark.wait()) for name, mark in marks.items()}
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == code, err
     assert "Traceback" not in err
     last = json.loads(out.splitlines()[-1])
@@ -172,7 +174,7 @@ def test_a_signal_in_the_middle_of_an_answer_leaves_a_session_that_owes_it(tmp_p
         process = program.start("-p", "begin", "--output-format", "json")
         asked.wait()
         process.terminate()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 143, err
     assert json.loads(out)["result"] == "", "half an answer is none"
     assert_loadable(program.home)
@@ -212,7 +214,7 @@ def test_the_second_signal_changes_nothing(tmp_path, repo):
         mark.wait()
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130, err
     assert "teamwright resume " in err
     assert_loadable(program.home)
@@ -228,7 +230,7 @@ def test_only_one_process_drives_a_session(tmp_path, repo):
         mark.wait()
         second = program.run("-c", "-p", "me too")
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=WAIT_S)
     assert (second.returncode, error_of(second)[0]) == (3, "session-busy")
     assert f"process {process.pid}" in second.stderr
 

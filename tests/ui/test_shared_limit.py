@@ -8,7 +8,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
 from tests.ui.program import KEY, Program
 
-pytestmark = [pytest.mark.promise("F60", "H10"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.promise("F60", "H10")
 
 
 def page_in(home):

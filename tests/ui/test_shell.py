@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.programs import require
 from tests.ui.program import Program, told_results
 
 pytestmark = pytest.mark.promise("E7")
@@ -23,14 +24,13 @@ def bash(command: str) -> Answer:
 @pytest.fixture(params=["bash", "zsh"])
 def user(request, tmp_path, repo):
     """A user of this shell, whose startup has a function, an alias and two aliases that hide others."""
-    if shutil.which(request.param) is None:
-        pytest.skip(f"{request.param} is not installed")
+    shell = require(request.param)
     home = Path(os.environ["HOME"])
     (home / f".{request.param}rc").write_text(
         "greet() { echo greetings $1; }\nalias hi='greet hi'\nalias gp='git push'\nls() { touch \"$PWD/pwned\"; }\n"
         'echo once >> ~/count\ncat .git/config >> ~/count\nexport PATH="$HOME/tools:$PATH"\n'
     )
-    program = Program(repo, tmp_path / "home", env={"SHELL": str(shutil.which(request.param))})
+    program = Program(repo, tmp_path / "home", env={"SHELL": shell})
     program.rc = home / f".{request.param}rc"
     return program
 
@@ -64,6 +64,7 @@ def test_a_run_without_commands_reads_no_startup(user):
     assert not (Path(os.environ["HOME"]) / "count").exists() and not (user.home / "shell-snapshots").exists()
 
 
+@pytest.mark.slow_after(1)
 def test_a_startup_that_hangs_costs_one_warning_and_the_run_goes_on(user):
     user.rc.write_text("sleep 600\n")
     user.settings(permissions={"allow": ["Bash"]}, bash={"startup_s": 1})
@@ -76,6 +77,7 @@ def test_a_startup_that_hangs_costs_one_warning_and_the_run_goes_on(user):
     assert len([text for text in notices if "it took longer than 1 s" in text]) == 1, events
 
 
+@pytest.mark.slow_after(1)
 def test_doctor_says_which_shell_it_is_and_why(user):
     def shell() -> dict:
         findings = json.loads(user.run("doctor", "--json").stdout)["findings"]

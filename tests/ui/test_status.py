@@ -16,6 +16,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Mark, Program, error_of
 
 AGENT = {"description": "help", "prompt": "Go.", "subagent_type": "general-purpose"}
@@ -89,7 +90,7 @@ class Lines:
         """The next line; None at the end."""
         descriptor = self.process.stdout.fileno()
         while b"\n" not in self._rest:
-            assert select.select([descriptor], [], [], 40)[0], f"nothing came after {self.seen[-5:]}"
+            assert select.select([descriptor], [], [], WAIT_S)[0], f"nothing came after {self.seen[-5:]}"
             chunk = os.read(descriptor, 65536)
             if not chunk:
                 return None
@@ -170,7 +171,7 @@ def test_a_long_call_and_what_a_member_waits_for_are_seen_and_a_kill_shows_as_de
     lead.kill()
     over = json.loads(lines.until(lambda line: '"over"' in line))
     assert over == {"over": "the lead's process is gone", "resume": "teamwright resume Crew"}
-    assert watch.wait(30) == 0
+    assert watch.wait(WAIT_S) == 0
     view = viewed(program)
     assert [(one["name"], one["state"]) for one in view["members"]] == [
         ("lead", "dead"),
@@ -195,8 +196,8 @@ def test_a_watch_ends_by_itself_when_the_team_is_deleted_and_no_surface_shows_it
     lines.until(lambda line: re.search(r"ada working: Bash ", line))
     crew.let_go()
     assert lines.until(lambda line: "was deleted" in line).endswith('  the team "Crew" was deleted')
-    assert (lines.next(), lines.process.wait(30)) == (None, 0)
-    assert lead.wait(60) == 0
+    assert (lines.next(), lines.process.wait(WAIT_S)) == (None, 0)
+    assert lead.wait(WAIT_S) == 0
     done = program.run("status", "Crew")
     assert error_of(done)[0] == "unknown-team"
     assert program.run("status").stdout == "No team yet. Sessions without one: teamwright sessions\n"
@@ -211,7 +212,7 @@ def test_an_interrupt_ends_a_watch_with_130_and_the_team_goes_on(program: Progra
         lines = Lines(program.start(*command, text=False))
         lines.until(lambda line: "ada" in line)
         lines.process.send_signal(signal.SIGINT)
-        assert lines.process.wait(30) == 130
+        assert lines.process.wait(WAIT_S) == 130
     assert lead.poll() is None
 
 
@@ -225,14 +226,14 @@ def test_a_followed_log_says_when_a_process_is_gone_and_shows_the_one_that_goes_
     lead.kill()
     quiet = json.loads(lines.until(lambda line: '"quiet"' in line))
     assert quiet["why"] == "its process is gone and said no goodbye"
-    lead.wait(30)
+    lead.wait(WAIT_S)
     again = program.start("resume", "Crew", "-p", "Go on.", "--dangerously-skip-permissions")
     second = json.loads(lines.until(lambda line: '"session_opened"' in line))
     assert second["pid"] == again.pid and second["n"] > first["n"]
     lines.until(lambda line: '"turn_ended"' in line and '"team-lead"' in line)
     quiet = json.loads(lines.until(lambda line: '"quiet"' in line))
     assert quiet["why"] == "the session was left; the last run ended: done"
-    assert again.wait(30) == 0
+    assert again.wait(WAIT_S) == 0
     assert lines.process.poll() is None
     numbers = [json.loads(line).get("n") for line in lines.seen]
     known = [n for n in numbers if n is not None]
@@ -244,7 +245,7 @@ def test_on_a_terminal_the_view_is_drawn_anew(program: Program, crew: Crew):
     lead = starts(program, crew)
     env = program.environment | {"COLUMNS": "100", "LINES": "30", "TERM": "xterm"}
     args = [*COMMAND[1:], "status", "Crew", "--watch"]
-    screen = pexpect.spawn(COMMAND[0], args, cwd=str(program.cwd), env=env, dimensions=(30, 100), timeout=40)
+    screen = pexpect.spawn(COMMAND[0], args, cwd=str(program.cwd), env=env, dimensions=(30, 100), timeout=WAIT_S)
     screen.expect(r"\x1b\[2Jteam     Crew \(live, process \d+\)")
     screen.expect("ada +working .*Bash")
     screen.expect(r"\x1b\[2Jteam     Crew")
@@ -265,6 +266,7 @@ def test_a_team_that_nobody_has_is_named_with_its_nearest_and_watching_nothing_e
     assert any("did you mean Crew?" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_busy_watch_of_an_idle_team_costs_next_to_nothing(program: Program, crew: Crew):
     starts(program, crew)
     lines = Lines(program.start("status", "Crew", "--watch", "--json", text=False))

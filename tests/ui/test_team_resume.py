@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.outside_team import TEAM, Crew
 from tests.ui.program import Mark, Program, error_of, told_results
 from tests.ui.test_main_job import all_results, texts_of, who
@@ -67,7 +69,7 @@ class Life:
 
     def killed(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(WAIT_S)
 
     def roster(self) -> list[str]:
         config = json.loads((self.program.home / "teams/release-team/config.json").read_text())
@@ -145,17 +147,18 @@ def test_after_sigkill_everybody_is_back_and_the_work_is_finished(tmp_path, repo
 def test_sigterm_says_how_to_go_on_with_the_team_and_nothing_is_lost(tmp_path, repo):
     with at_work(tmp_path, repo) as life:
         life.process.terminate()
-        _, err = life.process.communicate(timeout=60)
+        _, err = life.process.communicate(timeout=WAIT_S)
         assert life.process.returncode == 143, err
         assert LINE in err
         assert life.roster() == ["team-lead", "ada", "ben"]
         assert_finished(life.resume(), life)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("D8", "K8")
 def test_a_run_whose_time_is_spent_goes_on_with_its_team(tmp_path, repo):
     with begun(tmp_path, repo, "--timeout", "8s") as life:
-        _, err = life.process.communicate(timeout=60)
+        _, err = life.process.communicate(timeout=WAIT_S)
         assert life.process.returncode == 4, err
         assert re.search(r"teamwright resume ('Release Team'|[0-9a-f]{8})", err), "by its id before members are there"
         os.write(life.go, b"on\n")  # and then she has yet to go to the gate
@@ -201,11 +204,11 @@ def test_of_two_that_resume_at_once_exactly_one_goes_on(tmp_path, repo):
             assert life.up.wait() == "again"
             loser = first_to_end(two)
             winner = two[1 - two.index(loser)]
-            _, err = loser.communicate(timeout=30)
+            _, err = loser.communicate(timeout=WAIT_S)
             assert loser.returncode == 3, err
             assert "[session-busy]" in err and str(winner.pid) in err
             os.write(life.go, b"on\n")
-            out, err = winner.communicate(timeout=60)
+            out, err = winner.communicate(timeout=WAIT_S)
             assert (winner.returncode, out) == (0, f"{FINAL}\n"), err
         finally:
             for process in two:
@@ -214,8 +217,9 @@ def test_of_two_that_resume_at_once_exactly_one_goes_on(tmp_path, repo):
 
 
 def first_to_end(processes: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
-    """The one that ends first. At most 30 s."""
-    for _ in range(150):
+    """Return the process that ends first."""
+    bound = time.monotonic() + WAIT_S
+    while time.monotonic() < bound:
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)
@@ -238,7 +242,7 @@ def test_a_team_that_is_led_is_neither_resumed_nor_adopted_nor_removed(tmp_path,
             assert (done.returncode, error_of(done)[0]) == (1, "team-refused")
             assert str(pid) in done.stderr and f"teamwright stop '{TEAM}'" in done.stderr
         os.write(life.go, b"on\n")
-        out, err = life.process.communicate(timeout=60)
+        out, err = life.process.communicate(timeout=WAIT_S)
     assert (life.process.returncode, out) == (0, f"{FINAL}\n"), err
 
 
@@ -293,7 +297,7 @@ def test_a_dead_team_is_removed_with_what_its_commands_left_running(tmp_path, re
 def test_with_nothing_open_a_resume_without_a_prompt_says_so(tmp_path, repo):
     with at_work(tmp_path, repo) as life:
         os.write(life.go, b"on\n")
-        out, err = life.process.communicate(timeout=60)
+        out, err = life.process.communicate(timeout=WAIT_S)
         assert (life.process.returncode, out) == (0, f"{FINAL}\n"), err
         asked = len(life.server.bodies)
         again = life.resume()

@@ -23,6 +23,7 @@ from teamwright.ui.terminal.lines import DIFF_LINES, Narrator
 from teamwright.ui.terminal.paint import Paint, paint_for
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import cells, clean, cut
+from tests.support.examples import examples
 
 
 def called(tool="Bash", summary="git status", outcome="done", member="team-lead", **more):
@@ -173,7 +174,7 @@ def test_line_feeds_in_a_subject_do_not_make_lines():
 
 
 @given(st.text(max_size=200), st.integers(1, 120))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_line_never_passes_the_window_whatever_is_in_it(text, width):
     narrator = Narrator(width=width)
     lines = narrator.lines(called(summary=text, facts={"diff": "+" + clean(text).replace("\n", " ")}))

@@ -16,6 +16,7 @@ from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.offers import offers_of
 from teamwright.ui.terminal.questions import Meaning, Reply, question_label, question_lines, read_reply
+from tests.support.waits import WAIT_S
 
 LONG = "\n".join(f"line {n}" for n in range(120))
 ALWAYS = "Bash(git push *) in .teamwright/settings.local.json"
@@ -168,7 +169,7 @@ def test_an_empty_line_answers_no_question():
 async def test_each_question_is_answered_in_turn_and_never_between():
     answers = []
     requests = [a_request(answers, 1), a_request(answers, 2, member="docs"), a_question(answers)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         _, shown, _ = await asked(requests, "y", "n too early", "2")
     assert [(i, a.verdict, a.text) for i, a in answers] == [
         ("perm-1", "allow", ""),
@@ -186,7 +187,7 @@ async def test_each_question_is_answered_in_turn_and_never_between():
 @pytest.mark.promise("K5")
 async def test_always_is_handed_on():
     answers = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await asked([a_request(answers)], "a")
     assert answers == [("perm-1", RequestAnswer(verdict="allow", always=True))]
 
@@ -194,7 +195,7 @@ async def test_always_is_handed_on():
 async def test_what_is_no_answer_asks_again_and_is_given_back():
     answers, questions, shown = [], Questions(), []
     questions.opened(a_request(answers))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         stray = await questions.ask_first(Typist("the milk", "", "y"), Narrator(), shown.extend)
     assert stray == "the milk"
     assert [a.verdict for _, a in answers] == ["allow"]
@@ -218,7 +219,7 @@ async def test_a_question_that_somebody_else_answered_goes_away():
     await asyncio.sleep(0)
     assert questions.closed(RequestClosed(member="tester", request="perm-1", verdict="deny", by="cancelled"))
     typist.withdraw()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         assert await task == ""
     assert answers == []
 
@@ -234,7 +235,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
     await asyncio.sleep(0)
     assert questions.closed(RequestClosed(member="tester", request="perm-1", verdict="allow", by="another terminal"))
     typist.withdraw()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await first
         typist.lines.append("y")
         typist.out_of_lines.clear()
@@ -252,7 +253,7 @@ async def test_a_yes_that_was_meant_for_a_request_which_just_went_answers_no_oth
 async def test_what_is_put_off_waits_and_is_asked_again():
     answers, shown, questions = [], [], Questions()
     questions.opened(a_request(answers))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("l"), Narrator(), shown.extend)
         assert (questions.waiting, answers) == ([], [])
         assert questions.lines(Narrator()) == ["  perm-1  tester wants to use Bash: git push origin main"]
@@ -266,7 +267,7 @@ async def test_what_is_put_off_waits_and_is_asked_again():
 async def test_what_waits_is_listed_at_a_question_and_the_question_is_shown_again():
     answers = []
     requests = [a_request(answers, 1), a_request(answers, 2, member="docs", what="make\nclean")]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         _, shown, _ = await asked(requests, "/requests", "y", "n")
     listed = shown.index("  perm-2  docs wants to use Bash: make")
     assert next(line for line in shown[listed:] if line.startswith("?")).startswith("? tester wants to use Bash")
@@ -276,7 +277,7 @@ async def test_what_waits_is_listed_at_a_question_and_the_question_is_shown_agai
 async def test_a_command_is_edited_before_it_runs():
     answers = []
     request = a_request(answers, input={"command": "git push origin main", "timeout": 5})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         _, shown, typist = await asked([request], "e", "git push --dry-run")
     assert typist.kept == [NOTHING, Kept("git push origin main", 20)]
     assert answers == [
@@ -288,7 +289,7 @@ async def test_a_command_is_edited_before_it_runs():
 async def test_an_edited_line_that_is_empty_goes_back_and_one_that_is_the_same_is_a_plain_yes():
     answers = []
     request = a_request(answers, input={"command": "git push origin main"})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await asked([request], "e", " ", "e", "git push origin main")
     assert answers == [("perm-1", RequestAnswer(verdict="allow"))]
 
@@ -297,7 +298,7 @@ async def test_a_request_that_is_answered_elsewhere_while_its_command_is_edited_
     answers, questions, typist = [], Questions(), Typist("e")
     questions.opened(a_request(answers, input={"command": "git push origin main"}))
     task = asyncio.create_task(questions.ask_first(typist, Narrator(), lambda _lines: None))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await typist.out_of_lines.wait()
         assert typist.labels[-1] == "run: "
         questions.closed(RequestClosed(member="tester", request="perm-1", verdict="deny", by="another terminal"))
@@ -371,7 +372,7 @@ async def test_a_plan_is_shown_whole_and_approved_or_sent_back_with_feedback():
     plan = "# Plan\n\n" + LONG
     answers = []
     requests = [a_request(answers, n, kind="plan", tool="ExitPlanMode", what=plan, always="") for n in (1, 2)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         _, shown, typist = await asked(requests, "n test it first", "y")
     text = "\n".join(shown)
     assert "? tester asks for approval of its plan" in text and "    line 119" in text
@@ -450,7 +451,7 @@ async def test_an_answer_that_comes_too_late_is_said():
 )
 async def test_leaving_while_somebody_works_is_a_choice(typed, ending):
     shown = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         assert await choose_ending(Typist(*typed), shown.extend, ["lead", "tester"]) is ending
     assert shown[0] == "lead, tester are at work:"
 

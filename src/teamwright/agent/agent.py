@@ -21,6 +21,7 @@ from teamwright.models.effort import Effort, taken
 from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.envelope import RuntimeTags
 from teamwright.protocol.events import FAILED, Attended, Emit, RoundEnded, Spoken, always
 from teamwright.protocol.usage import UNUSED, Usage
 from teamwright.protocol.values import dataclass
@@ -109,6 +110,11 @@ class Agent:
     effort: Effort | None = None
     _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
+    @property
+    def tags(self) -> RuntimeTags:
+        """The tags in which the runtime speaks to it."""
+        return self.conversation.tags
+
     def between_calls(self, change: Callable[[], None]) -> bool:
         """Make a change that no model call may see half of: now, or before its next one while it is in a turn.
 
@@ -153,9 +159,10 @@ class Agent:
             self.emit(replace(made, aside=FAILED))
 
     def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
-        """Tell surfaces of a line that was stored."""
+        """Tell surfaces of a line that was stored, without the key of the runtime's tags."""
         if not self.attended():
             return
+        content = self.tags.bare(content)
         self.emit(
             Spoken(
                 member=self.name,

@@ -13,6 +13,7 @@ from enum import IntEnum, StrEnum
 
 from teamwright.agent.conversation import Told
 from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.envelope import RuntimeTags, escaped
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.values import dataclass
 
@@ -106,9 +107,13 @@ class CommandQueue:
         """Something to tell."""
         self._waiting.append(Command(source, id, tuple(blocks)))
 
-    def notice(self, text: str, key: str = "") -> None:
-        """A note of the runtime; the transcript will hold it as `notice:<key>`, without a key under a new one."""
-        self.put("notice", (text_block(text),), f"notice:{key or message_id()}")
+    def notice(self, tags: RuntimeTags, text: str, key: str = "") -> None:
+        """The end of a job or a sub-agent; the transcript will have it as `notice:<key>`."""
+        self.put("notice", (text_block(tags.notification(text)),), f"notice:{key or message_id()}")
+
+    def late(self, tags: RuntimeTags, text: str) -> None:
+        """An answer to a request that is gone: told before notices."""
+        self.put("permission", (tags.note(escaped(text)),), f"notice:{message_id()}")
 
     def run(self, command: str) -> None:
         """A person's shell command."""

@@ -17,10 +17,12 @@ from teamwright.agent.transcript import (
     FORKS,
     MESSAGE,
     SCHEMA,
+    TAG_KEY,
     USER,
     Boundary,
     History,
     ids_held,
+    key_in,
     queued_line,
     read_header,
     told_before,
@@ -29,6 +31,7 @@ from teamwright.agent.transcript import (
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import Block, ToolCall, decode, encode, text_of, tool_calls, tool_result_block
 from teamwright.protocol.clock import iso
+from teamwright.protocol.envelope import RuntimeTags
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
 from teamwright.protocol.values import dataclass
@@ -127,6 +130,7 @@ class Conversation:
             raise StorageError("damaged-file", f"{path} exists already", note="nothing was changed")
         origin = Origin.behind(self.path, path, self.items[-1])
         header = {"type": "header", "v": FORKS, "at": iso(), "prefix": self.prefix.digest, **about, **origin.about}
+        header[TAG_KEY] = self.tags.key  # its prefix, which is its caller's, names this one
         made = Conversation(path, self.prefix, header, list(self.items), inherited=len(self.items))
         made.reported, made._answered = self.reported, -answers_in(self.items)
         made._append(encode(header))
@@ -146,6 +150,11 @@ class Conversation:
         self._append(queued_line(id, blocks))
         self.lines -= 1  # it is no step of the conversation: names of places in it stay as they are
         self.queued[id] = list(blocks)
+
+    @property
+    def tags(self) -> RuntimeTags:
+        """The tags in which the runtime speaks in it, with the key that its system prompt names."""
+        return RuntimeTags(key_in(self.header))
 
     @property
     def answers(self) -> int:

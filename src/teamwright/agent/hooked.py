@@ -28,8 +28,8 @@ from teamwright.hooks.firing import Hooks, no_hooks
 from teamwright.hooks.outcome import ALLOW, ASK, DENY, NOTHING, Outcome
 from teamwright.hooks.payload import Who
 from teamwright.hooks.starts import Starts
-from teamwright.protocol.blocks import Block, text_block, text_of
-from teamwright.protocol.envelope import escaped, reminder
+from teamwright.protocol.blocks import text_of
+from teamwright.protocol.envelope import escaped
 from teamwright.protocol.values import dataclass
 
 REFUSED_BY = "hook"
@@ -46,11 +46,6 @@ def _no_mode() -> str:
 
 def _not_noted(call: Prepared, rule: str, reason: str) -> None:
     """Nobody keeps what was refused."""
-
-
-def note(text: str) -> Block:
-    """What a hook says to the model: data in a note of the runtime."""
-    return text_block(reminder(escaped(text)))
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -151,25 +146,25 @@ class AgentHooks:
 
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def began(self) -> tuple[Block, ...]:
+    async def began(self) -> tuple[str, ...]:
         """The agent begins to run; what hooks want it to know."""
         if not self.hooks.wants(SUBAGENT_START, SUBAGENT_STOP):
             return ()
         self._note_start()
         said = await self.fire(SUBAGENT_START, lambda: payload.subagent_start(self.who), self.who.agent_type)
-        return tuple(note(context) for context in said.contexts)
+        return said.contexts
 
     async def ended_by(self, reason: str) -> None:
         """The lead's conversation is about to be over, though its session goes on."""
         if self.who.kind == payload.LEAD:
             await self.fire(SESSION_END, lambda: payload.session_end(reason), reason)
 
-    async def began_anew(self, model: str, source: str = "compact") -> tuple[Block, ...]:
+    async def began_anew(self, model: str, source: str = "compact") -> tuple[str, ...]:
         """The lead is about to go on from a summary, or from nothing: what hooks of a start want it to know again."""
         if self.who.kind != payload.LEAD:
             return ()
         said = await self.fire(SESSION_START, lambda: payload.session_start(source, model), source)
-        return tuple(note(context) for context in said.contexts)
+        return said.contexts
 
     async def may_stop(self, event: str, said: str, *, again: bool) -> Outcome:
         """The agent has come to its end: what the hooks say to that. Blocked, it goes on, and is still running."""
@@ -229,9 +224,4 @@ def _unfit(problem: ToolResult) -> ToolResult:
 
 
 def _with(result: ToolResult, notes: list[str] | tuple[str, ...]) -> ToolResult:
-    if not notes:
-        return result
-    if isinstance(result.content, str):
-        told = (result.content, *(reminder(escaped(text)) for text in notes))
-        return replace(result, content="\n\n".join(text for text in told if text))
-    return replace(result, content=[*result.content, *(note(text) for text in notes)])
+    return replace(result, notes=(*result.notes, *map(escaped, notes))) if notes else result

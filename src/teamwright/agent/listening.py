@@ -51,7 +51,7 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
 
 
 async def _heard(agent: Agent, request: Request) -> Reply | Failure:
-    activity = agent.activity
+    activity, tags, held = agent.activity, agent.tags, ""
     activity.asks_model(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
@@ -59,16 +59,20 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
             match part:
                 case TextPart():
                     if agent.attended() and not request.aside:
-                        agent.emit(TextDelta(member=agent.name, text=part.text))
+                        shown, held = tags.masked_part(held + part.text)
+                        _show(agent, shown)
                 case Reply():
+                    _show(agent, held)
                     reply = priced(agent.model.card, part)
-                    if (content := with_own_ids(reply.content)) is not reply.content:
+                    content = tags.masked(with_own_ids(reply.content))
+                    if content != reply.content:
                         reply = replace(reply, content=content)
                     _tell_lost_call(agent, reply.content)
                     return reply
                 case Failure():
                     return priced(agent.model.card, part)
                 case Retrying():
+                    held = ""
                     wait = f"{part.wait_s:.0f} s" if part.wait_s >= 1 else "now"
                     agent.emit(Notice(member=agent.name, text=f"{part.reason}; trying again: {wait}", level="warning"))
                     activity.pauses(f"another try: {part.reason}")
@@ -77,6 +81,11 @@ async def _heard(agent: Agent, request: Request) -> Reply | Failure:
                 case _:
                     pass
     return Failure("model-failed", f"the stream of {agent.model.card.name} ended without a Reply or a Failure")
+
+
+def _show(agent: Agent, text: str) -> None:
+    if text:
+        agent.emit(TextDelta(member=agent.name, text=text))
 
 
 def _tell_lost_call(agent: Agent, content: list[Block]) -> None:

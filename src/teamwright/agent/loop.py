@@ -115,8 +115,8 @@ async def answer_calls(
 def tell(agent: Agent, told: Told) -> None:
     """Store what the agent is told, with what it is reminded of, then show it."""
     note = agent.remind(not told.blocks or told.blocks[0]["type"] != "tool_result")
-    if note is not None:
-        told = replace(told, blocks=(*told.blocks, note))
+    if note:
+        told = replace(told, blocks=(*told.blocks, agent.tags.note(note)))
     agent.conversation.tell(told)
     agent.say("user", told.blocks)
 

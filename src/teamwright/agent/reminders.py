@@ -12,17 +12,15 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import reminder
 from teamwright.protocol.values import dataclass
 
-Remind: TypeAlias = Callable[[bool], Block | None]
-"""What goes behind that which is told now; None: nothing. It is given whether a turn begins (else results are told)."""
+Remind: TypeAlias = Callable[[bool], str]
+"""The reminder behind what is told now; empty: none. It is given whether a turn begins, else results are told."""
 
 
-def nothing(_begins: bool) -> Block | None:
+def nothing(_begins: bool) -> str:
     """For agents that are reminded of nothing."""
-    return None
+    return ""
 
 
 class Role(StrEnum):
@@ -96,19 +94,19 @@ class ModeReminder:
         self._news = news
         self._whole = True
 
-    def __call__(self, begins: bool) -> Block | None:
+    def __call__(self, begins: bool) -> str:
         """See Remind."""
         mode, before = self._mode(), self._told
         words = WORDS.get((self._role, mode))
         if mode is before and words is None:
-            return None
+            return ""
         self._told = mode
         lines = self._changed(before, mode, known=words is not None) if mode is not before else []
         if words is not None:
             whole = begins or self._whole or mode is not before
             lines.append(words.begins if whole else words.goes_on)
         self._whole = False
-        return text_block(reminder("\n".join(lines))) if lines else None
+        return "\n".join(lines)
 
     def _changed(self, before: Mode | None, mode: Mode, *, known: bool) -> list[str]:
         if not self._news:

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.conversation import Told
-from teamwright.agent.hooked import note
 from teamwright.agent.loop import run_turn, tell
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
@@ -43,7 +42,8 @@ async def run_past_stops(
             agent.emit(Notice(member=agent.name, text=text, level="warning"))
             break
         blocked += 1
-        tell(agent, Told((note(f"A hook does not let you stop yet: {why}"),), (f"notice:{message_id()}",)))
+        notes = agent.tags.hook_notes([f"A hook does not let you stop yet: {why}"])
+        tell(agent, Told(notes, (f"notice:{message_id()}",)))
         end = both(end, await turn(agent, None))
     return end
 

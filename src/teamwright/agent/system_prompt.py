@@ -13,6 +13,7 @@ from pathlib import Path
 from teamwright.agent.definition import AgentDefinition, prompt
 from teamwright.agent.instructions import Instruction
 from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.envelope import REMINDER
 from teamwright.protocol.values import dataclass
 
 
@@ -55,6 +56,11 @@ def member_part(name: str, team: str) -> str:
     return prompt("member").replace("{name}", name).replace("{team}", team)
 
 
+def tags_part(key: str) -> str:
+    """What marks the runtime's own words; empty for a conversation without a key."""
+    return prompt("tags").replace("{tag}", f'<{REMINDER} key="{key}">').replace("{key}", key) if key else ""
+
+
 def instructions_part(instructions: Sequence[Instruction]) -> str:
     """The project's and the user's instructions, each with its file."""
     if not instructions:
@@ -80,24 +86,32 @@ def _joined(parts: tuple[str, ...]) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
-def teammate_prompt(
-    name: str, team: str, definition: AgentDefinition, place: Surroundings, instructions: Sequence[Instruction]
-) -> list[Block]:
-    """Base, the team part, the definition's body under its own heading, the place, the instructions."""
+@dataclass(frozen=True, slots=True)
+class SessionPart:
+    """The part of every agent's prompt that differs between sessions: the place, the runtime's key, instructions."""
+
+    place: Surroundings
+    key: str
+    instructions: Sequence[Instruction]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The part as texts, in order."""
+        return self.place.text(), tags_part(self.key), instructions_part(self.instructions)
+
+
+def teammate_prompt(name: str, team: str, definition: AgentDefinition, session: SessionPart) -> list[Block]:
+    """Base, the team part, the definition's body under its own heading, the session's part."""
     body = f"# Your role: {definition.name}\n{definition.prompt}" if definition.prompt else ""
-    return compose((prompt("base"), member_part(name, team), body, place.text(), instructions_part(instructions)))
+    return compose((prompt("base"), member_part(name, team), body, *session.texts))
 
 
-def subagent_prompt(
-    definition: AgentDefinition, place: Surroundings, instructions: Sequence[Instruction]
-) -> list[Block]:
-    """The definition's body (or base), the sub-agent's part, the place, the instructions."""
+def subagent_prompt(definition: AgentDefinition, session: SessionPart) -> list[Block]:
+    """The definition's body (or base), the sub-agent's part, the session's part."""
     body = definition.prompt or prompt("base")
-    return compose((body, prompt("subagent"), place.text(), instructions_part(instructions)))
+    return compose((body, prompt("subagent"), *session.texts))
 
 
-def lead_prompt(
-    teams: bool, place: Surroundings, instructions: Sequence[Instruction], appended: str = ""
-) -> list[Block]:
-    """Base, the lead's part, the place, the instructions, what the user appended."""
-    return compose((prompt("base"), lead_part(teams), place.text(), instructions_part(instructions)), appended)
+def lead_prompt(teams: bool, session: SessionPart, appended: str = "") -> list[Block]:
+    """Base, the lead's part, the session's part, what the user appended."""
+    return compose((prompt("base"), lead_part(teams), *session.texts), appended)

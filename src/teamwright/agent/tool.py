@@ -36,7 +36,8 @@ class NoInput(ToolInput):
 class ToolResult:
     """What the model reads. `brief` is one line for people; `ends_turn` stops the agent after this round.
 
-    `facts` goes to program surfaces (stream-json, the log), never to the model.
+    `facts` goes to program surfaces (stream-json, the log), never to the model. `notes` are the runtime's own and go
+    to the model alone, in its tags, after the content; what others wrote in them is escaped.
     """
 
     content: str | Sequence[Block]
@@ -44,6 +45,7 @@ class ToolResult:
     brief: str = ""
     ends_turn: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def error(cls, what: str, do: str = "") -> ToolResult:

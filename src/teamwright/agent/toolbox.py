@@ -21,7 +21,7 @@ from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_result_block
-from teamwright.protocol.envelope import reminder
+from teamwright.protocol.envelope import UNKEYED, RuntimeTags
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Attended, Emit, TeamEvent, ToolCalled, ToolStarted, always
 from teamwright.protocol.ids import nearest
@@ -135,9 +135,7 @@ def gated(gate: Gate, inner: Step) -> Step:
             call.denied = True
             return refusal
         result = await inner(call)
-        if call.note and isinstance(result.content, str):
-            return replace(result, content=f"{result.content}\n\n{reminder(call.note)}")
-        return result
+        return replace(result, notes=(*result.notes, call.note)) if call.note else result
 
     return step
 
@@ -150,9 +148,7 @@ def instructed(nested: Callable[[Path], str], inner: Step) -> Step:
         if not (call.access.reads or call.access.writes):
             return result
         notes = [note for path in (*call.access.reads, *call.access.writes) if (note := nested(path))]
-        if not notes or not isinstance(result.content, str):
-            return result
-        return replace(result, content="\n\n".join([result.content, *(reminder(note) for note in notes)]))
+        return replace(result, notes=(*result.notes, *notes)) if notes else result
 
     return step
 
@@ -184,6 +180,8 @@ class Toolbox:
         self.activity = Activity()
         self.key_of: Callable[[str], str] = str
         """Names a call for good, from the model's own id of it; filled when the toolbox gets its conversation."""
+        self.tags = UNKEYED
+        """The tags for notes beside a result; filled when the toolbox gets its conversation."""
         self._step = gated(gate, run_tool if workplace.nested is None else instructed(workplace.nested, run_tool))
 
     def hand(self, tools: Sequence[AnyTool]) -> None:
@@ -237,7 +235,8 @@ class Toolbox:
         self, call: ToolCall, done: dict[str, tuple[Block, ToolResult]], *, again: bool = False
     ) -> None:
         result = await self.run_one(call, again=again)
-        done[call.id] = (tool_result_block(call.id, result.content, is_error=result.is_error), result)
+        content = _with_notes(self.tags, result)
+        done[call.id] = (tool_result_block(call.id, content, is_error=result.is_error), result)
 
     async def run_one(self, call: ToolCall, *, again: bool = False) -> ToolResult:
         """Find, validate, decide, run one call. Raises nothing but `CancelledError`."""
@@ -348,6 +347,16 @@ def _unheard(event: TeamEvent) -> None:
 
 NO_TOOLS = Toolbox("", (), Workplace(Path(), (), Path(), Path()), gate=_refuse, numbers=CallNumbers(), emit=_unheard)
 """The toolbox of agents that are over: nothing in it, and nothing remembered of what was read."""
+
+
+def _with_notes(tags: RuntimeTags, result: ToolResult) -> str | Sequence[Block]:
+    """The content of a result with the runtime's notes behind it."""
+    if not result.notes:
+        return result.content
+    if isinstance(result.content, str):
+        texts = (result.content, *map(tags.reminder, result.notes))
+        return "\n\n".join(text for text in texts if text)
+    return [*result.content, *map(tags.note, result.notes)]
 
 
 def _broke(call: ToolCall, problem: BaseException) -> ToolResult:

@@ -25,6 +25,9 @@ SCHEMA = 1
 FORKS = 2
 """The version of a fork's transcript: its history begins in another file. What is newer than that is not read."""
 
+TAG_KEY = "tag_key"
+"""Under which key the first line has the key of the runtime's tags."""
+
 MESSAGE = b',"message":'
 """What stands before the message of a line, which is its last part."""
 USER = b'{"role":"user"'
@@ -315,6 +318,11 @@ def read_header(path: Path) -> Mapping[str, Any] | None:
     """The header of a transcript file, or None when there is none to read."""
     first = next(iter(read_lines(path)), None)
     return None if first is None else parse_header(first, path)
+
+
+def key_in(header: Mapping[str, Any]) -> str:
+    """The key of the runtime's tags in a transcript; empty in one of an earlier version."""
+    return str(header.get(TAG_KEY) or "")
 
 
 def without_thoughts(item: bytes) -> bytes:

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 from teamwright.app.requests.answerers import Answerer, first_answer
 from teamwright.app.requests.files import RequestFiles
 from teamwright.app.requests.lead import LeadAnswers, not_yours, too_late, unknown
+from teamwright.app.requests.record import parse_answer
 from teamwright.app.requests.strangers import StrangerAsks
-from teamwright.mail.requests import RequestBox
+from teamwright.mail.requests import REFUSED, RequestBox
 from teamwright.permissions.verdict import Answer, Question, Update
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
@@ -221,8 +222,11 @@ class Requests:
         """Another process may have answered: take its answer, and tell of those that came too late."""
         for waiting in list(self._open.values()):
             self._look_at(waiting)
-        for id, answer in self.files.late():
-            self._note_late(id, answer)
+        for body in self.files.late():
+            if tried := body.get(REFUSED):
+                self.emit(Notice(member="system", text=str(tried)[:300], level="warning"))
+            else:
+                self._note_late(str(body.get("id") or ""), parse_answer(body))
 
     def close_left(self) -> None:
         """Close what an earlier life of the session left open, and say so."""
@@ -233,6 +237,7 @@ class Requests:
     def close(self, reason: str) -> None:
         """Deny what is open and what is asked from now on: whoever could answer is leaving. Answerers are let go."""
         self._left = reason
+        self.look()
         for waiting in self._open.values():
             if not waiting.answered.done():
                 left = RequestAnswer(verdict="deny", text=reason, by="cancelled")

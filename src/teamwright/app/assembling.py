@@ -16,6 +16,7 @@ from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.instructions import NestedInstructions, load_instructions
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.toolbox import CallNumbers
+from teamwright.agent.transcript import key_in, read_header
 from teamwright.app.agents.opening import resolver_of
 from teamwright.app.ground import (
     Ground,
@@ -37,6 +38,7 @@ from teamwright.app.spending.purse import Purse
 from teamwright.models.effort import asked_effort
 from teamwright.models.resolve import key_variables
 from teamwright.permissions.verdict import Asker
+from teamwright.protocol.envelope import new_key
 from teamwright.protocol.ids import SessionId
 from teamwright.storage.log import EventLog
 from teamwright.storage.log_reader import call_of, last_call
@@ -129,6 +131,7 @@ def maker_of(ground: Ground, models: Models, purse: Purse, log: EventLog, kit: K
         max_rounds=options.budget.turns,
         effort=asked_effort(options.effort),
         appended=options.append_system_prompt,
+        tag_key=_tag_key(ground),
         numbers=numbers,
         attended=log.attended,
         compact=settings.compact,
@@ -136,6 +139,14 @@ def maker_of(ground: Ground, models: Models, purse: Purse, log: EventLog, kit: K
     )
     kit.agent_types = partial(made.resolver.kinds.for_tool, made.policies.may_start)
     return made
+
+
+def _tag_key(ground: Ground) -> str:
+    """The key of the runtime's tags: a new one for a new session, else the one in its lead's transcript."""
+    if not ground.resumed and ground.room is None:
+        return new_key()
+    header = read_header(ground.home.transcript(ground.cwd, ground.id))
+    return key_in(header or {}) or new_key()
 
 
 def equip(ground: Ground, log: EventLog, maker: Maker, stack: AsyncExitStack) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from teamwright.agent.system_prompt import Surroundings
 from teamwright.agent.transcript import read_header
 from teamwright.app.agents.places import Places, places_of
+from teamwright.app.approver import require_person
 from teamwright.app.definition.applying import held, narrowed_limits
 from teamwright.app.definition.reading import FILE, read_definition
 from teamwright.app.definition.schema import TeamDefinition
@@ -81,6 +82,7 @@ def ground_of(options: Options) -> Ground:
     """Everything that can be wrong before a model is asked."""
     require_platform()
     home = home_of(options.home)
+    _require_person(home, options)
     home.prepare()
     cwd = Path(os.path.realpath(options.cwd))
     if not cwd.is_dir():
@@ -92,6 +94,14 @@ def ground_of(options: Options) -> Ground:
     elif options.session_id is not None:
         _require_new(home, cwd, session)
     return _ground(options, home, cwd, session, resumed=resumed)
+
+
+def _require_person(home: Home, options: Options) -> None:
+    """Raises UsageError (`not-for-agents`) where a command of an agent would take a person's authority with these."""
+    if options.resume is not None or options.adopt is not None:
+        require_person(home, "resumes sessions and takes teams over")
+    if options.trust:
+        require_person(home, "trusts a repository", "--trust")
 
 
 def ground_of_member(options: Options, session: SessionId, room: Path) -> Ground:

@@ -22,9 +22,10 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.skills.shelf import Shelf
-from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_list import Change, TaskList
 from teamwright.teams.agents.book import Agents
-from teamwright.teams.mailing.post import Call, assign
+from teamwright.teams.mailing.post import Call
+from teamwright.teams.mailing.task_owners import notify_owners, require_owner
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team, blocking
 from teamwright.tools.background.output import TaskOutput
@@ -77,9 +78,13 @@ class CallerTasks:
         """The caller's name, and whether it is the lead."""
         return self.caller.name, self.caller.name == LEAD
 
-    async def assigned(self, task: Task, by: str, call: str, *, again: bool) -> None:
-        """Tell the new owner."""
-        await assign(self.caller.team, task, by, Call(call, again))
+    async def require_owner(self, owner: str | None, *, id: str = "") -> None:
+        """See TaskPort."""
+        await require_owner(self.caller.team, owner, self.caller.name, id=id)
+
+    async def notify_owners(self, change: Change, call: str, *, again: bool) -> None:
+        """See TaskPort."""
+        await notify_owners(self.caller.team, change, self.caller.name, Call(call, again))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ but by name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -150,7 +151,7 @@ def models_for(
     if model is not None and model.startswith(SCRIPTED):
         from teamwright.models.scripted.model import Script
 
-        script = Script.load(Path(model.removeprefix(SCRIPTED)).expanduser())
+        script = Script.load(Path(os.path.expanduser(model.removeprefix(SCRIPTED))))
         if play.pace_s is not None:
             script.pace_s = play.pace_s
         return Models(Scripts(script, play), Services(settings, env, pool=pool))

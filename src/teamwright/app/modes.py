@@ -57,9 +57,10 @@ class Modes:
 
     def of(self, name: str) -> Mode | None:
         """The mode of that member, the lead's where it has none of its own; None when nobody is called so."""
-        if addressee(name) == LEAD:
+        wanted = addressee(name, self.team.names)
+        if wanted == LEAD:
             return self.mode
-        mate = self.team.find(name)
+        mate = self.team.find(wanted)
         return None if mate is None else Mode(mate.mode)
 
     async def set(self, text: str, member: str = "", by: str = USER, source: str = "mode") -> ModeSet:
@@ -68,7 +69,7 @@ class Modes:
         Raises UsageError for a mode that does not exist, UnknownMember naming the nearest, and TeamRefused for what is
         not given in life; then nothing is changed.
         """
-        if not member or addressee(member) == LEAD:
+        if not member or addressee(member, self.team.names) == LEAD:
             return self.set_lead(lead_mode(_spelt(text), source), by)
         return await set_of_member(self.maker, self.team, text, member, by, source)
 

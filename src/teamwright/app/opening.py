@@ -18,6 +18,7 @@ from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.prefix import load_conversation
 from teamwright.agent.toolbox import CallNumbers
+from teamwright.app.approver import require_person_for_mode
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
 from teamwright.app.checking.making import checks_of
 from teamwright.app.ended.former import Former
@@ -49,7 +50,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent
+from teamwright.protocol.events import ModeChanged, Notice, SessionOpened, TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, nearest
 from teamwright.storage.lease import Lease
 from teamwright.storage.log import EventLog
@@ -130,7 +131,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     exchange = have_processes(ground, team, maker, log, grants, watcher.follow)
     session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker), exchange=exchange)
     grants.modes = lambda: session.modes
-    log.subscribe(lambda _number, event: session.tally.note(event), live=False)
+    log.subscribe(partial(_note, session), live=False)
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)
     return session
@@ -162,6 +163,13 @@ def _log(ground: Ground, stack: AsyncExitStack) -> tuple[EventLog, Standing]:
     standing = log.state = Standing.of(read_recent(log.path))
     log.emit(SessionOpened(member=LEAD, pid=os.getpid(), session=ground.id))
     return log, standing
+
+
+def _note(session: Session, _number: int, event: TeamEvent) -> None:
+    """Count the event. What a command of an agent was refused is logged once the command has ended."""
+    session.tally.note(event)
+    if isinstance(event, ToolCalled) and event.tool == "Bash":
+        asyncio.get_running_loop().call_soon(session.requests.look)
 
 
 @contextmanager
@@ -259,6 +267,7 @@ def _maker(ground: Ground, models: Models, log: EventLog, kit: Kit, numbers: Cal
 def _in_mode(ground: Ground, maker: Maker) -> Maker:
     """The lead's mode is what a flag says, else the one that the session was left in, else what settings say."""
     kept, said = kept_mode(ground.directory) if ground.resumed else None, ground.options.permission_mode
+    require_person_for_mode(ground.home, maker.policy.mode)
     maker.may_bypass = maker.policy.mode is Mode.BYPASS
     maker.mode_untold = kept is not None
     if said is None and kept is not None:

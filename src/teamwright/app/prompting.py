@@ -7,11 +7,12 @@ and blocks; knows no terminal and no agent.
 from __future__ import annotations
 
 import base64
+import os
 import re
 from pathlib import Path
 
 from teamwright.protocol.blocks import Block, image_block, text_block
-from teamwright.protocol.envelope import harmless
+from teamwright.protocol.envelope import ATTACHED
 from teamwright.protocol.errors import StorageError, UsageError
 from teamwright.protocol.images import MOST_IMAGE, image_type, unfit_image
 
@@ -42,7 +43,7 @@ def read_prompt(text: str | None, stdin_text: str | None, cwd: Path) -> list[Blo
 
 
 def attach(path: Path, cwd: Path) -> Block:
-    """A file as a block: an image, or text between marks that name it. Raises UsageError, StorageError."""
+    """A file as a block: an image, or a text for between tags that name it. Raises UsageError, StorageError."""
     shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
     raw = _read(path, max(LONGEST_FILE, MOST_IMAGE))
     kind = image_type(raw)
@@ -53,9 +54,7 @@ def attach(path: Path, cwd: Path) -> Block:
     if b"\0" in raw[:8192]:
         raise _unfit(shown, "it is neither text nor an image")
     _refuse_longer(raw, LONGEST_FILE, shown)
-    body = raw.decode("utf-8", "replace")
-    label = shown.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return text_block(f'<attached-file path="{label}">\n{harmless(body.rstrip())}\n</attached-file>')
+    return {"type": ATTACHED, "path": shown, "text": raw.decode("utf-8", "replace").rstrip()}
 
 
 def _typed(text: str, cwd: Path) -> tuple[str, list[Path]]:
@@ -99,10 +98,7 @@ def _existing(quoted: str | None, bare: str | None, cwd: Path) -> Path | None:
 
 
 def _path(name: str, cwd: Path) -> Path:
-    try:
-        return cwd / Path(name).expanduser()
-    except RuntimeError:
-        return cwd / name
+    return cwd / os.path.expanduser(name)
 
 
 def _is_file(path: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
-from teamwright.storage.git import git_argv, git_env
+from teamwright.storage.git import git_argv, git_env, run_git
 from teamwright.storage.gitdir import find_git_dir
 
 FOOTPRINT_MOST = 200_000
@@ -33,14 +33,16 @@ def repository_at(path: Path) -> Repository | None:
 
     Raises UsageError when there is no such directory, CannotStart when git is missing or refuses the repository.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise UsageError("usage", f"{path} is not a directory", do=["--repo DIR names a directory"])
     found = find_git_dir(path)
     if found is None:
         return None
     top = found[0]
-    head = _git(top, "rev-parse", "--short=8", "--verify", "-q", "HEAD")
-    if head.returncode and "dubious ownership" in head.stderr:
+    head = run_git(top, "rev-parse", "--short=8", "--verify", "-q", "HEAD")
+    if head.exit_code == 127:
+        raise _no_git()
+    if "dubious ownership" in head.errors:
         raise CannotStart(
             "no-git",
             "git refuses to read this repository: it belongs to somebody else",
@@ -48,25 +50,7 @@ def repository_at(path: Path) -> Repository | None:
             do=[f"git config --global --add safe.directory {shlex.quote(str(top))}"],
             note="nothing was started",
         )
-    return Repository(top, top.name or "repository", head.stdout.strip())
-
-
-def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Git as the user has set it up (the machine's settings too: they may call a directory safe)."""
-    env = {name: value for name, value in git_env().items() if name != "GIT_CONFIG_NOSYSTEM"}
-    try:
-        return subprocess.run(
-            git_argv(*args),
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except FileNotFoundError:
-        raise _no_git() from None
+    return Repository(top, top.name or "repository", head.output.strip() if head.ok else "")
 
 
 def _no_git() -> CannotStart:
@@ -77,7 +61,13 @@ def clone_bundle(bundle: Path, into: Path) -> None:
     """Unpack a git bundle into a new directory. Raises CannotStart when git is missing or refuses."""
     try:
         subprocess.run(
-            ["git", "-c", "protocol.file.allow=always", *git_argv("clone", "-q", str(bundle), str(into))[1:]],
+            [
+                "git",
+                "-c",
+                "protocol.file.allow=always",
+                *git_argv("clone", "-q", os.path.abspath(bundle), os.path.abspath(into))[1:],
+            ],
+            cwd="/",
             env=git_env(),
             check=True,
             capture_output=True,

@@ -22,7 +22,8 @@ async def run_line(agent: Agent, command: str) -> str:
     tool = next((tool for tool in agent.toolbox.tools if tool.name == "Bash"), None)
     if tool is None:
         return f"The user wanted to run {escaped(command)}, and commands are switched off here."
-    call, ctx = BashInput.model_validate({"command": command}), ToolContext(LEAD, agent.toolbox.workplace)
+    call = BashInput.model_validate({"command": command}).typed_by_person()
+    ctx = ToolContext(LEAD, agent.toolbox.workplace)
     await tool.learn(call, ctx)
     tool.access(call, ctx)
     result = await tool.run(call, ctx)

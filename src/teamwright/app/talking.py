@@ -189,7 +189,7 @@ async def to_background(session: Session, name: str = "") -> list[str]:
         return [*here, *(line for lines in moved for line in lines or ())]
     if (found := here_to_background(maker, name)) is not None:
         return found
-    wanted = addressee(name)
+    wanted = addressee(name, session.team.names)
     mate = session.team.find(wanted)
     if isinstance(mate, Away):
         return list(await BACKGROUND.at(mate, name="") or ())
@@ -230,7 +230,7 @@ def lead_was_interrupted(session: Session) -> None:
 
 
 def _mate(session: Session, name: str) -> Mate:
-    wanted = addressee(name)
+    wanted = addressee(name, session.team.names)
     if wanted == LEAD:
         raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nobody was stopped")
     mate = session.team.find(wanted)

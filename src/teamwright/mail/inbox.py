@@ -16,6 +16,7 @@ from typing import TypeVar
 from teamwright.mail.box import RETRIES, RETRY_S, Box, OnDamage
 from teamwright.mail.layout import Item, split
 from teamwright.mail.post import Letter, Post
+from teamwright.mail.proof import Prover
 from teamwright.mail.traffic import OnArrival, OnLoss, Traffic
 from teamwright.mail.upkeep import flag, stamp_strangers
 from teamwright.protocol.clock import iso
@@ -41,8 +42,9 @@ class Inbox:
     def __init__(self, path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | None = None) -> None:
         self.path = path
         self.archive = archive
+        self.prover = Prover(guard)
         self._box = Box(path, guard, on_damage)
-        self._post = Post(self._box, self._took)
+        self._post = Post(self._box, self._took, self._replaced)
         self._stamp: Stamp | None = None
         self._unread: list[Entry] = []  # of the state `_stamp`, with ids
         self._traffic: Traffic | None = None
@@ -81,6 +83,7 @@ class Inbox:
         if not entry.msg_id or not entry.timestamp or entry.read:
             time_ = entry.timestamp or iso()
             whole = Entry(entry.sender, entry.text, entry.summary, time_, entry.color, msg_id, False, entry.extra)
+        whole = self.prover.signed(whole)
         letter = Letter(whole, whole.encode(), runtime=runtime)
         if (traffic := self._traffic) is None:
             await self._post.send(letter)
@@ -105,6 +108,7 @@ class Inbox:
     async def unread(self) -> list[Entry]:
         """What waits for the owner, in order, each with an id; strangers' entries are given theirs on the disk first.
 
+        An entry that claims a sender of the runtime without its proof has an unverified one (see `proof`).
         Costs one look at the file's state when nothing changed. For the inbox's owner only.
         """
         now = stamp_of(self.path)
@@ -136,7 +140,7 @@ class Inbox:
 
     def _remember(self, stamp: Stamp | None, items: Sequence[Item]) -> None:
         self._stamp = stamp
-        self._unread = [item.entry for item in items if item.unread]
+        self._unread = [self.prover.checked(item.entry) for item in items if item.unread]
         if self._traffic is not None:
             self._traffic.look(self._unread, items)
 
@@ -145,6 +149,12 @@ class Inbox:
         if self._stamp is not None and self._stamp == before:
             self._stamp = after
             self._unread += [_as_stored(letter) for letter in letters]
+
+    def _replaced(self, ids: Sequence[str]) -> None:
+        """Notices were replaced by newer ones on purpose: they are not lost."""
+        if self._traffic is not None:
+            for msg_id in ids:
+                self._traffic.failed(msg_id, surely=True)
 
 
 def _as_stored(letter: Letter) -> Entry:

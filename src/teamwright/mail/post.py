@@ -20,17 +20,25 @@ from teamwright.storage.array import ArrayFile, Stamp, joined
 OnCommit = Callable[[Stamp | None, Stamp, Sequence["Letter"]], None]
 """Told after letters were appended: the file's state before and after."""
 
+OnReplaced = Callable[[Sequence[str]], None]
+"""Told the ids of notices that newer ones of the same sender replaced in a full inbox."""
+
 
 class Letter:
-    """An entry on its way. `runtime` marks the runtime's own notices, for which some room is kept."""
+    """An entry on its way. `runtime` marks the runtime's own notices, for which some room is kept.
 
-    __slots__ = ("_waiter", "entry", "idle", "problem", "raw", "runtime", "settled")
+    `notice` is an idle notification, `idle` one that says nothing else.
+    """
+
+    __slots__ = ("_waiter", "entry", "idle", "notice", "problem", "raw", "runtime", "settled")
 
     def __init__(self, entry: Entry, raw: bytes, *, runtime: bool) -> None:
         self.entry = entry
         self.raw = raw
         self.runtime = runtime
-        self.idle = _says_only_idle(entry.text)
+        found = _idle_notice(entry.text)
+        self.notice = found is not None
+        self.idle = found is not None and found.contentless
         self.settled = False
         self.problem: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -56,11 +64,12 @@ class Letter:
 class Post:
     """All sends of this process to one inbox."""
 
-    __slots__ = ("_box", "_busy", "_drain_task", "_on_commit", "_queue", "_tally", "_warm")
+    __slots__ = ("_box", "_busy", "_drain_task", "_on_commit", "_on_replaced", "_queue", "_tally", "_warm")
 
-    def __init__(self, box: Box, on_commit: OnCommit) -> None:
+    def __init__(self, box: Box, on_commit: OnCommit, on_replaced: OnReplaced) -> None:
         self._box = box
         self._on_commit = on_commit
+        self._on_replaced = on_replaced
         self._queue: list[Letter] = []
         self._busy = False
         self._warm = False
@@ -146,9 +155,24 @@ class Post:
             self._tally = tally.after(after, accepted[-1].raw, exact=appended)
             if appended:
                 self._on_commit(before, after, accepted)
+        for letter in [letter for letter in refused if letter.notice]:
+            if self._replace(file, letter):
+                del refused[letter]
         for letter in batch:
             letter.settle(refused.get(letter))
         self._forget_settled()
+
+    def _replace(self, file: ArrayFile, letter: Letter) -> bool:
+        """Put a notice in the place of its sender's oldest unread one: the inbox is full. False when there is none."""
+        items = split(file.read()) if file.stamp is not None else []
+        old = next((item for item in items if _is_notice(item, letter.entry.sender)), None)
+        if old is None:
+            return False
+        file.replace(joined([*(item.raw for item in items if item is not old), letter.raw]))
+        file.settle()
+        self._tally = None
+        self._on_replaced([old.msg_id] if old.msg_id else [])
+        return True
 
     def _forget_settled(self) -> None:
         self._queue = [letter for letter in self._queue if not (letter.settled or letter.abandoned)]
@@ -175,16 +199,21 @@ def _missing(file: ArrayFile, letters: Sequence[Letter]) -> list[Letter]:
     return [letter for letter in letters if not letter.settled]
 
 
-def _says_only_idle(text: str) -> bool:
-    if "idle_notification" not in text:
-        return False
+def _idle_notice(text: object) -> IdleNotification | None:
+    if not isinstance(text, str) or "idle_notification" not in text:
+        return None
     message = parse_protocol(text)
-    return isinstance(message, IdleNotification) and message.contentless
+    return message if isinstance(message, IdleNotification) else None
 
 
 def _replaced(item: Item, senders: set[str]) -> bool:
     """An unread notice that says nothing but idle, of a member that says so again."""
     if not item.unread or item.fields.get("from") not in senders:
         return False
-    text = item.fields.get("text")
-    return isinstance(text, str) and _says_only_idle(text)
+    notice = _idle_notice(item.fields.get("text"))
+    return notice is not None and notice.contentless
+
+
+def _is_notice(item: Item, sender: str) -> bool:
+    """An unread idle notification of this sender."""
+    return item.unread and item.fields.get("from") == sender and _idle_notice(item.fields.get("text")) is not None

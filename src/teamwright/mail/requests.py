@@ -27,6 +27,9 @@ VERSION = 1
 RETIRED = "answered"
 """Where requests go that are over."""
 
+REFUSED = "refused"
+"""Key of a late note that says what a command of an agent tried."""
+
 _KEYS = ("requester", "target", "incarnation", "opened_at", "deadline")
 _ANSWER = ".answer"
 _LATE = re.compile(r".+\.late\.[0-9a-f]{8}")

@@ -14,6 +14,7 @@ from teamwright.permissions.fence import Fence
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.protocol.values import dataclass
+from teamwright.storage.git_entries import GitEntry
 
 PLAN_MODE = f"mode {Mode.PLAN}"
 """What names plan mode as the reason of a decision."""
@@ -24,15 +25,15 @@ class Scope:
     """The ground of an agent, all by real path.
 
     `directories` may be used; `private` are denied to file tools (the state root), but for reading what is the
-    agent's `own` in them; `trusted_git` are common directories of repositories whose git configuration a person
-    trusted; `base` is where relative rules and offered rules lie; `fence` tells what belongs to others. `run` are files
-    that hooks run, by real path: they are guarded wherever they lie.
+    agent's `own` in them; `trusted_git` is what a person trusted of a repository's git configuration; `base` is where
+    relative rules and offered rules lie; `fence` tells what belongs to others. `run` are files that hooks run, by real
+    path: they are guarded wherever they lie.
     """
 
     directories: tuple[Path, ...] = ()
     private: tuple[Path, ...] = ()
     own: tuple[Path, ...] = ()
-    trusted_git: frozenset[Path] = frozenset()
+    trusted_git: frozenset[GitEntry] = frozenset()
     base: Path = Path("/")
     fence: Fence | None = None
     run: frozenset[str] = frozenset()

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from teamwright.permissions.book import Scope
 from teamwright.permissions.guarded import guard_of
+from teamwright.permissions.prefix_rules import INTERPRETERS
 from teamwright.permissions.rule import PATHS, Rule, parse_rule, written_place
+from teamwright.permissions.shell.wrappers import base_name
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Mode, Update, Verdict
 from teamwright.protocol.errors import UsageError
@@ -24,6 +26,7 @@ _SYSTEM = table(
     "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /mnt /media"
     " /Applications /Library /System /Users /Volumes /private /private/etc /private/var"
 )
+_RUN_ANYTHING = table("sudo doas su env eval exec source . xargs npx bunx uvx")
 _NEVER_BELOW = ("/dev/", "/proc/", "/sys/", "/boot/")
 
 
@@ -81,8 +84,10 @@ def _reaches_too_far(rule: Rule, scope: Scope) -> str:
         whole = rule.tool in _NARROWABLE or rule.tool in {"mcp__*", "python__*"}
         return "it would allow every call of the tool" if whole else ""
     if rule.tool == "Bash":
-        first = pattern.split()[0]
-        return "it would allow programs of any name" if "*" in first.removesuffix(":*") else ""
+        first, *rest = pattern.removesuffix("*").removesuffix(":").split()
+        if "*" in first or (base_name(first) in INTERPRETERS | _RUN_ANYTHING and not rest and not rule.exact):
+            return "it would allow programs of any name"
+        return ""
     if rule.tool in PATHS:
         guard = guard_of(pattern)
         if guard:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from teamwright.permissions.edits import changes
+from teamwright.permissions.operands import Operand
 from teamwright.permissions.shell.parsed import Command
 from teamwright.permissions.table import table
 from teamwright.protocol.values import dataclass
@@ -41,7 +42,10 @@ _OUT = {
     "mv": ("-t", "--target-directory"),
     "ln": ("-t", "--target-directory"),
     "install": ("-t", "--target-directory"),
-    "sort": ("-o", "--output"),
+    **dict.fromkeys(("sort", "shuf", "pandoc", "diff"), ("-o", "--output")),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "as", "rustc", "go", "tree"), ("-o",)),
+    "openssl": ("-out",),
+    "git": ("--output", "-o"),
     "curl": ("-o", "--output", "--output-dir"),
     "wget": ("-O", "-P", "--output-document", "--directory-prefix"),
     "tar": ("-C", "--directory"),
@@ -59,66 +63,90 @@ _WILD = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """`paths` are about to be changed, with all below them; `hidden`: others too, which only the shell will know."""
+    """Files that are about to be changed, with all below them.
+
+    `unknown` are names of which only the shell will know the rest; one that is `certain` is certainly changed.
+    """
 
     paths: tuple[Path, ...] = ()
-    hidden: bool = False
+    unknown: tuple[Operand, ...] = ()
+
+    @property
+    def hidden(self) -> bool:
+        """Whether a file is changed whose name only the shell will know."""
+        return any(operand.certain for operand in self.unknown)
 
 
 def changed_by(command: Command) -> Changed:
-    """What the command is about to change, as far as its words show."""
+    """Return what the command is about to change, as far as its words show."""
     name = os.path.basename(command.words[0] or "") if command.words else ""
-    arguments = command.words[1:]
-    written = [word for word in arguments if word is not None]
-    unknown = len(written) < len(arguments)
-    targets = [*_targets(name, command, written), *_options(name, written)]
-    hidden = unknown and (_changes_all(name, written) or (name in _INTO and arguments[-1] is None))
     paths: list[Path] = []
-    for target in targets:
-        fixed = _WILD.split(target, maxsplit=1)
-        path = os.path.expanduser(target if len(fixed) == 1 else os.path.dirname(fixed[0]))
-        hidden = hidden or (None in command.places and not os.path.isabs(path))
+    unknown: list[Operand] = []
+    for target in (*_targets(name, command), *_options(name, command)):
+        text = target.shape[0] if len(target.shape) == 1 else None
+        if text is None:
+            unknown.append(target)
+            continue
+        fixed = _WILD.split(text, maxsplit=1)
+        path = os.path.expanduser(text if len(fixed) == 1 else os.path.dirname(fixed[0]))
+        if None in command.places and not os.path.isabs(path):
+            unknown.append(Operand((None, f"/{path}"), target.certain))
         paths += [Path(os.path.join(place or os.sep, path)) for place in command.places]
-    return Changed(tuple(paths), hidden)
+    return Changed(tuple(paths), tuple(unknown))
 
 
-def _changes_all(name: str, written: Sequence[str]) -> bool:
-    """Whether it changes every file that it is given."""
-    begins = _IN_PLACE.get(name)
-    return name in _CHANGERS or (begins is not None and any(begins.match(word) for word in written))
-
-
-def _targets(name: str, command: Command, written: list[str]) -> Iterator[str]:
-    given = [word for word in written if word and not word.startswith("-")]
+def _targets(name: str, command: Command) -> Iterator[Operand]:
+    given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
-        yield from (word.removeprefix("of=") for word in written if word.startswith("of="))
-    elif _changes_all(name, written):
-        yield from given
+        for shape in map(command.shape, given):
+            if shape[0] is None:
+                yield Operand(shape, certain=True)
+            elif shape[0].startswith("of="):
+                yield Operand((shape[0].removeprefix("of="), *shape[1:]), certain=True)
+        return
+    if _changes_all(name, command):
+        pass
     elif name in _INTO and changes(command) is None:
-        yield from given if name == "mv" else given[-1:]
-    elif name == "find" and "-delete" in written:
-        yield from given[:1] or ["."]
-    elif name == "git":
-        yield from _by_git(written)
+        given = given if name == "mv" else given[-1:]
+    elif name == "find" and "-delete" in command.words:
+        given = given[:1]
+        yield from () if given else (Operand((".",), certain=True),)
+    else:
+        yield from _by_git(command) if name == "git" else ()
+        return
+    yield from (Operand(command.shape(at), certain=True) for at in given)
 
 
-def _by_git(written: list[str]) -> Iterator[str]:
-    place, at = "", 0
-    while at < len(written) and written[at].startswith("-"):
-        if written[at] == "-C":
-            place = os.path.join(place, *written[at + 1 : at + 2])
-        at += 2 if written[at] in _GIT_VALUED else 1
-    if written[at : at + 1] and written[at] in _GIT:
-        yield from (os.path.join(place, word) for word in written[at + 1 :] if word and not word.startswith("-"))
+def _changes_all(name: str, command: Command) -> bool:
+    """Return whether it changes every file that it is given."""
+    begins = _IN_PLACE.get(name)
+    return name in _CHANGERS or (begins is not None and any(word and begins.match(word) for word in command.words[1:]))
 
 
-def _options(name: str, written: list[str]) -> Iterator[str]:
-    """What stands in options that say where to write: as the next word, joined, or behind `=`."""
+def _by_git(command: Command) -> Iterator[Operand]:
+    words = command.words
+    place, at = "", 1
+    while at < len(words) and (words[at] or "").startswith("-"):
+        if words[at] == "-C":
+            place = os.path.join(place, *(word or "" for word in words[at + 1 : at + 2]))
+        at += 2 if words[at] in _GIT_VALUED else 1
+    if words[at : at + 1] and words[at] in _GIT:
+        for after in range(at + 1, len(words)):
+            word = words[after]
+            if word is None:
+                yield Operand(command.shape(after))
+            elif word and not word.startswith("-"):
+                yield Operand((os.path.join(place, word),))
+
+
+def _options(name: str, command: Command) -> Iterator[Operand]:
+    """Yield what options name that say where to write: in the next word, joined, or behind `=`."""
     for option in _OUT.get(name, ()):
-        for at, word in enumerate(written):
+        for at, word in enumerate(command.words):
+            begin = command.shape(at)[0] or ""
             if word == option:
-                yield from (value for value in written[at + 1 : at + 2] if value)
-            elif word.startswith(f"{option}=") and option.startswith("--"):
-                yield word.partition("=")[2]
-            elif word.startswith(option) and len(option) == 2:
-                yield word[2:]
+                yield Operand(command.shape(at + 1) if at + 1 < len(command.words) else (".",), certain=True)
+            elif begin.startswith(f"{option}=") and option.startswith("--"):
+                yield Operand((begin.partition("=")[2], *command.shape(at)[1:]), certain=True)
+            elif begin.startswith(option) and len(option) == 2:
+                yield Operand((begin[2:], *command.shape(at)[1:]), certain=True)

@@ -7,61 +7,40 @@ mode accepts edits, the table of changing ones. Runs nothing.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
+from teamwright.permissions.assignments import HARMLESS_VARIABLES, changing_variable
 from teamwright.permissions.book import Ground, Scope, ToolRules, by_mode, by_plan, by_rule, strictest
-from teamwright.permissions.changing import changed_by
-from teamwright.permissions.edits import Changes, changes
-from teamwright.permissions.files import asks_below, judge_path, place_of
-from teamwright.permissions.git_shown import named_in_git, shows_changes_plainly, tops
+from teamwright.permissions.edits import changes, runs_in_order
+from teamwright.permissions.facts import CommandFacts, denials_of, facts_of, questions_of
+from teamwright.permissions.files import judge_path, judge_unknown_path, place_of
+from teamwright.permissions.git_shown import shows_changes_plainly
+from teamwright.permissions.git_trust import git_doubt
 from teamwright.permissions.manners import forms, needs_asking
+from teamwright.permissions.operands import shape_of_glob
+from teamwright.permissions.prefix_rules import not_covered
 from teamwright.permissions.readonly import Reads, proven
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.shell.line import as_line
 from teamwright.permissions.shell.parse import parse
 from teamwright.permissions.shell.parsed import Command, Parsed, Redirect
+from teamwright.permissions.shell.words import Shape
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
-from teamwright.protocol.values import dataclass
-from teamwright.storage.gitdir import find_git_dir, running_entries, trust_root
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
-_SAFE_VARIABLES = table(
-    "LANG LANGUAGE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE NODE_ENV"
-    " RUST_BACKTRACE RUST_LOG PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONHASHSEED GIT_OPTIONAL_LOCKS"
-    " DEBIAN_FRONTEND"
-)
-_OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*|LC_[A-Z]+")
-_READABLE_VARIABLES = _SAFE_VARIABLES | table("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
+_READABLE_VARIABLES = HARMLESS_VARIABLES | table("HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME PATH RANDOM SECONDS")
 _MERE = ("mode ", "unreadable command")
 _MEANING_SHOWN = 120
-_NOT_EXPORTED_BY_CHANCE = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy"})
-
-
-@dataclass(slots=True)
-class _Fact:
-    """One command of the line, what is known to be read or changed by it, and the verdicts on all these paths.
-
-    `below` asks because git shows a whole work tree and rules forbid something in it; the user's own rule about the
-    command answers that.
-    """
-
-    command: Command
-    reads: Reads | None = None
-    changes: Changes | None = None
-    touched: tuple[Decision, ...] = ()
-    below: tuple[Decision, ...] = ()
 
 
 def judge_command(ground: Ground, access: Access) -> Decision:
     """The verdict on a command line; the strictest of all that it would run and touch."""
     parsed = parse(access.command or "", access.cwd or ground.scope.base)
     rules = ground.book.of("Bash")
-    facts = [_fact(ground, command) for command in parsed.commands]
+    facts = [facts_of(ground, command) for command in parsed.commands]
     if ground.bypass:
         allowed = by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
         return strictest(_denials(ground, rules, parsed, facts), allowed)
@@ -69,7 +48,7 @@ def judge_command(ground: Ground, access: Access) -> Decision:
         denied = (decision for decision in _denials(ground, rules, parsed, facts) if decision.verdict is Verdict.DENY)
         return strictest(denied, by_plan(ground))
     allowed = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-    return strictest(_all(ground, rules, parsed, facts), allowed)
+    return strictest(_all(ground, rules, parsed, facts, _last_of(facts, access)), allowed)
 
 
 def judge_as_run(ground: Ground, access: Access) -> Decision:
@@ -93,11 +72,12 @@ def explain(ground: Ground, access: Access) -> list[tuple[str, Decision]]:
     """Each command and redirection of a line as it was judged, in the order of the line; the line as a whole last."""
     parsed = parse(access.command or "", access.cwd or ground.scope.base)
     rules = ground.book.of("Bash")
-    facts = [_fact(ground, command) for command in parsed.commands]
+    facts = [facts_of(ground, command) for command in parsed.commands]
     found: list[tuple[str, Decision]] = []
-    for at, fact in enumerate(facts):
+    last = _last_of(facts, access)
+    for fact in facts:
         if fact.command.role != "guess":
-            found.append((as_line(fact.command.words), _explained(ground, rules, parsed, fact, at == len(facts) - 1)))
+            found.append((as_line(fact.command.words), _explained(ground, rules, parsed, fact, fact is last)))
     for one in parsed.redirects:
         if one.target not in _HARMLESS_TARGETS:
             sign = ">" if one.writes else "<"
@@ -107,11 +87,11 @@ def explain(ground: Ground, access: Access) -> list[tuple[str, Decision]]:
     return found if (whole.verdict, whole.rule) in listed else [*found, ("the line as a whole", whole)]
 
 
-def _explained(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, last: bool) -> Decision:
+def _explained(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts, last: bool) -> Decision:
     denied = _matching(rules.deny, fact.command)
     if denied is not None:
         return by_rule(denied)
-    refused = next((decision for decision in fact.touched if decision.verdict is Verdict.DENY), None)
+    refused = next(denials_of(fact), None)
     if refused is not None:
         return refused
     if ground.bypass:
@@ -131,27 +111,6 @@ def _explained_redirect(ground: Ground, redirect: Redirect) -> Decision:
     return by_mode(ground.mode, Verdict.ALLOW, "The mode allows everything that no deny rule names.")
 
 
-def _fact(ground: Ground, command: Command) -> _Fact:
-    if command.role != "run":
-        return _Fact(command)
-    named = (judge_path(ground, "Read", path, writes=False) for path in named_in_git(command))
-    denied = tuple(decision for decision in named if decision.verdict is Verdict.DENY)
-    reads = proven(command)
-    if reads is not None:
-        judged = [
-            judge_path(ground, "Read", path, writes=False, deep=reads.deep, spares=reads.git) for path in reads.paths
-        ]
-        shown = sorted(tops(reads.paths)) if reads.git and reads.deep else ()
-        below = (asks_below(ground, "Read", top) for top in shown)
-        return _Fact(command, reads, touched=(*denied, *judged), below=tuple(filter(None, below)))
-    found = changes(command)
-    if found is None:
-        return _Fact(command, touched=denied)
-    sources = [judge_path(ground, "Read", path, writes=False) for path in found.reads]
-    targets = [judge_path(ground, "Write", path, writes=True) for path in found.writes]
-    return _Fact(command, None, found, (*sources, *targets))
-
-
 def proves_read_only(command: str, cwd: Path) -> bool:
     """Whether the line certainly changes nothing, not even where the shell is: such calls may run side by side."""
     parsed = parse(command, cwd)
@@ -161,12 +120,12 @@ def proves_read_only(command: str, cwd: Path) -> bool:
     return bool(found) and not any(one.name == "cd" or one.variables or proven(one) is None for one in found)
 
 
-def _changes_nothing(parsed: Parsed, facts: list[_Fact]) -> bool:
+def _changes_nothing(parsed: Parsed, facts: list[CommandFacts]) -> bool:
     """Whether every command is proven to read only, whatever a rule says of it, and where a shell may end up."""
     if not parsed.ok or parsed.doubt or any(_writes(redirect) for redirect in parsed.redirects):
         return False
     run = [fact for fact in facts if fact.command.role in {"run", "unsure"}]
-    return all(fact.reads is not None for fact in run) and all(map(_may_set, _set_by(parsed)))
+    return all(fact.reads is not None for fact in run) and not changing_variable(parsed)
 
 
 def places_of(access: Access, scope: Scope) -> tuple[list[Path], bool] | None:
@@ -179,7 +138,7 @@ def places_of(access: Access, scope: Scope) -> tuple[list[Path], bool] | None:
         return None
     found: list[Path] = []
     edits = False
-    for command in parsed.commands if all(map(_may_set, _set_by(parsed))) else ():
+    for command in () if changing_variable(parsed) else parsed.commands:
         reads, change = proven(command), changes(command)
         if command.role == "run" and reads is None and change is None:
             return None
@@ -201,29 +160,27 @@ def _writes(redirect: Redirect) -> bool:
     return redirect.writes and redirect.target not in _HARMLESS_TARGETS
 
 
-def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -> Iterator[Decision]:
+def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[CommandFacts]) -> Iterator[Decision]:
     """What forbids the line in every mode. Where a deny rule cannot be excluded, the line must be written plainer."""
     for fact in facts:
         denied = _matching(rules.deny, fact.command)
         if denied is not None:
             yield by_rule(denied)
-        yield from (decision for decision in fact.touched if decision.verdict is Verdict.DENY)
-        changed = (judge_path(ground, "Write", path, writes=True) for path in changed_by(fact.command).paths)
-        yield from (decision for decision in changed if decision.verdict is Verdict.DENY)
+        yield from denials_of(fact)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
-    yield from _fenced_off(ground, parsed)
+    yield from _fenced_off(ground, parsed, facts)
     hidden = _hidden(rules.deny, parsed)
     if hidden is not None:
         reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
         yield Decision(Verdict.DENY, str(hidden), reason)
 
 
-def _fenced_off(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
+def _fenced_off(ground: Ground, parsed: Parsed, facts: list[CommandFacts]) -> Iterator[Decision]:
     """What is about to change a file of somebody else, or may be."""
     fence = ground.scope.fence
     if fence is None:
         return
-    every = [changed_by(command) for command in parsed.commands]
+    every = [fact.changed for fact in facts]
     for changed in every:
         yield from (found for path in changed.paths if (found := fence.refuses(path, deep=True)) is not None)
     if any(changed.hidden for changed in every) or any(
@@ -232,7 +189,9 @@ def _fenced_off(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
         yield fence.hidden()
 
 
-def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -> Iterator[Decision]:
+def _all(
+    ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[CommandFacts], last: CommandFacts | None
+) -> Iterator[Decision]:
     yield from _denials(ground, rules, parsed, facts)
     hidden = _hidden(rules.ask, parsed)
     if hidden is not None:
@@ -240,33 +199,34 @@ def _all(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[_Fact]) -
     unclear = _unclear(rules, parsed)
     if unclear is not None:
         yield unclear
-    for at, fact in enumerate(facts):
+    for fact in facts:
         yield from _fences(rules, fact)
-        yield _judge(ground, rules, parsed, fact, last=at == len(facts) - 1)
+        yield _judge(ground, rules, parsed, fact, last=fact is last)
     yield from _redirected(ground, parsed)
 
 
-def _fences(rules: ToolRules, fact: _Fact) -> Iterator[Decision]:
+def _last_of(facts: list[CommandFacts], access: Access) -> CommandFacts | None:
+    """The command that certainly runs after all others, once; None where the line does not say."""
+    return facts[-1] if facts and runs_in_order(access.command or "") else None
+
+
+def _fences(rules: ToolRules, fact: CommandFacts) -> Iterator[Decision]:
     """What is asked about the command's paths although a rule may allow the command."""
-    yield from (decision for decision in fact.touched if _is_fenced(decision))
+    yield from questions_of(fact)
     own = any(rule.by_user and rule.matches_words(fact.command.words) for rule in rules.allow)
     if not (own and shows_changes_plainly(fact.command)):
         yield from fact.below
 
 
-def _is_fenced(decision: Decision) -> bool:
-    """Whether an ask about a path stands although a rule allows the command: somebody fenced off that path."""
-    mere = decision.rule.startswith("mode ") or decision.rule == "guarded files"
-    return decision.verdict is Verdict.ASK and not mere
-
-
-def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, last: bool) -> Decision:
+def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts, *, last: bool) -> Decision:
     """One simple command: ask rules, manners, allow rules, then what is proven."""
     command = fact.command
     asked = _matching(rules.ask, command)
     if asked is not None:
         return by_rule(asked)
-    allowing = [rule for rule in rules.allow if rule.matches_words(command.words)]
+    matching = [rule for rule in rules.allow if rule.matches_words(command.words)]
+    left_open = {rule.text: not_covered(ground, rule, command) for rule in matching}
+    allowing = [rule for rule in matching if not left_open[rule.text]]
     name = needs_asking(command.words)
     if name and not any(rule.by_user for rule in allowing):
         return Decision(Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.")
@@ -278,19 +238,22 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: _Fact, *, las
         return by_rule(allowing[0])
     if fact.reads is not None and not _secretive(parsed):
         fine = by_mode(ground.mode, Verdict.ALLOW, "It only reads, inside the directories.")
-        return strictest((*_git_may_run(ground, fact.reads), *fact.touched, *fact.below), fine)
+        return strictest((*_git_may_run(ground, command, fact.reads), *fact.touched, *fact.below), fine)
     if fact.changes is not None and ground.accepts_edits and (last or not fact.changes.last):
         fine = by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
         return strictest(fact.touched, fine)
+    for rule, word in left_open.items():
+        why = f"The rule {rule} does not cover {word}, which may write, run something or leave the directories."
+        return by_mode(ground.mode, Verdict.ASK, why)
     if None in command.words[:1]:
         return by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
 
 
-def _git_may_run(ground: Ground, reads: Reads) -> Iterator[Decision]:
-    if reads.git and not all(_quiet_git(ground, path) for path in reads.paths):
-        reason = "This repository's own git configuration could run a program, and nobody trusted it yet."
-        yield Decision(Verdict.ASK, "trust", reason)
+def _git_may_run(ground: Ground, command: Command, reads: Reads) -> Iterator[Decision]:
+    doubt = git_doubt(command, reads.paths, ground.scope.trusted_git) if reads.git else ""
+    if doubt:
+        yield Decision(Verdict.ASK, "trust", doubt)
 
 
 def _redirected(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
@@ -302,6 +265,8 @@ def _redirected(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
 def _judge_redirect(ground: Ground, redirect: Redirect) -> Decision:
     tool, does = ("Write", "writes to") if redirect.writes else ("Read", "reads from")
     if redirect.target is None or redirect.glob or None in redirect.places:
+        for decision in judge_unknown_path(ground, tool, _unknown_target(redirect), certain=True):
+            return decision
         if any(rule.whole for rule in ground.book.of("Bash").allow):
             return by_mode(ground.mode, Verdict.ALLOW, "A rule allows every command.")
         return by_mode(ground.mode, Verdict.ASK, f"It {does} a file that only the shell will know.")
@@ -318,28 +283,25 @@ def _judge_redirect(ground: Ground, redirect: Redirect) -> Decision:
     return decision
 
 
+def _unknown_target(redirect: Redirect) -> Shape:
+    """Return what is known of the name of a file that only the shell will know."""
+    if redirect.target is None:
+        return redirect.shape
+    if redirect.glob:
+        return shape_of_glob(redirect.target)
+    return (None, f"/{redirect.target}")
+
+
 def _unclear(rules: ToolRules, parsed: Parsed) -> Decision | None:
     """What keeps a line from being proven; only a rule about every command answers it."""
     if any(rule.whole for rule in rules.allow):
         return None
     if not parsed.ok or parsed.doubt:
         return Decision(Verdict.ASK, "unreadable command", f"The command is not judged by its parts: {parsed.doubt}.")
-    for name in _set_by(parsed):
-        if not _may_set(name):
-            return Decision(Verdict.ASK, "unreadable command", f"It sets {name}, which changes what programs do.")
+    name = changing_variable(parsed)
+    if name:
+        return Decision(Verdict.ASK, "unreadable command", f"It sets {name}, which may change what programs do.")
     return None
-
-
-def _set_by(parsed: Parsed) -> Iterator[str]:
-    """The variables that the line sets, for itself or for one of its commands."""
-    yield from parsed.sets
-    for command in parsed.commands:
-        yield from command.variables
-
-
-def _may_set(name: str) -> bool:
-    plain = name in _SAFE_VARIABLES or _OWN_VARIABLE.fullmatch(name) is not None
-    return plain and name not in _NOT_EXPORTED_BY_CHANCE
 
 
 def _secretive(parsed: Parsed) -> bool:
@@ -365,27 +327,3 @@ def _hidden(rules: tuple[Rule, ...], parsed: Parsed) -> Rule | None:
             if found is not None:
                 return found
     return None
-
-
-def _quiet_git(ground: Ground, place: Path) -> bool:
-    found = find_git_dir(place)
-    if found is None or trust_root(place) in ground.scope.trusted_git:
-        return True
-    return _quiet(place, _stamp(found[1]))
-
-
-def _stamp(git_dir: Path) -> tuple[int, ...]:
-    """What changes when the configuration or the index does."""
-    made: list[int] = []
-    for name in ("config", "index", "config.worktree", "commondir"):
-        try:
-            stat = os.stat(git_dir / name)
-            made += [stat.st_mtime_ns, stat.st_size]
-        except OSError:
-            made.append(0)
-    return tuple(made)
-
-
-@lru_cache(maxsize=64)
-def _quiet(place: Path, stamp: tuple[int, ...]) -> bool:
-    return not running_entries(place)

@@ -361,7 +361,7 @@ class Policy:
             return ""
         from teamwright.permissions.suggest import always
 
-        return always(tool, access, self._seen().scope)
+        return always(tool, access, self._seen())
 
 
 _ONLY_LOOK = READERS | {"WebFetch", "WebSearch"}

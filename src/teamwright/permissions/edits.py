@@ -7,10 +7,11 @@ the disk now. Does not know rules, modes or directories.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+from teamwright.permissions.programs.options import grammar, parse_arguments
 from teamwright.permissions.readonly import absolute, written_out
-from teamwright.permissions.shell.options import Row, read_line
 from teamwright.permissions.shell.parsed import Command
 from teamwright.protocol.values import dataclass
 
@@ -20,7 +21,7 @@ MAX_FILES = 500
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The absolute paths that a command reads and writes. `last`: nothing may follow it in the same line.
+    """The absolute paths that a command reads and writes. `last`: nothing may run after it, or beside it, in its line.
 
     What is moved or copied may bring links along, so that paths judged before it mean something else after it.
     """
@@ -30,28 +31,44 @@ class Changes:
     last: bool = False
 
 
-_ROWS = {
-    "mkdir": Row(only="pv", valued="m"),
-    "touch": Row(only="acm"),
-    "cp": Row(only="rRapvnfiudPT"),
-    "mv": Row(only="vnfiuT"),
+_GRAMMARS = {
+    "mkdir": "FILES -p -v -m= --parents --verbose --mode=",
+    "touch": "FILES -a -c -m -d= -t= -r=FILE --no-create --date= --reference=FILE",
+    "cp": "FILES -r -R -a -p -v -n -f -i -u -d -P -T",
+    "mv": "FILES -v -n -f -i -u -T",
 }
 
 
+_JOINED = re.compile(r"&&|\|\||\d?[<>]&\d?-?|&>>?")
+_BESIDE = re.compile(r"[&|()`]|\{\s|\b(?:for|while|until|select|case|coproc|function|eval|trap)\b")
+
+
+def runs_in_order(line: str) -> bool:
+    """Whether each command of the line has ended before the next one begins, and none runs twice.
+
+    Only for lines without any sign of a loop, a pipe, a subshell or a background job, quoted ones too.
+    """
+    return _BESIDE.search(_JOINED.sub(" ", line)) is None
+
+
 def changes(command: Command) -> Changes | None:
-    """What the command changes, or None when it is another one or cannot be told."""
-    name = command.name
-    row = _ROWS.get(name or "")
-    args = written_out(command) if row is not None else None
-    line = read_line(args, row) if args is not None and row is not None else None
-    if line is None or any(option.startswith("--") for option in line.options) or len(command.places) != 1:
+    """Return what the command changes, or None when it is another one or not certain."""
+    name = command.name or ""
+    args = written_out(command) if name in _GRAMMARS else None
+    found = parse_arguments(args, grammar(_GRAMMARS[name])) if args is not None else None
+    if found is None or found.mixed or len(command.places) != 1:
         return None
-    paths = absolute(command, tuple(line.positional))
-    if not paths or len(paths) != len(line.positional):
+    if command.globs and (
+        len(command.words) - 1 in command.globs or any(arg.startswith("-") for arg in found.operands)
+    ):
+        return None  # the shell decides which of the names is the last
+    paths = absolute(command, found.operands)
+    reads = absolute(command, found.files)
+    if not paths or reads is None or len(paths) != len(found.operands):
         return None
     if name in {"mkdir", "touch"}:
-        return Changes((), paths)
-    return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=line.has("T"))
+        return Changes(reads, paths)
+    return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=found.has("-T"))
 
 
 def _transfer(sources: tuple[Path, ...], target: Path, *, moves: bool, exact: bool) -> Changes | None:

@@ -14,6 +14,7 @@ from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_
 from teamwright.permissions.guarded import guard_of
 from teamwright.permissions.left_out import Segments
 from teamwright.permissions.rule import Rule
+from teamwright.permissions.shell.words import Shape
 from teamwright.permissions.verdict import Decision, Verdict
 
 
@@ -43,6 +44,16 @@ def judge_path(
         return decision
     allowed = _matching(rules.allow, named, real)
     return by_rule(allowed) if allowed is not None else _by_mode(ground, named, real, writes)
+
+
+def judge_unknown_path(ground: Ground, tool: str, shape: Shape, certain: bool) -> Iterator[Decision]:
+    """Yield what rules say of a file of whose name only the shell knows a part (see `Rule.may_name`)."""
+    rules = ground.book.of(tool)
+    for rule in (*rules.deny, *(() if ground.bypass else rules.ask)):
+        if rule.may_name(shape, certain=certain):
+            reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
+            yield Decision(Verdict.DENY if ground.bypass else Verdict.ASK, str(rule), reason)
+            return
 
 
 def place_of(path: Path) -> Path:

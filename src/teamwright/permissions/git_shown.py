@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from teamwright.permissions.manners import git_words
+from teamwright.permissions.operands import Operand
+from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.readonly import written_out
-from teamwright.permissions.readonly_git import shows_contents
 from teamwright.permissions.shell.parsed import Command
-from teamwright.storage.gitdir import work_tree
+from teamwright.storage.gitdir import possible_trees
 
 _EXCLUDES = re.compile(r":[!^]|:\([^)]*exclude[^)]*\)")
 _OPEN = re.compile(r":(?![!^]|\([^)]*exclude[^)]*\))|[^:]*[*?\[]")
 _CHANGES = frozenset({"diff", "show", "log", "whatchanged"})
+_COMMITS_FIRST = _CHANGES | {"reflog", "stash", "status"}
 _MOST_PARTS = 8
 
 
@@ -33,11 +35,30 @@ def named_in_git(command: Command) -> Iterator[Path]:
     until = rest.index("--") if "--" in rest else len(rest)
     for at, word in enumerate(rest):
         # these take a word before `--` for a file only if it is there
-        there = at < until and name in _CHANGES
+        there = at < until and name in _COMMITS_FIRST
         for text, base in itertools.product(_texts(word), bases):
             path = os.path.join(base, text)
             if text is not word or not there or os.path.lexists(path):
                 yield Path(path)
+
+
+def unknown_in_git(command: Command) -> Iterator[Operand]:
+    """Yield its unknown words, where it shows what is in files.
+
+    After `--`, after a colon and for `blame` such a word is a path for certain, else it may be a commit as well.
+    """
+    git = git_words(command.words)
+    if git is None or len(git) < 2 or git[1] is None:
+        return
+    if not shows_contents(git[1], [word for word in git[2:] if word is not None]):
+        return
+    certain = git[1] in {"blame", "annotate"}
+    for at in range(len(command.words) - len(git) + 2, len(command.words)):
+        certain = certain or command.words[at] == "--"
+        if command.words[at] is None:
+            first, *rest = command.shape(at)
+            _, colon, path = (first or "").rpartition(":")
+            yield Operand((path or None, *rest) if colon else (first, *rest), certain or bool(colon))
 
 
 def shows_changes_plainly(command: Command) -> bool:
@@ -50,7 +71,7 @@ def shows_changes_plainly(command: Command) -> bool:
 
 def tops(paths: tuple[Path, ...]) -> set[str]:
     """The work trees that git shows when it runs there, by real path: the whole one, also from a directory in it."""
-    return {str(work_tree(path) or os.path.realpath(path)) for path in paths}
+    return {str(tree) for path in paths for tree in possible_trees(path) or [Path(os.path.realpath(path))]}
 
 
 def _subcommand(command: Command) -> tuple[str, list[str], list[str]] | None:
@@ -72,7 +93,7 @@ def _subcommand(command: Command) -> tuple[str, list[str], list[str]] | None:
         if option == "-C":
             directory = os.path.join(directory, value or "")
     bases = [os.path.join(place, directory) for place in command.places if place is not None]
-    return name, rest, [*bases, *(str(top) for base in bases if (top := work_tree(Path(base))) is not None)]
+    return name, rest, [*bases, *(str(top) for base in bases for top in possible_trees(Path(base)))]
 
 
 def _texts(word: str) -> Iterator[str]:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 from teamwright.permissions.left_out import Segments, rest_below, segment_expression
 from teamwright.permissions.shell.line import as_line
+from teamwright.permissions.shell.words import Shape
+from teamwright.permissions.unknown_paths import NamePattern
 from teamwright.permissions.verdict import Verdict
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
@@ -73,6 +75,11 @@ class Rule:
         return self.whole or (isinstance(matcher, WordPattern) and not matcher.prefix and matcher.line is None)
 
     @property
+    def written_words(self) -> tuple[str, ...]:
+        """The words of a command pattern, as it was written."""
+        return self._matcher.written if isinstance(self._matcher, WordPattern) else ()
+
+    @property
     def speaks_of(self) -> frozenset[str]:
         """The tools that the rule is about, by name; a name may end in a star."""
         return _SPEAKS_OF.get(self.tool, frozenset()) | {self.tool}
@@ -103,6 +110,12 @@ class Rule:
         """What of the rule's path speaks of something below this directory, as patterns that begin there."""
         return self._matcher.below(directory) if isinstance(self._matcher, PathPattern) else set()
 
+    def may_name(self, shape: Shape, *, certain: bool) -> bool:
+        """Return whether the rule may name a file of which only a part is written (see `NamePattern.may_name`)."""
+        if self.pattern is None:
+            return certain
+        return isinstance(self._matcher, PathPattern) and self._matcher.may_be(shape, certain)
+
     def matches_words(self, words: Sequence[str | None]) -> bool:
         """Whether a command of these words is what the rule names."""
         return self.pattern is None or (isinstance(self._matcher, WordPattern) and self._matcher.matches(words))
@@ -130,6 +143,8 @@ class PathPattern:
     _real: re.Pattern[str]
     _parts: tuple[Segments, ...]
     """The segments from the root on, by name and by real path."""
+    _names: tuple[NamePattern, ...]
+    """The pattern for names of which only a part is written, by name and by real path."""
 
     def below(self, directory: str) -> set[Segments]:
         """What may match below this directory, as patterns that begin there."""
@@ -143,6 +158,10 @@ class PathPattern:
     def real(self, path: str) -> bool:
         """Whether a real path matches."""
         return self._real.fullmatch(path) is not None
+
+    def may_be(self, shape: Shape, certain: bool) -> bool:
+        """Return whether a name of this shape may become one that matches."""
+        return any(names.may_name(shape, certain=certain) for names in self._names)
 
     @classmethod
     def of(cls, pattern: str, base: Path, strict: bool) -> PathPattern:
@@ -170,7 +189,8 @@ class PathPattern:
         written = (_written_part(*begin) for begin in begins)
         forms = {*begins, *((Path(os.path.realpath(fixed)), below) for fixed, below in written)}
         parts = tuple(_segments(*form) for form in forms)
-        return cls(re.compile(named, flags), re.compile(real, flags), parts)
+        names = tuple(NamePattern.of(str(root), rest) for root, rest in dict.fromkeys(begins))
+        return cls(re.compile(named, flags), re.compile(real, flags), parts, names)
 
 
 def _begins(pattern: str, base: Path) -> tuple[Path, str]:
@@ -220,7 +240,7 @@ class WordPattern:
     prefix: bool = False
     more: str = ":"
     line: re.Pattern[str] | None = None
-    written: str = ""
+    written: tuple[str, ...] = ()
 
     def matches(self, words: Sequence[str | None]) -> bool:
         """Whether these words are certainly the pattern's; an unknown word only where anything may stand."""
@@ -232,7 +252,8 @@ class WordPattern:
         last = words[count - 1] if len(words) >= count else None
         if last is None or tuple(words[: count - 1]) != self.words[:-1]:
             return False
-        return last == self.words[-1] or last.startswith(self.words[-1] + self.more)
+        goes_on = last.startswith(self.words[-1] + self.more)
+        return last == self.words[-1] or goes_on or (last.startswith("--") and last.startswith(self.words[-1] + "="))
 
     def could(self, words: Sequence[str | None]) -> bool:
         """Whether they may become the pattern's: an unknown word may be any text, or several words."""
@@ -240,23 +261,22 @@ class WordPattern:
             return self.matches(words)
         known = tuple(words[: list(words).index(None)])
         if self.line is not None:
-            line, until = as_line(known), self.written.split("*")[0].rstrip()
+            line, until = as_line(known), " ".join(self.written).split("*")[0].rstrip()
             return line.startswith(until[: len(line)]) or until.startswith(line)
         return known[: len(self.words)] == self.words[: len(known)]
 
     @classmethod
     def of(cls, pattern: str, strict: bool) -> WordPattern:
         """`git push:*`, `npm run test`, `git * main`. Raises ValueError when quotes do not close."""
-        if pattern.endswith(":*"):
-            return cls(tuple(shlex.split(pattern[:-2])), prefix=True, more="" if strict else ":")
+        for end in (":*", " *"):
+            if pattern.endswith(end) and (end == ":*" or "*" not in pattern[:-2]):
+                words = tuple(shlex.split(pattern[:-2]))
+                return cls(words, prefix=True, more="" if strict and end == ":*" else ":", written=words)
+        written = tuple(shlex.split(pattern))
         if "*" not in pattern:
-            return cls(tuple(shlex.split(pattern)))
-        if pattern.endswith(" *") and "*" not in pattern[:-2]:
-            return cls(tuple(shlex.split(pattern[:-2])), prefix=True)
-        shlex.split(pattern)
-        written = " ".join(pattern.split())
-        expression = re.escape(written).replace(r"\*", ".*")
-        return cls((), line=re.compile(expression, re.DOTALL), written=written)
+            return cls(written, written=written)
+        expression = re.escape(" ".join(pattern.split())).replace(r"\*", ".*")
+        return cls((), line=re.compile(expression, re.DOTALL), written=tuple(pattern.split()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What "always" would store: the narrowest rule that answers the same call again and is still worth having.
+"""The rule that "always" would store: the narrowest one that answers the same call again and is worth having.
 
-Nothing is offered for a compound line, for what removes or runs anything at all, or for guarded and private files.
+Depends on the tables of programs. Leaves the bounds of what an answer may grant at all to `bounds`.
 """
 
 from __future__ import annotations
@@ -10,57 +10,132 @@ import re
 import shlex
 from pathlib import Path
 
-from teamwright.permissions.book import Scope
+from teamwright.permissions.book import Ground, Scope
 from teamwright.permissions.guarded import guard_of
-from teamwright.permissions.rule import READERS, WRITERS, host_of
+from teamwright.permissions.manners import git_words
+from teamwright.permissions.prefix_rules import INTERPRETERS, not_covered
+from teamwright.permissions.programs.side_effects import side_effect
+from teamwright.permissions.rule import READERS, WRITERS, host_of, parse_rule
 from teamwright.permissions.shell.parse import parse
+from teamwright.permissions.shell.wrappers import base_name
 from teamwright.permissions.table import table
-from teamwright.permissions.verdict import Access
+from teamwright.permissions.verdict import Access, Verdict
 
-_WITH_SUBCOMMANDS = table(
-    "git npm pnpm yarn bun cargo go make uv pip poetry hatch docker kubectl gh dotnet mvn gradle bundle rake just"
-    " terraform"
+_NARROW = (
+    "pytest",
+    "python -m pytest",
+    "python3 -m pytest",
+    "uv run pytest",
+    "poetry run pytest",
+    *(f"{name} {verb}" for name in ("npm", "pnpm", "yarn", "bun") for verb in ("test", "run *")),
+    *(f"cargo {verb}" for verb in ("test", "build", "check", "clippy", "bench", "doc")),
+    *(f"go {verb}" for verb in ("test", "build", "vet")),
+    *(f"dotnet {verb}" for verb in ("test", "build")),
+    *(f"{name} {verb}" for name in ("mvn", "gradle") for verb in ("test", "compile", "check")),
+    "make *",
+    "just *",
+    "ruff check",
+    *("mypy", "pyright", "flake8", "tsc", "eslint", "jest", "vitest", "ctest", "tox", "rspec"),
+    "bundle exec rspec",
+    "git commit",
 )
-_RUNNERS = table("pytest ruff mypy pyright tsc eslint prettier jest vitest black isort flake8 tox nox ctest")
-_RUN_SCRIPT = frozenset({"npm", "pnpm", "yarn", "bun"})
-_NEVER = table("rm rmdir sudo doas su dd mkfs chmod chown kill pkill killall shutdown reboot eval exec source .")
+"""Commands whose further words do no more than the command itself, as far as a prefix rule covers them.
+
+A star stands for a plain name, which is offered too: the script that npm runs, the target of make.
+"""
+
+_NEVER = table(
+    "rm rmdir unlink shred truncate dd mkfs fdisk chmod chown chgrp setfacl kill pkill killall shutdown reboot halt"
+    " poweroff systemctl service launchctl crontab at batch mount umount iptables sudo doas su pkexec chroot nsenter"
+    " eval exec source . trap alias set export ssh scp sftp rsync nc ncat socat telnet ftp psql mysql sqlite3 redis-cli"
+    " mongo mongosh aws gcloud az heroku fly flyctl vercel netlify pulumi ansible ansible-playbook vagrant twine npx"
+    " bunx uvx pipx xargs parallel env watch"
+)
+"""Programs that destroy, run anything, or reach other machines: nothing is offered for any call of them."""
+
+_ONLY = {
+    "docker": table("ps images logs build version info inspect"),
+    "podman": table("ps images logs build version info inspect"),
+    "kubectl": table("get describe logs top version explain"),
+    "helm": table("list status get template lint version"),
+    "terraform": table("plan validate fmt show output version"),
+    "tofu": table("plan validate fmt show output version"),
+    "git": table("add commit push pull fetch merge switch cherry-pick am revert log diff show status blame grep"),
+    "gh": table("pr issue run repo release"),
+    "brew": table("list info search"),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), table("test run install ci i ls list outdated audit why view")),
+    "cargo": table("test build check clippy bench doc fmt tree metadata update fetch run"),
+}
+"""Subcommands of these programs for which a rule is offered; the others destroy, publish or run anything."""
+
+_DESTROYS = {
+    "git": table("-f --force --force-with-lease -d -D --delete --mirror --prune --discard-changes -A --all"),
+    "gh": table("delete merge close create edit comment review"),
+    "curl": table("-X --request -d --data --data-raw --data-binary --data-urlencode --json -F --form -u --user -H"),
+    "find": table("-delete -exec -execdir -ok -okdir"),
+}
+"""Words with which such a call is not one to repeat unasked."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9][\w:.-]*")
 
 
-def always(tool: str, access: Access, scope: Scope) -> str:
-    """The rule to offer, or an empty text."""
+def always(tool: str, access: Access, ground: Ground) -> str:
+    """Return the rule to offer, or an empty text."""
     if access.command is not None:
-        return _for_command(access, scope)
+        return _for_command(access, ground)
     if access.url is not None:
         host = host_of(access.url)
         return f"{tool}(domain:{host})" if _PLAIN.fullmatch(host) else ""
     if access.writes:
-        return _for_paths("Edit", access.writes, scope) if tool in WRITERS else ""
+        return _for_paths("Edit", access.writes, ground.scope) if tool in WRITERS else ""
     if access.reads:
-        return _for_paths("Read", access.reads, scope) if tool in READERS else ""
+        return _for_paths("Read", access.reads, ground.scope) if tool in READERS else ""
     if access.subject is not None:
         return f"{tool}({access.subject})" if _PLAIN.fullmatch(access.subject) else ""
     return tool
 
 
-def _for_command(access: Access, scope: Scope) -> str:
-    parsed = parse(access.command or "", access.cwd or scope.base)
+def _for_command(access: Access, ground: Ground) -> str:
+    parsed = parse(access.command or "", access.cwd or ground.scope.base)
     if not parsed.ok or parsed.doubt or parsed.redirects or parsed.sets or len(parsed.commands) != 1:
         return ""
     command = parsed.commands[0]
-    words = command.words
-    if not words or None in words or command.globs or command.variables or words[0] in _NEVER:
+    words = [word for word in command.words if word is not None]
+    if not words or len(words) < len(command.words) or command.globs or command.variables or "\n" in "".join(words):
         return ""
-    written = [word for word in words if word is not None]
-    if any("\n" in word for word in written):
+    if not _may_be_repeated(words):
         return ""
-    if written[0] in _RUNNERS:
-        return f"Bash({written[0]}:*)"
-    count = 3 if len(written) > 2 and written[0] in _RUN_SCRIPT and written[1] == "run" else 2
-    if written[0] in _WITH_SUBCOMMANDS and len(written) >= count and all(map(_PLAIN.fullmatch, written[1:count])):
-        return f"Bash({' '.join(written[:count])}:*)"
-    line = shlex.join(written)
+    narrow = next((text for text in map(shlex.split, _NARROW) if _begins(words, text)), None)
+    if narrow is not None:
+        rule = f"Bash({' '.join(words[: len(narrow)])}:*)"
+        if not not_covered(ground, parse_rule(rule, Verdict.ALLOW, "offered", ground.scope.base), command):
+            return rule
+    line = shlex.join(words)
     return f"Bash({line})" if "*" not in line else ""
+
+
+def _may_be_repeated(words: list[str]) -> bool:
+    """Return whether the very same command may run again unasked: it destroys nothing and runs nothing else."""
+    name = base_name(words[0]) or ""
+    if name in _NEVER or side_effect(tuple(words), ()):
+        return False
+    if name in INTERPRETERS and (len(words) == 1 or (words[1].startswith("-") and words[1] != "-m")):
+        return False  # it gets its code in a word or from somewhere else, not from a file
+    git = git_words(tuple(words))
+    rest = [word or "" for word in git[1:]] if git is not None else words[1:]
+    subcommand = next((word for word in rest if not word.startswith("-")), "")
+    if name in _ONLY and subcommand not in _ONLY[name]:
+        return False
+    if subcommand == "push" and any(word.startswith(("+", ":")) for word in rest):
+        return False
+    return not _DESTROYS.get(name, frozenset[str]()) & {word.partition("=")[0] for word in rest}
+
+
+def _begins(words: list[str], narrow: list[str]) -> bool:
+    return len(words) >= len(narrow) and all(
+        word == wanted or (wanted == "*" and _PLAIN.fullmatch(word) is not None)
+        for word, wanted in zip(words, narrow, strict=False)
+    )
 
 
 def _for_paths(tool: str, paths: tuple[Path, ...], scope: Scope) -> str:

@@ -12,10 +12,10 @@ import secrets
 import time
 import unicodedata
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NewType
 
-from teamwright.protocol.errors import InvalidName
+from teamwright.protocol.errors import InvalidName, UnknownMember
 
 MemberName = NewType("MemberName", str)
 """The name of a member: `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`, unique in its team without regard to case."""
@@ -65,13 +65,23 @@ def member_name(text: str) -> MemberName:
     return MemberName(text)
 
 
-def addressee(text: str) -> MemberName:
+def addressee(text: str, teams: Collection[str] | None) -> MemberName:
     """The text of a `to` field as a member's name: an agent id loses its team, the alias becomes the lead.
 
-    Checks the form only; whether somebody of that name is in the team is the roster's business.
-    Raises InvalidName for what could never be a name.
+    `teams` are the names of the team in which the member is looked for; None: the caller checks the team itself.
+    Whether somebody of that name is in the team is the roster's business. Raises InvalidName for what could never be
+    a name, UnknownMember for an id of another team.
     """
-    name = text.strip().split("@", 1)[0]
+    name, _, team = text.strip().partition("@")
+    if team and teams is not None and team.strip().casefold() not in {one.casefold() for one in teams}:
+        known = next((one for one in teams if one), "")
+        raise UnknownMember(
+            "unknown-member",
+            f"'{text.strip()[:80]}' names a member of another team",
+            looked_at=[("this team", known or "none")],
+            do=[f"write '{name[:64]}' for the member of this team"],
+            note="nothing was done",
+        )
     if name.lower() in {LEAD_ALIAS, LEAD}:
         return LEAD
     if not _MEMBER.fullmatch(name):

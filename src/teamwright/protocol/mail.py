@@ -15,6 +15,9 @@ from typing import Any, ClassVar, TypeAlias, cast, get_args
 from teamwright.protocol.values import dataclass
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
+RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
+"""Senders that only the runtime and the user's own surfaces use: their entries carry a proof."""
+
 _ENTRY_KEYS = ("from", "text", "summary", "timestamp", "color", "msg_id", "read")
 
 

@@ -32,10 +32,28 @@ CHECK = "check"
 CHECKED = "checked"
 """Key of a task's metadata: the commands that succeeded when it was completed. Only the runtime writes it (ours)."""
 
+DRAFT = "draft"
+"""Key of a task's metadata: who still describes the task, and until when idle members do not claim it (ours)."""
+
+DRAFT_MS = 5_000
+"""How long idle members wait after the creator's last change of the list, in milliseconds."""
+
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _NEXT = ",\n  "
 _DEEPER = ",\n    "
 _KNOWN = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A note that `by` still describes a task. Idle members do not claim it before `until` (ms since 1970)."""
+
+    by: str
+    until: int
+
+    def is_open(self, now: int) -> bool:
+        """Return whether the note holds at `now` (ms). One further ahead than DRAFT_MS was written by a wrong clock."""
+        return now < self.until <= now + DRAFT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +102,16 @@ class Task:
         """The command in `metadata.check`: it must succeed before the task is completed; empty when there is none."""
         value: Any = (self.metadata or {}).get(CHECK)
         return value.strip() if isinstance(value, str) else ""
+
+    @property
+    def draft(self) -> Draft | None:
+        """The note in `metadata.draft` that the creator has not finished describing the task."""
+        value: Any = (self.metadata or {}).get(DRAFT)
+        if not isinstance(value, dict):
+            return None
+        noted = cast("Mapping[str, Any]", value)
+        by, until = noted.get("by"), noted.get("until")
+        return Draft(by, until) if isinstance(by, str) and type(until) is int else None
 
     def passed(self, *commands: str) -> bool:
         """Whether it was completed with these checks."""

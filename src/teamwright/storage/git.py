@@ -1,60 +1,66 @@
-"""Our own calls of git: only reading, and never running what a repository tells git to run.
+"""Our own calls of git: they only read, and run nothing that a repository names.
 
-No fsmonitor, no hooks, no textconv, no external diff, no signature program, no optional locks, no prompt. Knows no
-trust: with these arguments it does not matter who made the repository.
+A repository that could make git run something (`git_entries`) is not read at all. In every other one the switches
+below turn off what a person's own configuration adds. Knows no trust.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.gitdir import running_entries
-from teamwright.storage.processes.process import run_argv
+from teamwright.storage.git_entries import git_entries
 
-GIT_SAFE_ARGS = (
-    "--no-pager",
-    "--no-optional-locks",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    f"core.hooksPath={os.devnull}",
-    "-c",
-    "diff.external=",
-    "-c",
-    "log.showSignature=false",
-    "-c",
-    "gpg.program=false",
-    "-c",
-    "submodule.recurse=false",
-    "-c",
-    "protocol.allow=never",
-    "-c",
-    "credential.helper=",
-)
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.sshCommand": "false",
+    "core.askPass": "",
+    "core.alternateRefsCommand": "false",
+    "credential.helper": "",
+    "diff.external": "",
+    "diff.submodule": "short",
+    "gpg.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.x509.program": "false",
+    "log.showSignature": "false",
+    "protocol.allow": "never",
+    "protocol.ext.allow": "never",
+    "status.submoduleSummary": "false",
+    "submodule.recurse": "false",
+}
+_SWITCHES = tuple(part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}"))
+
+GIT_SAFE_ARGS = ("--no-pager", "--no-optional-locks", *_SWITCHES)
 """Put between `git` and its command, before anything else."""
 
-_SAFE_DIFF = ("--no-ext-diff", "--no-textconv")
+_SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
 _WITH_DIFF = frozenset({"diff", "log", "show", "whatchanged", "diff-tree", "diff-index", "diff-files"})
-_TEXTCONV_ONLY = frozenset({"blame", "annotate", "grep"})
+_OPTIONS = {
+    **dict.fromkeys(_WITH_DIFF, _SAFE_DIFF),
+    **dict.fromkeys(("blame", "annotate", "grep"), ("--no-textconv",)),
+    "status": ("--ignore-submodules=all",),
+}
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CONFIG_HOME")
 
 
 @dataclass(frozen=True, slots=True)
 class GitResult:
-    """How a call of git went. `ok` is exit code 0 in time."""
+    """The outcome of a call of git. `ok` is exit code 0."""
 
     exit_code: int
     output: str
     errors: str
-    timed_out: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether git said yes."""
-        return self.exit_code == 0 and not self.timed_out
+        """Whether git succeeded."""
+        return self.exit_code == 0
 
 
 def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -62,33 +68,42 @@ def git_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
     given = os.environ if env is None else env
     return {
         **{name: given[name] for name in _KEPT if name in given},
+        "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_PAGER": "cat",
-        "GIT_CONFIG_NOSYSTEM": "1",
         "LC_ALL": "C.UTF-8",
     }
 
 
 def git_argv(*args: str) -> list[str]:
-    """`git`, the safe options, the command; commands that show differences get what keeps programs out of them."""
+    """`git`, the safe options, the command; commands that compare files get what keeps programs out of them."""
     command, rest = args[0], args[1:]
-    safe: tuple[str, ...] = ()
-    if command in _WITH_DIFF:
-        safe = _SAFE_DIFF
-    elif command in _TEXTCONV_ONLY:
-        safe = ("--no-textconv",)
-    return ["git", *GIT_SAFE_ARGS, command, *safe, *rest]
+    return ["git", *GIT_SAFE_ARGS, command, *_OPTIONS.get(command, ()), *rest]
 
 
-async def git(cwd: Path, *args: str, timeout_s: float = 10.0) -> GitResult:
-    """Run `git ARGS` in this directory. A missing git is exit code 127, never an exception."""
-    argv = git_argv(*args)
-    # a repository's clean filter would run when its files are compared: an empty one is none
-    filters = [name for _, name in running_entries(cwd) if name.startswith("filter.")]
-    argv[1:1] = [part for name in filters for part in ("-c", f"{name}=")]
+def run_git(cwd: Path, *args: str, timeout_s: float = 10.0) -> GitResult:
+    """Run `git ARGS` in this directory, unless its repository could make git run something: that is exit code 128.
+
+    A missing git is exit code 127, a call without an end 124. Never an exception.
+    """
+    entries = git_entries(cwd)
+    if entries:
+        return GitResult(128, "", f"git was not called: {entries[0].name} ({entries[0].file})")
     try:
-        outcome = await run_argv(argv, cwd, git_env(), timeout_s=timeout_s)
+        done = subprocess.run(
+            git_argv(*args),
+            cwd=cwd,
+            env=git_env(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        return GitResult(124, "", f"git did not end in {timeout_s:g} s")
     except OSError as problem:
         return GitResult(127, "", problem.strerror or str(problem))
-    return GitResult(outcome.exit_code, outcome.output, outcome.errors, outcome.timed_out)
+    return GitResult(done.returncode, done.stdout, done.stderr)

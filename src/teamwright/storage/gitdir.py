@@ -1,60 +1,95 @@
-"""Where git keeps a repository, and whether its own configuration could make a reading command run something.
+"""The repository that git finds from a directory, found as git finds it but without running git.
 
-Read from the files, without running git: a repository that nobody trusted yet must not run anything by being looked
-at. Formats: gitrepository-layout(5), git-config(1), index-format. Knows nothing of trust.
+Formats: gitrepository-layout(5); rules: `setup.c` of git. What a repository's configuration says is read in
+`gitconfig`. Knows nothing of trust.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
-from teamwright.storage.plain import read_plain
+from teamwright.protocol.values import dataclass
+from teamwright.storage.gitconfig import named_work_tree
+from teamwright.storage.plain import read_beginning, read_plain
 
-INDEX_MOST = 1 << 30
-"""Bytes of an index that are searched; a longer one is taken to hold submodules."""
+_POINTER_MOST = 8_192
+"""Bytes of a file that only names another path, or a branch."""
 
-_SECTIONS = (
-    "remote branch user author committer init pull push merge rerere color gui advice fetch status commit tag rebase"
-    " maintenance gc pack index feature submodule alias credential lfs apply am format help transfer receive"
-    " column checkout clean grep pretty versionsort worktree"
-)
-_CORE = (
-    "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol"
-    " safecrlf quotepath untrackedcache abbrev commitgraph compression checkstat trustctime preloadindex"
-    " sharedrepository longpaths multipackindex bigfilethreshold whitespace hidedotfiles protecthfs protectntfs"
-    " sshcommand editor commentchar"
-)
-_BENIGN_SECTIONS = frozenset(_SECTIONS.split())
-_BENIGN_CORE = frozenset(_CORE.split())
-_BENIGN_EXTENSIONS = frozenset(
-    {"worktreeconfig", "objectformat", "relativeworktrees", "refstorage", "compatobjectformat"}
-)
-_SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
-_KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
-_GITLINK = b"\x00\x00\xe0\x00"
-"""The mode of a submodule's entry in the index: git looks into these directories with their own configuration."""
+_HEAD = re.compile(rb"ref:[ \t\r\n]*refs/|[0-9a-fA-F]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class GitRepository:
+    """A repository: its work tree, the git directory, and the directory that all its worktrees share.
+
+    `known`: the git directory is part of the work tree, or names it (a worktree, a submodule). All by real path.
+    """
+
+    tree: Path
+    git_dir: Path
+    common: Path
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What git finds from a directory, and the paths that could make it find another repository than this one."""
+
+    repository: GitRepository | None
+    doubts: tuple[Path, ...] = ()
+
+
+def discover(start: Path) -> Discovery:
+    """Find the repository of a directory, with everything on the way up that git could take for another one."""
+    here = os.path.realpath(start)
+    doubts: list[Path] = []
+    for directory in _upwards(here):
+        dot, head = _mode(f"{directory}/.git"), _mode(f"{directory}/HEAD")
+        if stat.S_ISDIR(head):
+            head = 0
+        if not dot and not head:
+            continue
+        signs = [Path(directory, name) for name, mode in ((".git", dot), ("HEAD", head)) if mode]
+        git_dir, plain = _git_dir_in(directory, dot)
+        if directory != here and _device(directory) != _device(here):  # git does not look further than one file system
+            doubts.append(Path(directory))
+        if git_dir is None:
+            doubts += signs
+            if stat.S_ISREG(dot):  # git gives up here
+                break
+            continue
+        repository = _repository(directory, git_dir)
+        known = repository.known or (plain and repository.common.is_relative_to(directory))
+        return Discovery(repository, tuple(doubts if plain and known and not head else (*doubts, *signs)))
+    return Discovery(None, tuple(doubts))
+
+
+def possible_trees(start: Path) -> list[Path]:
+    """The work trees that a git command in this directory may show: one, or none, where git leaves no doubt."""
+    found = discover(start)
+    if not found.doubts:
+        return [] if found.repository is None else [found.repository.tree]
+    here = os.path.realpath(start)
+    return [Path(one) for one in _upwards(here) if _mode(f"{one}/.git") or _mode(f"{one}/HEAD")]
 
 
 def find_git_dir(start: Path) -> tuple[Path, Path] | None:
     """The work tree that holds `start`, and its git directory (a `.git` file is followed); None outside git."""
-    here = Path(os.path.realpath(start))
-    for directory in (here, *here.parents):
-        found = _git_dir_of(directory)
-        if found is not None:
-            return directory, found
-    return None
+    found = discover(start).repository
+    return None if found is None else (found.tree, found.git_dir)
 
 
 def common_dir(git_dir: Path) -> Path:
-    """The directory that all worktrees of a repository share (`commondir`), by real path."""
+    """The directory that all worktrees of the repository of a git directory share (`commondir`), by real path."""
     try:
-        text = _text(git_dir / "commondir").strip()
-    except (OSError, UnicodeDecodeError):
-        return Path(os.path.realpath(git_dir))
+        text = _pointer(f"{git_dir}/commondir")
+    except (OSError, ValueError):
+        return git_dir
     return Path(os.path.realpath(os.path.join(git_dir, text)))
 
 
@@ -63,27 +98,26 @@ def trust_root(start: Path) -> Path:
 
     A `.git` that only points to somebody else's repository, without being known there, does not share its trust.
     """
-    found = find_git_dir(start)
+    found = discover(start).repository
     if found is None:
         return Path(os.path.realpath(start))
-    tree, git_dir = found
-    return common_dir(git_dir) if _belongs(tree, git_dir) else tree
+    return found.common if found.known else found.tree
 
 
 def work_tree(start: Path) -> Path | None:
     """The root of the work tree that holds `start`, by real path; None outside git."""
-    found = find_git_dir(start)
-    return None if found is None else found[0]
+    found = discover(start).repository
+    return None if found is None else found.tree
 
 
 def branch_of(start: Path) -> str | None:
     """The branch that is checked out; `(detached)`, `(unknown)` when HEAD does not say, None outside git."""
-    found = find_git_dir(start)
+    found = discover(start).repository
     if found is None:
         return None
     try:
-        head = _text(found[1] / "HEAD").strip()
-    except (OSError, UnicodeDecodeError):
+        head = read_plain(found.git_dir / "HEAD", _POINTER_MOST).decode("utf-8").strip()
+    except (OSError, ValueError):
         return "(unknown)"
     name = head.removeprefix("ref: refs/heads/")
     if name == head:
@@ -91,111 +125,104 @@ def branch_of(start: Path) -> str | None:
     return name if name.isprintable() and not name.startswith(".") else "(unknown)"
 
 
-def running_entries(start: Path) -> list[tuple[Path, str]]:
-    """What in the repository's own configuration could run a program while git only reads: (file, entry).
-
-    Also named: what cannot be judged (an include, an unreadable file, submodules). Empty outside git.
-    """
-    found = find_git_dir(start)
-    if found is None:
-        return []
-    git_dir, common = found[1], common_dir(found[1])
-    files = {common / "config", git_dir / "config.worktree", *_module_configs(common)}
-    entries = [(path, entry) for path in sorted(files) for entry in _suspect(path)]
-    hook = common / "hooks" / "post-index-change"
-    if hook.exists():
-        entries.append((hook, "hook post-index-change"))
-    index = git_dir / "index"
-    if _holds(index, _GITLINK):
-        entries.append((index, "submodules"))
-    return entries
+def _upwards(here: str) -> Iterator[str]:
+    while True:
+        yield here
+        parent = os.path.dirname(here)
+        if parent == here:
+            return
+        here = parent
 
 
-def _belongs(tree: Path, git_dir: Path) -> bool:
-    """Whether the git directory knows this work tree: it lies in it, or points back (worktree, submodule)."""
-    dot = tree / ".git"
-    if git_dir == tree or (git_dir == dot and not dot.is_symlink()):
-        return True
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        if os.path.realpath(_text(git_dir / "gitdir").strip()) == os.path.realpath(dot):
-            return not dot.is_symlink()
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        named = re.search(r"^\s*worktree\s*=\s*(.+?)\s*$", _text(git_dir / "config"), re.MULTILINE)
-        return named is not None and os.path.realpath(os.path.join(git_dir, named[1].strip('"'))) == str(tree)
-    return False
-
-
-def _git_dir_of(directory: Path) -> Path | None:
-    dot = directory / ".git"
+def _mode(path: str) -> int:
+    """The mode of what is there, links not followed; 0 for nothing, 1 where that cannot be seen."""
     try:
-        if dot.is_dir():
-            return dot if (dot / "HEAD").exists() or (dot / "HEAD").is_symlink() else None
-        text = _text(dot) if dot.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        return None
-    if text.startswith("gitdir:"):
-        return Path(os.path.realpath(os.path.join(directory, text.removeprefix("gitdir:").strip())))
-    bare = all((directory / name).exists() for name in ("HEAD", "objects", "refs"))
-    return directory if bare else None
+        return os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except (OSError, ValueError):
+        return 1
 
 
-def _module_configs(common: Path) -> list[Path]:
-    modules = common / "modules"
-    found: list[Path] = []
-    if modules.is_dir():
-        for directory, _, files in os.walk(modules):
-            found += [Path(directory, "config")] if "config" in files and "HEAD" in files else []
-    return found[:200]
-
-
-def _suspect(path: Path) -> list[str]:
-    try:
-        lines = _text(path).splitlines()
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError):
-        return ["unreadable"]
-    found: list[str] = []
-    section = ""
-    for line in lines:
-        if not line.strip() or line.lstrip()[0] in "#;":
+def _device(directory: str) -> int:
+    """The file system of a directory, or of where it would be; -1 where that cannot be seen."""
+    for place in _upwards(directory):
+        try:
+            return os.stat(place).st_dev
+        except (FileNotFoundError, NotADirectoryError):
             continue
-        if (head := _SECTION.match(line)) is not None:
-            section = head[1].lower() + (f".{head[2]}" if head[2] is not None else "")
-            line = head[3]
-            if not line.strip() or line.lstrip()[0] in "#;":
-                continue
-        key = _KEY.match(line)
-        if key is None or line.rstrip().endswith("\\"):
-            found.append(f"{section}: a line that is not understood")
-        elif not _benign(section, key[1].lower(), (key[2] or "true").split("#")[0].strip().strip('"').lower()):
-            found.append(f"{section}.{key[1]}")
-    return found
+        except (OSError, ValueError):
+            break
+    return -1
 
 
-def _benign(section: str, key: str, value: str) -> bool:
-    name = section.split(".")[0]
-    if section == "core":
-        return key in _BENIGN_CORE or (key == "fsmonitor" and value in {"false", "0", "no", "off", ""})
-    if section == "extensions":
-        return key in _BENIGN_EXTENSIONS
-    if section == "log":
-        return key != "showsignature"
-    if section == "diff":
-        return key in {"renames", "algorithm", "context", "colormoved", "mnemonicprefix", "noprefix", "submodule"}
-    if name == "remote":
-        return key not in {"promisor", "partialclonefilter", "uploadpack", "vcs"}
-    return name in _BENIGN_SECTIONS
+def _git_dir_in(directory: str, mode: int) -> tuple[str | None, bool]:
+    """The git directory that git finds here, and whether it is found by a plain `.git`. `mode` is that entry's own."""
+    dot = f"{directory}/.git"
+    if stat.S_ISDIR(mode):
+        if _is_git_dir(dot):
+            return dot, True
+        if not _is_git_dir(directory):  # git looks further up; people take a broken repository for theirs
+            return (dot if os.path.lexists(f"{dot}/HEAD") else None), False
+    elif mode and os.path.isfile(dot):
+        named = _named_git_dir(directory, dot)
+        return named, stat.S_ISREG(mode) and named is not None and _is_git_dir(named)
+    elif mode and _is_git_dir(dot):
+        return dot, False
+    return (directory if _is_git_dir(directory) else None), False
 
 
-def _holds(path: Path, needle: bytes) -> bool:
+def _named_git_dir(directory: str, dot: str) -> str | None:
+    """The git directory that a file `.git` names."""
     try:
-        return needle in read_plain(path, INDEX_MOST)
-    except FileNotFoundError:
+        text = _pointer(dot)
+    except (OSError, ValueError):
+        return None
+    return os.path.join(directory, text[8:]) if text.startswith("gitdir: ") else None
+
+
+def _is_git_dir(directory: str) -> bool:
+    """Whether git takes this for a git directory: a HEAD that names something, objects and refs."""
+    head = f"{directory}/HEAD"
+    try:
+        if stat.S_ISLNK(os.lstat(head).st_mode):
+            valid = os.readlink(head).startswith("refs/")
+        else:
+            valid = _HEAD.match(read_beginning(head, 255)) is not None
+    except (OSError, ValueError):
         return False
-    except OSError:
-        return True
+    common = directory
+    if valid and os.path.lexists(f"{directory}/commondir"):
+        common = str(common_dir(Path(directory)))
+    return valid and os.access(f"{common}/objects", os.X_OK) and os.access(f"{common}/refs", os.X_OK)
 
 
-def _text(path: Path) -> str:
-    return read_plain(path).decode("utf-8")
+def _repository(directory: str, git_dir: str) -> GitRepository:
+    own = git_dir == directory or (git_dir == f"{directory}/.git" and not os.path.islink(git_dir))
+    real = Path(git_dir if own else os.path.realpath(git_dir))
+    tree, common = Path(directory), common_dir(real)
+    return GitRepository(tree, real, common, _knows(tree, real, common))
+
+
+def _knows(tree: Path, git_dir: Path, common: Path) -> bool:
+    """Whether the git directory is the work tree's own, or a worktree's or submodule's that names this work tree."""
+    dot = tree / ".git"
+    if dot.is_symlink():
+        return False
+    if git_dir in {tree, dot}:
+        return common == git_dir
+    if common == git_dir:
+        return named_work_tree(common / "config") == str(tree)
+    try:
+        named = os.path.join(git_dir, _pointer(os.path.join(git_dir, "gitdir")))
+    except (OSError, ValueError):
+        return False
+    return git_dir.parent == common / "worktrees" and os.path.realpath(named) == str(dot)
+
+
+def _pointer(path: str) -> str:
+    """The path that a file of git names. Raises OSError, and ValueError for what cannot be a path."""
+    text = os.fsdecode(read_plain(path, _POINTER_MOST)).rstrip("\r\n")
+    if "\0" in text or not text:
+        raise ValueError("it names no path")
+    return text

@@ -35,7 +35,7 @@ class Home:
         Raises CannotStart (`read-only-home`) for a root below `~` of a user that has no home.
         """
         try:
-            root = Path(os.path.abspath(root.expanduser()))
+            root = Path(os.path.abspath(os.path.expanduser(root)))
         except RuntimeError as problem:
             raise CannotStart(
                 "read-only-home",
@@ -176,7 +176,7 @@ class Home:
     @staticmethod
     def _inside(parent: Path, name: str) -> Path:
         made = parent / dir_stem(name)
-        if made.is_symlink() and not made.resolve().is_relative_to(parent.resolve()):
+        if made.is_symlink() and not Path(os.path.realpath(made)).is_relative_to(os.path.realpath(parent)):
             raise InvalidName("bad-name", f"{made} leads out of {parent}", note="nothing was touched")
         return made
 

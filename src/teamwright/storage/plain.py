@@ -17,12 +17,12 @@ MOST = 16_000_000
 _AT_ONCE = 1 << 20
 
 
-def read_plain(path: Path, most: int = MOST) -> bytes:
+def read_plain(path: str | Path, most: int = MOST) -> bytes:
     """The content of a plain file, links followed. Raises OSError, also for a longer file and for what is no file."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    fd = open_plain(path)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        if os.fstat(fd).st_size > most:
+            raise _too_long(path, most)
         parts: list[bytes] = []
         left = most + 1
         while left > 0 and (part := os.read(fd, min(left, _AT_ONCE))):
@@ -31,5 +31,27 @@ def read_plain(path: Path, most: int = MOST) -> bytes:
     finally:
         os.close(fd)
     if left <= 0:
-        raise OSError(errno.EFBIG, f"it is longer than {most:,} bytes", str(path))
+        raise _too_long(path, most)
     return b"".join(parts)
+
+
+def read_beginning(path: str | Path, length: int) -> bytes:
+    """The first bytes of a plain file of any length, links followed. Raises OSError as `read_plain` does."""
+    fd = open_plain(path)
+    try:
+        return os.read(fd, length)
+    finally:
+        os.close(fd)
+
+
+def open_plain(path: str | Path) -> int:
+    """A descriptor to read a plain file, links followed; the caller closes it. Raises OSError for what is no file."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "it is no plain file", str(path))
+
+
+def _too_long(path: str | Path, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is longer than {most:,} bytes", str(path))

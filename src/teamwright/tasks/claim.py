@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import Task
+from teamwright.tasks.drafts import claimable_at
 from teamwright.tasks.rules import Actor, claimed, fits, released, same
 from teamwright.tasks.store import TaskStore
 
@@ -17,12 +18,16 @@ async def claim(store: TaskStore, id: str, actor: Actor) -> tuple[Task, Task]:
     return await store.rewrite(id, lambda task: claimed(task, actor, lambda: store.open_blockers(task)))
 
 
-async def claim_next(store: TaskStore, actor: Actor) -> tuple[Task, Task] | None:
-    """Take the lowest task that is free, not waiting, and fits the actor; None when there is none now."""
+async def claim_next(store: TaskStore, actor: Actor, settle_ms: int = 0) -> tuple[Task, Task] | None:
+    """Take the lowest task that is free, not blocked, not a draft, and fits the actor; None when there is none now.
+
+    `settle_ms` is how long a file must not have changed, where another program leads and its drafts are not marked.
+    """
     store.index.first_look()
     while True:
         arrivals = store.index.arrivals
-        taken = await _first_free(store, actor, wait=False) or await _first_free(store, actor, wait=True)
+        taken = await _first_free(store, actor, settle_ms, wait=False)
+        taken = taken or await _first_free(store, actor, settle_ms, wait=True)
         if taken is not None:
             return taken
         store.index.catch_up(store.watermark())
@@ -46,7 +51,7 @@ async def release(store: TaskStore, owner: str) -> list[tuple[Task, Task]]:
     return back
 
 
-async def _first_free(store: TaskStore, actor: Actor, *, wait: bool) -> tuple[Task, Task] | None:
+async def _first_free(store: TaskStore, actor: Actor, settle_ms: int, *, wait: bool) -> tuple[Task, Task] | None:
     """One pass over the candidates. Without `wait`, one whose lock is held is left to who holds it."""
     index, at = store.index, 0
     while (number := index.next_ready(at)) is not None:
@@ -56,13 +61,20 @@ async def _first_free(store: TaskStore, actor: Actor, *, wait: bool) -> tuple[Ta
         task = index.look(number)
         if task is None or index.next_ready(number - 1) != number or not fits(task, actor):
             continue
-        if not wait and store.is_locked(task.id):
+        if claimable_at(index, task, settle_ms) or (not wait and store.is_locked(task.id)):
             continue
         try:
-            return await claim(store, str(number), actor)
+            return await store.rewrite(str(number), lambda now: _claimed(store, now, actor, settle_ms))
         except (TaskRefused, LockTimeout):
             continue  # somebody was faster, or somebody sits on it: the next one
         except StorageError as problem:
             if problem.slug != "damaged-file":
                 raise
     return None
+
+
+def _claimed(store: TaskStore, task: Task, actor: Actor, settle_ms: int) -> Task:
+    """The task as claimed by an idle member. Raises TaskRefused, also for one that became a draft again."""
+    if claimable_at(store.index, task, settle_ms):
+        raise TaskRefused("reserved", f"#{task.id} is still being described", do=["take another task"])
+    return claimed(task, actor, lambda: store.open_blockers(task))

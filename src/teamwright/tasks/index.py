@@ -52,6 +52,7 @@ class Index:
         self._kinds: dict[int, Kind] = {}
         self._ready: list[int] = []
         self._flight: set[int] = set()
+        self._drafts: dict[str, set[int]] = {}
         self._listed_at = 0.0
         self._listing_took = 0.0
         self.on_outside: OnOutside | None = None
@@ -123,6 +124,7 @@ class Index:
         gone = self._found.pop(number, None)
         self._damaged.pop(number, None)
         self._place(number, None)
+        self._note_draft(number, gone and gone.task, None)
         for blocker in _numbers(gone.task.blocked_by if gone else ()):
             self._dependents.get(blocker, set()).discard(number)
         self._sort_dependents(number)
@@ -149,12 +151,25 @@ class Index:
         """The tasks that were last seen waiting for this one, whatever its state."""
         return set(self._dependents.get(number, ()))
 
+    def drafts_by(self, creator: str) -> set[int]:
+        """The tasks that were last seen as drafts of this creator."""
+        return set(self._drafts.get(creator, ()))
+
+    def changed_ms(self, number: int) -> int:
+        """When the file was last changed, in ms since 1970; 0 for a file that is not known."""
+        found = self._found.get(number)
+        return found.signature.mtime_ns // 1_000_000 if found else 0
+
     # ── candidates ───────────────────────────────────────────────────────────────────────────────────────────
 
     def next_ready(self, after: int) -> int | None:
         """The lowest number above `after` that seems to be free for the taking."""
         at = bisect_right(self._ready, after)
         return self._ready[at] if at < len(self._ready) else None
+
+    def ready(self) -> list[Task]:
+        """The tasks that seem to be free for the taking, in numeric order."""
+        return [self._found[number].task for number in self._ready if number in self._found]
 
     def look_in_flight(self, below: int | None = None) -> None:
         """Look again at what others have in hand; with `below`, only where that could free a lower number."""
@@ -218,6 +233,7 @@ class Index:
         old = self._found.get(number)
         self._found[number] = found
         self.highest = max(self.highest, number)
+        self._note_draft(number, old and old.task, found.task)
         new_edges = old is None or old.task.blocked_by != found.task.blocked_by
         if new_edges:
             for blocker in _numbers(old.task.blocked_by if old else ()):
@@ -228,6 +244,13 @@ class Index:
             self._sort(number)
         if old is None or (old.task.status is TaskStatus.COMPLETED) != (found.task.status is TaskStatus.COMPLETED):
             self._sort_dependents(number)
+
+    def _note_draft(self, number: int, old: Task | None, new: Task | None) -> None:
+        before, after = (task.draft if task is not None else None for task in (old, new))
+        if before is not None and (after is None or after.by != before.by):
+            self._drafts[before.by].discard(number)
+        if after is not None:
+            self._drafts.setdefault(after.by, set()).add(number)
 
     def _note_damaged(self, number: int, hurt: Damaged) -> None:
         first = not self.exists(number)

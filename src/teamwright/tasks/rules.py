@@ -12,11 +12,14 @@ from typing import Any, TypeAlias, TypedDict
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
-from teamwright.protocol.task import CHECK, CHECKED, Task, TaskStatus
+from teamwright.protocol.task import CHECK, CHECKED, DRAFT, Task, TaskStatus
 from teamwright.protocol.values import dataclass
 
 DELETED = "deleted"
 """The status that is only ever a wish: the file goes."""
+
+RUNTIME_KEYS = frozenset({CHECKED, DRAFT})
+"""Keys of a task's metadata that only the runtime writes."""
 
 Waiting: TypeAlias = Callable[[], Sequence[str]]
 """Gives the ids of the open blockers; called only when they matter."""
@@ -25,7 +28,8 @@ Waiting: TypeAlias = Callable[[], Sequence[str]]
 class Wish(TypedDict, total=False):
     """What an update asks for; what is left out stays. `owner` may be empty: nobody. None in `metadata` deletes.
 
-    `seen_from` is the directory that a check which it sets was decided on in.
+    `seen_from` is the directory that a check which it sets was decided on in. `ready` ends the draft of the task: idle
+    members may claim it before the turn of its creator has ended.
     """
 
     subject: str
@@ -36,6 +40,21 @@ class Wish(TypedDict, total=False):
     add_blocks: Sequence[str]
     add_blocked_by: Sequence[str]
     metadata: Mapping[str, Any]
+    seen_from: Path
+    ready: bool
+
+
+class NewTask(TypedDict, total=False):
+    """What a new task may have beside its texts. `seen_from`: where its check was decided on.
+
+    `draft`: its creator has not finished describing it, so that idle members do not claim it yet.
+    """
+
+    active_form: str | None
+    metadata: Mapping[str, Any] | None
+    blocked_by: Sequence[str]
+    owner: str
+    draft: bool
     seen_from: Path
 
 
@@ -113,7 +132,7 @@ def claimed(task: Task, actor: Actor, waiting: Waiting) -> Task:
         _refuse_unfit(task, actor)
     if ids := waiting():
         raise blocked(task, ids)
-    return task.with_(owner=actor.name, status=TaskStatus.IN_PROGRESS)
+    return task.with_(owner=actor.name, status=TaskStatus.IN_PROGRESS, metadata=merged(task.metadata, {DRAFT: None}))
 
 
 def wished(task: Task, wish: Wish, actor: Actor, waiting: Waiting) -> Task:
@@ -156,7 +175,7 @@ def fields_changed(before: Task, after: Task) -> tuple[str, ...]:
         ("description", before.description, after.description),
         ("activeForm", before.active_form, after.active_form),
         ("owner", before.owner, after.owner),
-        ("metadata", before.metadata, after.metadata),
+        ("metadata", *(merged(task.metadata, {DRAFT: None}) for task in (before, after))),
         ("status", before.status, after.status),
         ("blocks", before.blocks, after.blocks),
         ("blockedBy", before.blocked_by, after.blocked_by),
@@ -224,7 +243,7 @@ def _owner(wish: Wish, task: Task, realm: str) -> str | None:
         return None
     if same(task.owner, wanted):
         return task.owner
-    return in_realm(addressee(wanted), realm)
+    return in_realm(addressee(wanted, None), realm)
 
 
 def _takes(task: Task, actor: Actor, owner: str | None, wish: Wish) -> bool:
@@ -264,7 +283,7 @@ def _texts(task: Task, wish: Wish, actor: Actor) -> dict[str, Any]:
         said["description"] = wish["description"]
     if "active_form" in wish:
         said["active_form"] = wish["active_form"]
-    if more := {key: value for key, value in wish.get("metadata", {}).items() if key != CHECKED}:
+    if more := {key: value for key, value in wish.get("metadata", {}).items() if key not in RUNTIME_KEYS}:
         if task.check and not actor.lead and CHECK in more and more[CHECK] != (task.metadata or {}).get(CHECK):
             raise TaskRefused(
                 "check_kept", f"#{task.id} has a check, which only the lead changes", do=["ask the lead to change it"]

@@ -6,22 +6,25 @@ edges, claims, rules. Sends no mail: `on_change` tells what happened, the caller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
-from teamwright.protocol.ids import task_id
-from teamwright.protocol.task import CHECKED, Task, TaskStatus
+from teamwright.protocol.ids import addressee, task_id
+from teamwright.protocol.task import Task, TaskStatus
 from teamwright.protocol.values import dataclass
 from teamwright.tasks import claim, moves
 from teamwright.tasks.check import Check, Checked, Proof, changed, failed, marked, own_check, reopened, with_check
+from teamwright.tasks.drafts import Drafts, finish_draft, mark_draft, next_claim_at
 from teamwright.tasks.edges import add_edges, drop_references, refuse_bad_edges
 from teamwright.tasks.graph import Edge, in_order
 from teamwright.tasks.index import OnOutside
 from teamwright.tasks.outside import Outside
 from teamwright.tasks.rules import (
     DELETED,
+    RUNTIME_KEYS,
     Actor,
+    NewTask,
     Wish,
     fields_changed,
     in_realm,
@@ -43,22 +46,15 @@ whom. Must neither block nor raise."""
 class Change:
     """What an update did. `changed` names the fields as on disk, or is `("deleted",)`.
 
-    `assigned` is a new owner other than the actor, who is to be told; `unblocked` are the tasks that wait no longer.
+    `assigned` is a new owner other than the actor. `removed_from` is the owner, other than the actor,
+    that an open task was taken from; `unblocked` are the tasks that wait no longer.
     """
 
     task: Task
     changed: tuple[str, ...]
     assigned: str | None = None
+    removed_from: str | None = None
     unblocked: tuple[Task, ...] = ()
-
-
-class NewTask(TypedDict, total=False):
-    """What a new task may have beside its texts. `seen_from`: where its check was decided on."""
-
-    active_form: str | None
-    metadata: Mapping[str, Any] | None
-    blocked_by: Sequence[str]
-    seen_from: Path
 
 
 class TaskList:
@@ -76,6 +72,7 @@ class TaskList:
     ) -> None:
         """`check` runs the checks of tasks; without one nothing is checked.
 
+
         `realm`, on a list that several sessions share, tells their members apart: owners are `name@realm` on disk. What
         is handed out has the bare names of this realm's members, and whole ones of all others.
         """
@@ -83,6 +80,7 @@ class TaskList:
         self._on_change = on_change
         self._realm = realm
         self._check = check
+        self._drafts = Drafts(self.store)
 
     @property
     def directory(self) -> Path:
@@ -159,20 +157,22 @@ class TaskList:
 
         Raises UsageError (no subject), TaskRefused (`task_not_found`), StorageError; then nothing was added.
         """
-        subject = one_line(subject)
+        subject, owner = one_line(subject), more.get("owner", "").strip()
         blockers = in_order(task_id(i) for i in more.get("blocked_by", ()))
-        metadata = {key: value for key, value in (more.get("metadata") or {}).items() if key != CHECKED}
+        metadata = {key: value for key, value in (more.get("metadata") or {}).items() if key not in RUNTIME_KEYS}
         self._allow(metadata, more.get("seen_from"))
 
         def made(id: str) -> Task:
-            return Task(
+            task = Task(
                 id=id,
                 subject=subject,
                 description=description,
                 active_form=more.get("active_form") or None,
+                owner=in_realm(addressee(owner, None), self._realm) if owner else None,
                 blocked_by=tuple(blockers),
                 metadata=metadata or None,
             )
+            return mark_draft(task, in_realm(by, self._realm)) if more.get("draft") else task
 
         self.store.prepare()
         async with self.store.list_lock().hold() as held:
@@ -181,6 +181,7 @@ class TaskList:
                     raise not_found(id)
             task = self.store.make(made, held)
             await add_edges(self.store, [(blocker, task.id) for blocker in blockers], held)
+        self._drafts.note(task)
         self._tell(task, "created", by)
         return task
 
@@ -197,6 +198,7 @@ class TaskList:
         self._allow(wish.get("metadata"), wish.get("seen_from"))
         proof = await self._proved(number, wish, actor) if wish.get("status") == TaskStatus.COMPLETED else None
         edges = _edges(number, wish)
+        await self._drafts.renew(actor.name, number)
         if not edges:
             before, after = await self._rewrite(number, wish, actor, proof)
             return await self._told(before, after, actor)
@@ -217,11 +219,23 @@ class TaskList:
         by = in_realm(by, self._realm)
         return self._claimed(await claim.claim(self.store, task_id(id), Actor(by, tools=tools)), by)
 
-    async def claim_next(self, by: str, tools: frozenset[str] | None = None) -> Task | None:
-        """Take and start the lowest task that is free, does not wait, and is meant for this member; None if none is."""
+    async def claim_next(self, by: str, tools: frozenset[str] | None = None, settle_ms: int = 0) -> Task | None:
+        """Take and start the lowest task that is free, not blocked, no draft, and meant for this member; else None.
+
+        `settle_ms` is how long a file must not have changed, for a list whose lead is another program.
+        """
         by = in_realm(by, self._realm)
-        taken = await claim.claim_next(self.store, Actor(by, tools=tools))
+        taken = await claim.claim_next(self.store, Actor(by, tools=tools), settle_ms)
         return None if taken is None else self._claimed(taken, by)
+
+    def next_claim_at(self, settle_ms: int = 0) -> int:
+        """When a task that only waits for its creator becomes claimable, in ms since 1970; 0 when there is none."""
+        return next_claim_at(self.store.index, settle_ms)
+
+    async def finish_drafts(self, by: str) -> None:
+        """Let idle members claim what this creator added: its turn has ended."""
+        for task in await self._drafts.finish(in_realm(by, self._realm)):
+            self._tell(task, "updated", by)
 
     async def release(self, owner: str, *, by: str = "system") -> list[Task]:
         """Hand the open tasks of a member that is gone back to the list: pending, without owner. Returns them."""
@@ -283,6 +297,7 @@ class TaskList:
     async def _rewrite(self, id: str, wish: Wish, actor: Actor, proof: Proof | None) -> tuple[Task, Task]:
         def change(task: Task) -> Task:
             after = self._wished(task, wish, actor)
+            after = finish_draft(after) if wish.get("ready") else self._drafts.renewed(after, actor.name)
             completes = task.status is not TaskStatus.COMPLETED and after.status is TaskStatus.COMPLETED
             if self._check is None or not completes:
                 return after
@@ -326,8 +341,14 @@ class TaskList:
         self._tell(after, kind, actor.name)
         new_owner = after.owner if after.owner != before.owner else None
         assigned = None if new_owner is None or same(new_owner, actor.name) else self._own(new_owner)
+        taken = after.owner != before.owner and before.status is not TaskStatus.COMPLETED
+        removed_from = self._other_owner(before, actor) if taken else None
         unblocked = self._unblocked(after) if kind == "completed" else ()
-        return Change(self._shown(after), changed, assigned, unblocked)
+        return Change(self._shown(after), changed, assigned, removed_from, unblocked)
+
+    def _other_owner(self, task: Task, actor: Actor) -> str | None:
+        """The task's owner, unless that is the actor or nobody."""
+        return None if task.owner is None or same(task.owner, actor.name) else self._own(task.owner)
 
     async def _delete(self, id: str, actor: Actor) -> Change:
         if not self.store.path(id).exists():
@@ -341,7 +362,8 @@ class TaskList:
             self._tell(other, "updated", actor.name)
         was_open = gone.status is not TaskStatus.COMPLETED
         waited = gone.with_(blocks=(*gone.blocks, *map(str, dependents)))
-        return Change(self._shown(gone), (DELETED,), None, self._unblocked(waited) if was_open else ())
+        removed_from = self._other_owner(gone, actor) if was_open else None
+        return Change(self._shown(gone), (DELETED,), None, removed_from, self._unblocked(waited) if was_open else ())
 
     def _unblocked(self, task: Task) -> tuple[Task, ...]:
         ids = in_order((*task.blocks, *map(str, self.store.index.dependents(task.number))))

@@ -17,14 +17,13 @@ from teamwright.agent.commands import Command, CommandQueue, When
 from teamwright.agent.compacting.clearing import clear
 from teamwright.agent.compacting.state import Shortened
 from teamwright.agent.conversation import Told
-from teamwright.agent.hooked import note
 from teamwright.agent.loop import settle, tell
 from teamwright.agent.stopping import run_past_stops
 from teamwright.hooks.book import PROMPT, STOP
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import reminder, render_entry
+from teamwright.protocol.envelope import UNKEYED, escaped
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
@@ -84,13 +83,13 @@ class Lead:
         """There is a team now, so there is an inbox of ours."""
         self.team.lead_desk = Desk(LEAD, self.team.inbox(LEAD), self.agent.conversation, self.agent.emit)
         self.team.lead_desk.busy = self.busy
-        self.team.lead_desk.words = lambda entry: words_of(self.team, LEAD, entry)
+        self.team.lead_desk.words = lambda entry: words_of(self.team, LEAD, entry, self.agent.tags)
         self.team.lead_unfollow = self.team.follow(LEAD, self.team.lead_desk)
 
     def _take_unseen(self, entries: Sequence[Entry]) -> None:
         """The team is no more, what its inbox still had for us is told all the same."""
         for entry in entries:
-            self.queue.put("peer", (text_block(render_entry(entry)),), f"mail:{entry.msg_id}")
+            self.queue.put("peer", (text_block(self.agent.tags.entry(entry)),), f"mail:{entry.msg_id}")
 
     def prompt(self, content: Sequence[Block]) -> None:
         """The user's words: for the next turn, or for the next round of the turn that runs.
@@ -100,17 +99,24 @@ class Lead:
         if self.agent.hooks.hooks.wants(PROMPT):
             self._unheard.append(tuple(content))
         else:
-            self.queue.put("user", content, f"prompt:{message_id()}")
+            self.queue.put("user", self.agent.tags.with_files(content), f"prompt:{message_id()}")
         self.team.changed.set()
 
-    def notice(self, text: str, key: str = "") -> None:
-        """A note of the runtime for the lead: a job of its own has ended. The transcript holds it as `notice:<key>`."""
-        self.queue.notice(text, key)
+    def notice(self, text: str, key: str = "", *, wakes: bool = True) -> None:
+        """A note of the runtime for the lead: a job of its own has ended. The transcript holds it as `notice:<key>`.
+
+        One that does not wake goes along with the next words or mail.
+        """
+        if not wakes:
+            block = text_block(self.agent.tags.notification(text))
+            self._asides.append((f"notice:{key or message_id()}", block))
+            return
+        self.queue.notice(self.agent.tags, text, key)
         self.team.changed.set()
 
     def late(self, text: str) -> None:
         """An answer came to a request that is gone: nothing runs because of it, the lead is told."""
-        self.queue.put("permission", (text_block(text),), f"notice:{message_id()}")
+        self.queue.late(self.agent.tags, text)
         self.team.changed.set()
 
     def shell(self, command: str) -> None:
@@ -142,11 +148,11 @@ class Lead:
 
     def aside(self, text: str, key: str = "") -> None:
         """A note that wakes nobody: it goes along with the next words or mail. The key is as in `notice`."""
-        self._asides.append((f"notice:{key or message_id()}", text_block(reminder(text))))
+        self._asides.append((f"notice:{key or message_id()}", self.agent.tags.note(text)))
 
     def keep(self, text: str, key: str = "") -> None:
         """As `aside`, and the transcript has it at once: no kill takes it away. Raises StorageError."""
-        id, block = f"notice:{key or message_id()}", text_block(reminder(text))
+        id, block = f"notice:{key or message_id()}", self.agent.tags.note(text)
         self.agent.conversation.queue(id, [block])
         self._asides.append((id, block))
 
@@ -172,7 +178,7 @@ class Lead:
         """One turn that tells the lead who is alive, what is open and what is unread."""
         async with self._one:
             lines = [f"Your turn ended ({iso()}), and your team is still there.", *await self.standing(), GO_ON]
-            beside, note = list(self._asides), text_block(reminder("\n".join(lines)))
+            beside, note = list(self._asides), self.agent.tags.note("\n".join(lines))
             blocks, ids = (
                 (*(block for _, block in beside), note),
                 (*(one for one, _ in beside), f"notice:{message_id()}"),
@@ -238,7 +244,7 @@ class Lead:
         """Words that no hook has seen yet: those that none refuses are prompts now."""
         while self._unheard:
             content = self._unheard[0]
-            words = user_prompt_submit(text_of(content))
+            words = user_prompt_submit(text_of(UNKEYED.with_files(content)))
             said = await self.agent.hooks.fire(PROMPT, lambda words=words: words)
             self._unheard.popleft()
             if said.blocked or said.halted:
@@ -246,7 +252,7 @@ class Lead:
                 text = f"a hook refused these words, and nobody was told them: {self.refused}"
                 self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
             else:
-                told = (*content, *(note(context) for context in said.contexts))
+                told = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(said.contexts))
                 self.queue.put("user", told, f"prompt:{message_id()}")
 
     async def _run_shell(self) -> None:
@@ -314,6 +320,7 @@ class Lead:
             self.last = TurnEnd("done", self.agent.conversation.said_since(begun) or self.last.text)
             raise
         finally:
+            await self.team.tasks.finish_drafts(LEAD)
             self._set_busy(False)
 
     def _set_busy(self, busy: bool) -> None:
@@ -327,16 +334,17 @@ class Lead:
     async def standing(self) -> list[str]:
         """Members and open tasks, a line each, as reminders tell them."""
         lines = [
-            f"- {m.name}: {m.state}" + (f", waits for {m.waiting_on}" if m.waiting_on else "") for m in self.team.live
+            f"- {m.name}: {m.state}" + (f", waits for {escaped(m.waiting_on)}" if m.waiting_on else "")
+            for m in self.team.live
         ]
         tasks = await self.team.tasks.all()
         statuses = {task.id: task.status for task in tasks}
         for task in tasks:
             if task.status != "completed":
                 blockers = ", ".join(f"#{i}" for i in open_blockers(task, statuses))
-                owner = f" ({task.owner})" if task.owner else ""
+                owner = f" ({escaped(task.owner)})" if task.owner else ""
                 lines.append(
-                    f"- task #{task.id} [{task.status}] {task.subject}{owner}"
+                    f"- task #{task.id} [{task.status}] {escaped(task.subject)}{owner}"
                     + (f", waits for {blockers}" if blockers else "")
                 )
         return lines

@@ -7,6 +7,7 @@ the lead, the members and what is noted of jobs; does not know how a job is told
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from teamwright.agent.conversation import Conversation
@@ -103,6 +104,8 @@ def tell_lost(
 def _listener(owner: str, team: Team, lead: Lead | None) -> tuple[Conversation, Telling, Telling] | None:
     """Who is told: its conversation, what wakes it, and what waits until something else does (a lead has that)."""
     if owner == LEAD:
-        return (lead.agent.conversation, lead.notice, lead.aside) if lead is not None else None
+        if lead is None:
+            return None
+        return lead.agent.conversation, lead.notice, partial(lead.notice, wakes=False)
     mate = team.own(owner)
     return (mate.agent.conversation, mate.desk.notice, mate.desk.notice) if mate is not None else None

@@ -61,6 +61,10 @@ TOLD_MOST = 8
 """States of one task that are remembered as told by members' processes."""
 
 
+SETTLE_MS = 2_000
+"""How long a task's file must not have changed before an idle member claims it, where another program leads."""
+
+
 @dataclass(slots=True)
 class Outside:
     """`shared_list`: the task list that the team uses in the place of its own; several sessions may.
@@ -80,6 +84,8 @@ class Outside:
     """The newest states of each task that members' processes made, by its id: no other program did that."""
     removed: bool = False
     listless: bool = False
+    led_outside: bool = False
+    """Whether another program leads the team: its lead marks no drafts of tasks."""
     on_asked: Callable[[str, PermissionRequest], None] | None = None
     """Called when a member that another program runs asks its lead for a permission."""
     on_planned: Callable[[str, PlanApprovalRequest], None] | None = None
@@ -92,6 +98,11 @@ class Outside:
     """Called when such a member is known from now on: what it asked before is taken up."""
     on_parted: list[Callable[[str], None]] = field(default_factory=list["Callable[[str], None]"])
     """Called when one is over."""
+
+    @property
+    def settle_ms(self) -> int:
+        """How long a task's file must not have changed before an idle member of ours claims it."""
+        return SETTLE_MS if self.led_outside else 0
 
     def meet(self, name: str, followed: Followed | None = None) -> None:
         """Another program runs the member of this name."""

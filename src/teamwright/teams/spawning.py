@@ -17,7 +17,7 @@ from teamwright.agent.agent import Agent
 from teamwright.mail.inbox import Inbox
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso, now_ms
-from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
+from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
@@ -33,6 +33,7 @@ from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.awaited import NOTHING_AWAITED
 from teamwright.teams.plans.rows import plan_awaited
+from teamwright.teams.roster_note import KnownRoster
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
@@ -57,8 +58,23 @@ class TeamOffice:
         self._team = team
 
     async def claim_for(self, name: str, tools: frozenset[str]) -> Task | None:
-        """The lowest free task for this member."""
-        return await self._team.tasks.claim_next(name, tools)
+        """The lowest free task for this member; it is woken when a task that is still a draft becomes free."""
+        tasks, settle_ms = self._team.tasks, self._team.outside.settle_ms
+        task = await tasks.claim_next(name, tools, settle_ms)
+        if task is None and (moment := tasks.next_claim_at(settle_ms)):
+            self._team.ring_idle_at(moment)
+        return task
+
+    async def roster_note(self, name: str, known: KnownRoster) -> str:
+        """What changed in the roster; nothing while it cannot be read."""
+        try:
+            return await known.note(self._team.roster, name)
+        except TeamwrightError:
+            return ""
+
+    async def turn_ended(self, name: str) -> None:
+        """What the member added to the task list may be claimed now."""
+        await self._team.tasks.finish_drafts(name)
 
     async def held_by(self, name: str) -> list[Task]:
         """The tasks that are this member's and in progress."""
@@ -66,10 +82,13 @@ class TeamOffice:
         return [t for t in tasks if t.status is TaskStatus.IN_PROGRESS and (t.owner or "").lower() == name.lower()]
 
     async def tell_lead(self, name: str, notice: IdleNotification, id: str, *, again: bool = False) -> None:
-        """The idle notice into the lead's inbox."""
-        if again and await self._team.inbox(LEAD).has(id):
-            return
-        await send_protocol(self._team, name, LEAD, notice, id=id)
+        """Put the idle notice into the lead's inbox. A notice that cannot be put there never ends its sender."""
+        try:
+            if not (again and await self._team.inbox(LEAD).has(id)):
+                await send_protocol(self._team, name, LEAD, notice, id=id)
+        except StorageError as problem:
+            text = f"the lead did not receive an idle notice of {name} ({problem.what}); its text is in the event log"
+            self._team.emit(Notice(member=name, text=text, level="warning"))
 
     def stop_is_open(self, name: str, request_id: str) -> bool:
         """Whether that request is open and meant for this life of the member."""
@@ -236,7 +255,7 @@ async def start(
     name = member.name
     desk = Desk(name, team.inbox(name), agent.conversation, team.emit)
     desk.held = lambda sender: held(team, name, sender)
-    desk.words = lambda entry: words_of(team, name, entry)
+    desk.words = lambda entry: words_of(team, name, entry, agent.tags)
     mate = _mate(team, member, life, agent, desk, resumed)
 
     def seen(entries: Sequence[Entry]) -> None:

@@ -133,6 +133,8 @@ class Team:
     _tasks_of: str = ""
     _roster: Roster | None = None
     _inboxes: dict[str, Inbox] = field(default_factory=dict[str, Inbox])
+    _claim_timer: asyncio.TimerHandle | None = None
+    """Wakes idle members when the next task becomes claimable."""
 
     # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,6 +142,11 @@ class Team:
     def exists(self) -> bool:
         """Whether there is a team on disk."""
         return bool(self.directory)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What may stand behind the `@` of a member's id in this team."""
+        return tuple(name for name in (self.name, self.directory, self.session_list) if name)
 
     @property
     def session_list(self) -> str:
@@ -329,6 +336,13 @@ class Team:
             if member.state is State.IDLE or isinstance(member, Away):
                 member.door.ring()
         self.changed.set()
+
+    def ring_idle_at(self, moment: int) -> None:
+        """Wake everybody who is idle at that moment (ms since 1970)."""
+        if self._claim_timer is not None:
+            self._claim_timer.cancel()
+        delay = max(0, moment - now_ms()) / 1000
+        self._claim_timer = asyncio.get_running_loop().call_later(delay, self.ring_idle)
 
     def tell_of_task(self, task: Task, change: str, by: str) -> None:
         """A task was changed, by one of ours or by somebody outside."""

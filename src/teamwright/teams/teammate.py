@@ -19,7 +19,7 @@ from teamwright.agent.stopping import run_past_stops
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import envelope
+from teamwright.protocol.envelope import RuntimeTags
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import TurnEnded
 from teamwright.protocol.ids import LEAD
@@ -34,6 +34,7 @@ from teamwright.teams.member.mate import Mate, TurnNotes
 from teamwright.teams.pausing.capped import Capped
 from teamwright.teams.pausing.waiting_out import WaitingOut
 from teamwright.teams.plans.awaited import Awaited
+from teamwright.teams.roster_note import KnownRoster
 
 
 class Office(Protocol):
@@ -41,6 +42,14 @@ class Office(Protocol):
 
     async def claim_for(self, name: str, tools: frozenset[str]) -> Task | None:
         """The next task that this member may have, now its own, or None."""
+        ...
+
+    async def roster_note(self, name: str, known: KnownRoster) -> str:
+        """What changed in the roster since the member was last told; empty when nothing did."""
+        ...
+
+    async def turn_ended(self, name: str) -> None:
+        """A turn of this member has ended, however it ended."""
         ...
 
     async def held_by(self, name: str) -> list[Task]:
@@ -89,6 +98,7 @@ class Teammate(Mate):
     capped: Capped = field(default_factory=Capped)
     resumed: bool = False
     learned: tuple[Block, ...] = ()
+    known: KnownRoster = field(default_factory=KnownRoster)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -169,7 +179,7 @@ class Teammate(Mate):
             await self._over(Event.LEFT, self.leaving)
 
     async def _work(self) -> None:
-        self.learned = await self.agent.hooks.began()
+        self.learned = self.agent.tags.hook_notes(await self.agent.hooks.began())
         owed, self.paused = self.agent.conversation.owes_round, self.agent.conversation.interrupted
         if self.plan.open:
             self.move(Event.AWAIT, self.plan.words)
@@ -229,7 +239,7 @@ class Teammate(Mate):
         if self.paused or self.plan.open:
             return None, ()
         task = await self.office.claim_for(self.name, self.agent.toolbox.names)
-        return (None, ()) if task is None else await self.desk.beside(_claimed(task))
+        return (None, ()) if task is None else await self.desk.beside(_claimed(self.agent.tags, task))
 
     async def _untold(self) -> Told | None:
         """A task that became this member's just before the kill, and that it has not been told of."""
@@ -237,7 +247,7 @@ class Teammate(Mate):
         told = self.agent.conversation.holds(held)
         left = [task for id, task in held.items() if id not in told]
         known = worked_on(self.agent.conversation) if left else set[str]()
-        return next((_claimed(task) for task in left if task.id not in known), None)
+        return next((_claimed(self.agent.tags, task) for task in left if task.id not in known), None)
 
     async def _turn(self, told: Told | None, entries: Sequence[Entry]) -> None:
         self.turns += 1
@@ -245,6 +255,7 @@ class Teammate(Mate):
             self.move(Event.WOKEN)
         self.notes = TurnNotes(wrote_lead=told is None and wrote_lead(self.agent.conversation))
         end = await self._run_through(told, entries)
+        await self.office.turn_ended(self.name)
         self.usage += end.usage
         self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
@@ -301,7 +312,9 @@ class Teammate(Mate):
         if told is not None:
             if await settle(self.agent):
                 return TurnEnd("done")  # it agreed to stop before the kill
-            tell(self.agent, replace(told, blocks=(*told.blocks, *self.learned)) if self.learned else told)
+            news = await self.office.roster_note(self.name, self.known)
+            more = (*self.learned, *((self.agent.tags.note(news),) if news else ()))
+            tell(self.agent, replace(told, blocks=(*told.blocks, *more)) if more else told)
             self.learned = ()
         # The model need not wait for the flags: the transcript is the ledger.
         flagging = asyncio.ensure_future(self.desk.flag(self.desk.saw(entries) if entries else ()))
@@ -375,7 +388,7 @@ def _result(plan: Awaited, text: str) -> str | None:
     return " ".join(part for part in (text, waits) if part) or None
 
 
-def _claimed(task: Task) -> Told:
+def _claimed(tags: RuntimeTags, task: Task) -> Told:
     """A task that was claimed by itself, as the member reads it."""
     body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
-    return Told((text_block(envelope("task-list", body)),), (f"task:{task.id}",))
+    return Told((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))

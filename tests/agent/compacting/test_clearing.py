@@ -22,6 +22,7 @@ from teamwright.protocol.events import Compacted
 from teamwright.protocol.usage import Usage
 from tests.agent.compacting.test_compact import loaded, small, texts, told
 from tests.agent.parts import call, says
+from tests.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -123,10 +124,9 @@ async def test_a_disk_that_is_full_leaves_the_conversation_as_it_was(tmp_path, m
 def life(root: Path, at: int, kind: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.agent.compacting.clear_child", str(root), str(at), kind]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=WAIT_S)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.promise("H6", "H5", "P1")
 @pytest.mark.parametrize("kind", ["whole", "torn"])
 def test_killed_at_every_moment_it_is_before_the_boundary_or_behind_it(tmp_path, kind):

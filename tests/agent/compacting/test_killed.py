@@ -15,6 +15,7 @@ from teamwright.agent.transcript import read_history
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix
 from teamwright.protocol.mail import Entry
+from tests.support.waits import WAIT_S
 
 LETTERS = 40
 ROOT = Path(__file__).parents[3]
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 def life(root: Path, at: int, kind: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.agent.compacting.kill_child", str(root), str(at), kind]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=WAIT_S)
 
 
 def lines_of(root: Path) -> list[dict]:
@@ -41,8 +42,7 @@ async def send(root: Path) -> None:
         await inbox_of(root).send(entry)
 
 
-@pytest.mark.heavy
-@pytest.mark.timeout(180)
+@pytest.mark.slow
 @pytest.mark.promise("P1", "H6", "H5", "F57")
 @pytest.mark.parametrize(("kind", "moments"), [("whole", 24), ("torn", 10)])
 def test_killed_at_every_moment_no_letter_is_lost_and_none_told_twice_and_all_is_answered(tmp_path, kind, moments):

@@ -19,8 +19,9 @@ from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.events import Notice
 from teamwright.storage.log_reader import read_events
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.promise("F43", "row F1")]
+pytestmark = pytest.mark.promise("F43", "row F1")
 
 THINKS = ModelCard("test/m", "m", "test", 200_000, 64_000, 0.0, 0.0, efforts=("low", "high", "max"))
 SUB = ("Agent", {"description": "look at it", "prompt": "Look."})
@@ -75,7 +76,7 @@ async def test_whoever_says_nothing_thinks_as_hard_as_its_caller(tmp_path):
     def answer(request):
         return SUB if request.asker in {"team-lead", "ada"} and len(request.items) == 1 else "Done."
 
-    async with asyncio.timeout(30), Team("crew", model=crew(efforts, answer), cwd=tmp_path, effort="high") as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts, answer), cwd=tmp_path, effort="high") as team:
         await team.spawn("ada", "Go.")
         await team.spawn("bob", "Go.", effort="max")
         await team.run("Go.")
@@ -88,7 +89,7 @@ async def test_a_team_file_says_it_for_a_role_and_for_everybody_else(tmp_path):
     text = '[team]\neffort = "low"\n[roles.builder]\neffort = "max"\n'
     (tmp_path / ".teamwright" / "team.toml").write_text(text)
     efforts, options = {}, {"cwd": tmp_path, "effort": "high", "trust": True}
-    async with asyncio.timeout(30), Team("crew", model=crew(efforts), **options) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts), **options) as team:
         await team.spawn("ada", "Go.", role="builder")
         await team.spawn("bob", "Go.")
         await team.spawn("carl", "Go.", role="builder", effort="high")
@@ -100,7 +101,7 @@ async def test_an_untrusted_team_file_makes_nobody_think_harder(tmp_path):
     (tmp_path / ".teamwright").mkdir()
     (tmp_path / ".teamwright" / "team.toml").write_text('[team]\neffort = "max"\n[roles.builder]\neffort = "max"\n')
     efforts = {}
-    async with asyncio.timeout(30), Team("crew", model=crew(efforts), cwd=tmp_path) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts), cwd=tmp_path) as team:
         await team.spawn("ada", "Go.", role="builder")
         await team.spawn("bob", "Go.")
         await team.run("Go.")
@@ -128,7 +129,7 @@ async def test_what_a_flag_asks_of_a_model_that_has_it_not_is_an_error_and_a_set
     settings.write_text(json.dumps({"effort": "xhigh"}))
     efforts = {}
     options = Options(cwd=tmp_path, model=crew(efforts), settings_file=settings)
-    async with asyncio.timeout(30), open_session(options) as session:
+    async with asyncio.timeout(WAIT_S), open_session(options) as session:
         await session.run([{"type": "text", "text": "Go."}])
     assert efforts == {"team-lead": None}
     what = "the effort xhigh of the settings is not used: test/m decides by itself (it takes low, high, max)"
@@ -139,7 +140,7 @@ async def test_a_call_that_asks_for_what_there_is_not_starts_nothing_and_names_t
     wrong = ("Agent", {"description": "d", "prompt": "p", "effort": "hihg"})
     none = ("Agent", {"description": "d", "prompt": "p", "effort": "xhigh", "name": "ada"})
     model = crew(efforts := {}, once(wrong, none))
-    async with asyncio.timeout(30), Team("crew", model=model, cwd=tmp_path) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=model, cwd=tmp_path) as team:
         await team.run("Go.")
         assert not team.members
     assert set(efforts) == {"team-lead"}
@@ -149,11 +150,11 @@ async def test_a_call_that_asks_for_what_there_is_not_starts_nothing_and_names_t
 
 async def test_it_is_fixed_at_birth_kept_over_a_resume_and_shown(tmp_path):
     efforts = {}
-    async with asyncio.timeout(30), Team("crew", model=crew(efforts), cwd=tmp_path, effort="high") as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=crew(efforts), cwd=tmp_path, effort="high") as team:
         await team.spawn("ada", "Go.", effort="max")
         await team.run("Go.")
     again = {}
-    async with asyncio.timeout(30), Team.resume("crew", model=crew(again), cwd=tmp_path) as team:
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=crew(again), cwd=tmp_path) as team:
         await team.send("ada", "Go on.")
         await team.run("Go.")
         view = status_views(team.session.maker.home, tmp_path, "crew")[0]
@@ -162,16 +163,16 @@ async def test_it_is_fixed_at_birth_kept_over_a_resume_and_shown(tmp_path):
 
 
 async def test_a_flag_changes_it_for_a_session_that_goes_on_and_another_model_keeps_what_it_knows(tmp_path):
-    async with asyncio.timeout(30), Team("crew", model=crew({}), cwd=tmp_path, effort="high") as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=crew({}), cwd=tmp_path, effort="high") as team:
         await team.spawn("ada", "Go.", effort="max")
         await team.run("Go.")
     efforts = {}
-    async with asyncio.timeout(30), Team.resume("crew", model=crew(efforts), cwd=tmp_path, effort="low") as team:
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=crew(efforts), cwd=tmp_path, effort="low") as team:
         await team.send("ada", "Go on.")
         await team.run("Go.")
     assert efforts == {"team-lead": "low", "ada": "max"}
     other, efforts = ModelCard("test/o", "o", "test", efforts=("low",)), {}
-    async with asyncio.timeout(30), Team.resume("crew", model=crew(efforts, card=other), cwd=tmp_path) as team:
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=crew(efforts, card=other), cwd=tmp_path) as team:
         await team.send("ada", "Go on.")
         await team.run("Go.")
         log = team.session.log.path

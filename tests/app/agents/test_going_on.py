@@ -8,8 +8,7 @@ import pytest
 from teamwright import Team
 from teamwright.protocol.events import Notice
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 TOUCH = ("Bash", {"command": "touch made"})
 
@@ -30,7 +29,7 @@ class Crew:
 
     async def begin(self, **options) -> None:
         role = options.pop("role", "kind")
-        async with asyncio.timeout(30), self.team(Team, ScriptedModel(lambda _r: "Done."), **options) as team:
+        async with asyncio.timeout(WAIT_S), self.team(Team, ScriptedModel(lambda _r: "Done."), **options) as team:
             await team.spawn("ada", "Go.", role=role)
             await team.run("Wait.")
 
@@ -38,7 +37,7 @@ class Crew:
         """Who is back; what the member was told; the head of its prompt."""
         script = [*calls, "Done."]
         model = ScriptedModel(lambda r: script.pop(0) if r.asker == "ada" and script else "Done.")
-        async with asyncio.timeout(30), self.team(Team.resume, model, **options) as team:
+        async with asyncio.timeout(WAIT_S), self.team(Team.resume, model, **options) as team:
             log = team.session.log
             log.subscribe(lambda _n, e: self.notices.append(e.text) if isinstance(e, Notice) else None, live=False)
             back = [member.name for member in team.members]

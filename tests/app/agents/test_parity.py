@@ -17,10 +17,9 @@ from teamwright.protocol.events import Notice
 from teamwright.testing import ScriptedModel
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.agents.play import first_words
 from tests.ui.program import KEY
-
-pytestmark = pytest.mark.timeout(60)
 
 ROUTES = ("sub-agent", "teammate", "fork", "process")
 """A fork has no definition: here a teammate of the kind forks itself, and what is looked at is its fork. `process` is a
@@ -92,7 +91,7 @@ async def run(root: Path, route: str, said: dict, *calls: tuple, call: dict | No
     model = ScriptedModel(answer, card=options.pop("card", None))
     mode = options.pop("permission_mode", "bypassPermissions")
     team = Team("crew", model=model, cwd=root, permission_mode=mode, agents={"kind": definition}, **options)
-    async with asyncio.timeout(30), team:
+    async with asyncio.timeout(WAIT_S), team:
         session = team.session
         session.log.subscribe(
             lambda _n, event: ran.notices.append(event.text) if isinstance(event, Notice) else None, live=False
@@ -129,7 +128,7 @@ async def run_away(root: Path, said: dict, calls: tuple, call: dict, options: di
         }
         env = {**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
         team = Team("crew", model="sonnet", cwd=root, env=env, agents={"kind": kind}, backend=backend, **more)
-        async with asyncio.timeout(60), team:
+        async with asyncio.timeout(WAIT_S), team:
             log = team.session.log
             log.subscribe(lambda _n, e: ran.notices.append(e.text) if isinstance(e, Notice) else None, live=False)
             await team.run("Go.")
@@ -159,12 +158,15 @@ def text_of(item: bytes) -> str:
     return json.dumps(json.loads(item), ensure_ascii=False)
 
 
+SLOW_AWAY = [pytest.param(route, marks=pytest.mark.slow) if route == "process" else route for route in ROUTES]
+
+
 def test_every_field_has_a_case_here():
     assert set(CASES) == set(FIELDS)
 
 
 @pytest.mark.promise("row F8", "F42")
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", SLOW_AWAY)
 @pytest.mark.parametrize("name", list(FIELDS))
 async def test_a_field_has_its_effect(tmp_path, name, route):
     await CASES[name](tmp_path, route)
@@ -357,7 +359,7 @@ async def test_what_a_teammate_was_denied_its_sub_agents_do_not_have(tmp_path):
         return inner if len(heads) == 1 else "Done."
 
     kinds = {"kind": {"description": "d", "prompt": "p", "disallowedTools": ["Bash"]}}
-    async with asyncio.timeout(30), Team("crew", model=ScriptedModel(answer), cwd=tmp_path, agents=kinds) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=ScriptedModel(answer), cwd=tmp_path, agents=kinds) as team:
         await team.spawn("ada", "Go.", role="kind")
         await team.run("Wait.")
     assert len(heads) >= 2

@@ -13,8 +13,6 @@ from teamwright.app.agents.plugins import plugin_at
 from teamwright.storage.paths import home_of
 from teamwright.testing import Call, ScriptedModel
 
-pytestmark = pytest.mark.timeout(90)
-
 SERVER = Path(__file__).parents[2] / "mcp" / "stdio_server.py"
 SKILL = "---\nname: {name}\ndescription: Does it.\n---\nText.\n"
 AGENT = "---\nname: {name}\ndescription: d\n---\nYou work.\n"

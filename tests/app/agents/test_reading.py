@@ -14,8 +14,6 @@ from teamwright.protocol.errors import UsageError
 from teamwright.skills.front_matter import Unreadable, parse_typed
 from teamwright.storage.paths import home_of
 
-pytestmark = pytest.mark.timeout(60)
-
 WHOLE = """---
 name: code-reviewer
 description: Reads a change.

@@ -28,8 +28,7 @@ from teamwright import (
 )
 from teamwright.protocol.errors import SLUGS
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 TOUCH = ("Bash", {"command": "touch made"})
 SLEEP = ("Bash", {"command": "sleep 30"})
@@ -124,7 +123,7 @@ def test_what_a_notebook_shows_of_a_run_and_of_tasks_says_what_they_are(tmp_path
 def test_an_error_comes_back_from_a_pool_of_processes_as_it_was(tmp_path):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with pytest.raises(CannotStart) as caught:
-            pool.submit(teamwright.run, "Go.", model="scripted:/nowhere", home=str(tmp_path)).result(50)
+            pool.submit(teamwright.run, "Go.", model="scripted:/nowhere", home=str(tmp_path)).result(WAIT_S)
         assert caught.value.slug == "bad-script" and caught.value.exit_code == 3
 
 

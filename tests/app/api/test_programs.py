@@ -14,8 +14,7 @@ import pytest
 
 from teamwright import RunEnded, Team, ToolStarted
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(110)
+from tests.support.waits import WAIT_S
 
 SLEEP = ("Bash", {"command": "sleep 47"})
 MAY_SLEEP = ["Bash(sleep:*)"]
@@ -76,7 +75,7 @@ async def test_a_web_server_has_a_team_a_request_streams_their_events_and_ends_o
     server.seen = {name: asyncio.Event() for name in ("one", "two", "slow")}
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = int(listening.sockets[0].getsockname()[1])
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         _, leaving = await asyncio.open_connection("127.0.0.1", port)
         leaving.write(b"POST /slow HTTP/1.0\r\n")
         await server.seen["slow"].wait()
@@ -205,7 +204,7 @@ def program(text: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
         yield child
     finally:
         child.kill()
-        child.communicate(timeout=60)
+        child.communicate(timeout=WAIT_S)
 
 
 def until(child: subprocess.Popen[str], line: str) -> list[str]:
@@ -227,7 +226,7 @@ def test_a_program_that_is_killed_goes_on_with_team_resume_and_finishes_each_tas
         first.send_signal(signal.SIGKILL)
     with program(WORKER, tmp_path) as second:
         lines = until(second, "done completed completed completed")
-        assert second.wait(60) == 0
+        assert second.wait(WAIT_S) == 0
     assert lines[0] == "resumed ada"
     assert {f"{number} completed" for number in (2, 3)} <= set(lines)
     ledger = (tmp_path / "ledger.txt").read_text().splitlines()
@@ -263,7 +262,7 @@ def test_ctrl_c_ends_a_program_as_python_does_and_leaves_nothing_but_what_a_resu
     with program(INTERRUPTED, tmp_path) as child:
         until(child, "sleeping")
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=60)
+        _, errors = child.communicate(timeout=WAIT_S)
     assert child.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     shell = tmp_path / "shell.pid"

@@ -7,6 +7,7 @@ import pytest
 import teamwright
 from teamwright import Budget, InvalidName, TaskRefused, Team, TeamwrightError, UnknownMember, UsageError
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 
 MODEL = ScriptedModel("Done.")
 
@@ -174,7 +175,7 @@ async def test_a_team_is_driven_from_the_loop_that_entered_it_alone(tmp_path):
             await asyncio.to_thread(lambda: team.run("Go."))
         with pytest.raises(UsageError, match="belongs to the event loop that entered it"):
             await asyncio.to_thread(lambda: asyncio.run(begin()))
-        reached = await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(begin(), loop).result(30))
+        reached = await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(begin(), loop).result(WAIT_S))
         assert reached == "Done."
 
 

@@ -8,8 +8,7 @@ import pytest
 from teamwright import Member, Team
 from teamwright.protocol.errors import CannotStart, LimitExceeded
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 FILE = """
 [roles.api]
@@ -75,7 +74,7 @@ class Place:
             return script.pop(0) if script else "Done."
 
         model = ScriptedModel(answer)
-        async with asyncio.timeout(20), self.team(model, **options) as team:
+        async with asyncio.timeout(WAIT_S), self.team(model, **options) as team:
             member = await team.spawn(name, "Do it.", role=role)
             await member_rests(team, member)
         return Ran(self, model, name)
@@ -133,7 +132,7 @@ async def test_the_shell_is_no_way_round_ownership(place, command):
 
 async def test_the_lead_owns_nothing_either(place):
     model = ScriptedModel([edit("src/api/new.py"), "Done."])
-    async with asyncio.timeout(20), place.team(model) as team:
+    async with asyncio.timeout(WAIT_S), place.team(model) as team:
         await team.run("Go.")
     assert not (place.root / "src/api/new.py").exists()
     assert "src/api/**" in model.requests[0].prefix.head.decode()  # it was told whose they are
@@ -222,7 +221,7 @@ async def test_the_budget_of_a_role_ends_its_members_turn(place):
 async def test_the_budget_of_the_team_ends_the_run_and_the_smaller_cap_counts(place):
     place.define("[team]\nbudget = { turns = 1 }\n")
     model = ScriptedModel([("Bash", {"command": "true"}), ("Bash", {"command": "touch made"}), "Done."])
-    async with asyncio.timeout(20), place.team(model) as team:
+    async with asyncio.timeout(WAIT_S), place.team(model) as team:
         result = await team.run("Go.")
     assert result.stop == "limit"
     assert not (place.root / "made").exists()
@@ -231,7 +230,7 @@ async def test_the_budget_of_the_team_ends_the_run_and_the_smaller_cap_counts(pl
 @pytest.mark.promise("F15", "F59")
 async def test_no_more_members_live_than_the_file_has_room_for(place):
     place.define("[team]\nmembers = 1\n")
-    async with asyncio.timeout(20), place.team(ScriptedModel("Done.")) as team:
+    async with asyncio.timeout(WAIT_S), place.team(ScriptedModel("Done.")) as team:
         await team.spawn("one", "Do it.")
         with pytest.raises(LimitExceeded):
             await team.spawn("two", "Do it.")
@@ -282,7 +281,7 @@ async def test_the_check_of_the_team_keeps_a_task_open_while_it_fails(place):
     done = ("TaskUpdate", {"taskId": "1", "status": "completed"})
     steps = [("TaskUpdate", {"taskId": "1", "status": "in_progress"}), done, ("Bash", {"command": "touch ready"}), done]
     model = ScriptedModel([*steps, "Done."])
-    async with asyncio.timeout(30), place.team(model) as team:
+    async with asyncio.timeout(WAIT_S), place.team(model) as team:
         task = await team.tasks.add("Make it ready.")
         await team.run("Go.")
         assert str((await team.tasks.get(task.id)).status) == "completed"
@@ -293,7 +292,7 @@ async def test_the_check_of_the_team_keeps_a_task_open_while_it_fails(place):
 async def test_a_check_that_nobody_trusted_is_not_run(place):
     place.define('[team]\ncheck = "touch run-by-a-stranger"\n')
     model = ScriptedModel([("TaskUpdate", {"taskId": "1", "status": "completed"}), "Done."])
-    async with asyncio.timeout(30), place.team(model, trust=False) as team:
+    async with asyncio.timeout(WAIT_S), place.team(model, trust=False) as team:
         await team.tasks.add("Do it.")
         await team.run("Go.")
     assert not (place.root / "run-by-a-stranger").exists()

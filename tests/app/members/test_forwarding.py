@@ -24,10 +24,8 @@ from teamwright.protocol.events import (
 )
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 
-pytestmark = pytest.mark.timeout(120)
-
-WAIT_S = 40
 OPUS = "claude-opus-4-5"
 
 

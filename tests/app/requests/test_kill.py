@@ -16,8 +16,7 @@ from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_lead_answers import MAKE, Leading, answer, wire
 from tests.app.requests.test_queue import told
-
-pytestmark = pytest.mark.timeout(90)
+from tests.support.waits import WAIT_S
 
 LIFE = """
 import asyncio, sys
@@ -45,7 +44,7 @@ async def killed_while_it_waits(cwd: Path, mode: str = "default", member_mode: s
     )
     try:
         assert child.stdout is not None
-        line = await asyncio.wait_for(child.stdout.readline(), 40)
+        line = await asyncio.wait_for(child.stdout.readline(), WAIT_S)
         id = line.decode().strip()
         [request] = open_requests(home_of())
         assert (request.id, request.lives, request.pid) == (id, True, child.pid)
@@ -62,7 +61,7 @@ async def test_after_a_kill_nobody_waits_and_the_next_life_closes_the_request_an
     assert not request.lives and request.resume == "teamwright resume crew"
     assert answer_request(home_of(), id, RequestAnswer(verdict="allow")).kind == "gone"
     model = ScriptedModel({"lead": ["ok"] * 5, "ada": ["I read that it was cut off."] * 3})
-    async with asyncio.timeout(60), Team.resume("crew", model=model, cwd=tmp_path) as team:
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path) as team:
         assert open_requests(home_of()) == []
         await team.run("Go on.")
         log = team.session.log.path
@@ -81,7 +80,7 @@ async def test_a_lead_that_was_asked_before_the_kill_reads_after_it_that_it_is_o
     id = await killed_while_it_waits(tmp_path, "bypassPermissions", "delegate")
     lead = Leading(answer(True, id), member=["ok"] * 3)
     team = Team.resume("crew", model=lead.model, cwd=tmp_path, permission_mode="bypassPermissions")
-    async with asyncio.timeout(60), team:
+    async with asyncio.timeout(WAIT_S), team:
         await team.run("Go on.")
         assert len(wire(team, "team-lead", "permission_request")) == 1
         assert not wire(team, "ada", "permission_response")
@@ -101,6 +100,6 @@ async def test_a_member_that_goes_on_may_ask_again_and_is_answered(tmp_path):
         await request.allow()
 
     model = ScriptedModel({"lead": ["ok"] * 5, "ada": [MAKE, "done", "ok"]})
-    async with asyncio.timeout(60), Team.resume("crew", model=model, cwd=tmp_path, on_request=allow) as team:
+    async with asyncio.timeout(WAIT_S), Team.resume("crew", model=model, cwd=tmp_path, on_request=allow) as team:
         await team.run("Go on.")
     assert asked == ["ada"] and (tmp_path / "made").exists()

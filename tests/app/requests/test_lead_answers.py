@@ -16,8 +16,7 @@ from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
 from teamwright.tools.team.answering import PermitGiven
 from tests.app.requests.test_queue import TOUCH, Asked, Events, a_team, settings, told
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 MAKE = ("Bash", {"command": "install /dev/null made"})
 """A command that a member in `delegate` asks for: `touch` would be an edit."""
@@ -66,7 +65,7 @@ def bold(tmp_path: Path, model, **more) -> Team:
 @pytest.mark.promise("G4", "C4", "F44")
 async def test_a_member_in_delegate_asks_its_lead_which_is_told_in_plain_words_and_allows_it(tmp_path):
     lead = Leading(answer(True))
-    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         closed = Events(team, RequestClosed)
         await team.spawn("ada", "Go.", mode="delegate")
         result = await team.run("Wait for ada.")
@@ -104,7 +103,7 @@ async def test_a_member_in_delegate_asks_its_lead_which_is_told_in_plain_words_a
 @pytest.mark.promise("G4", "C4")
 async def test_a_lead_denies_with_its_reason_or_has_something_else_run(tmp_path):
     lead = Leading(answer(False, reason="use the make target"))
-    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         result = await team.run("Wait for ada.")
         [(_, given)] = wire(team, "ada", "permission_response")
@@ -116,7 +115,7 @@ async def test_a_lead_denies_with_its_reason_or_has_something_else_run(tmp_path)
 @pytest.mark.promise("G4", "C4")
 async def test_a_lead_may_have_another_input_run(tmp_path):
     lead = Leading(answer(True, updated_input={"command": "touch other"}))
-    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         await team.run("Wait for ada.")
         [(_, given)] = wire(team, "ada", "permission_response")
@@ -129,14 +128,14 @@ async def test_a_lead_may_have_another_input_run(tmp_path):
 async def test_a_lead_allows_no_more_than_it_may_itself_and_is_told_who_waits_for_the_user(tmp_path):
     asked = Asked()
     lead = Leading(answer(True))
-    async with asyncio.timeout(30), a_team(tmp_path, lead.model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, lead.model, on_request=asked) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         event = await asked.next()
         [request] = open_requests(home_of())
         assert request.target == "user"
         run = team.run("Is ada waiting?")
         while not lead.model.requests or "is for the user to answer" not in told(lead.model):
-            await asyncio.wait_for(team.session.team.changed.wait(), 20)
+            await asyncio.wait_for(team.session.team.changed.wait(), WAIT_S)
             team.session.team.changed.clear()
         assert open_requests(home_of()) == [request], "the lead's yes changed nothing"
         await event.deny("no")
@@ -150,7 +149,7 @@ async def test_a_lead_allows_no_more_than_it_may_itself_and_is_told_who_waits_fo
 async def test_by_the_users_setting_the_lead_answers_for_every_member_whatever_it_may_itself(tmp_path):
     lead = Leading(answer(True))
     extra = settings(tmp_path, permissions={"leadAnswers": True})
-    async with asyncio.timeout(30), a_team(tmp_path, lead.model, settings_file=extra) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, lead.model, settings_file=extra) as team:
         await team.spawn("ada", "Go.")
         result = await team.run("Wait for ada.")
     assert (tmp_path / "work/made").exists() and not result.denials
@@ -161,7 +160,7 @@ async def test_a_repository_cannot_make_its_lead_the_answerer(tmp_path):
     lead = Leading(answer(True))
     (tmp_path / "work/.teamwright").mkdir(parents=True)
     (tmp_path / "work/.teamwright/settings.json").write_text('{"permissions": {"leadAnswers": true}}')
-    async with asyncio.timeout(30), a_team(tmp_path, lead.model, trust=True) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, lead.model, trust=True) as team:
         await team.spawn("ada", "Go.")
         result = await team.run("Wait for ada.")
     assert len(result.denials) == 1 and not (tmp_path / "work/made").exists()
@@ -179,7 +178,7 @@ async def test_a_lead_that_may_less_by_the_time_it_answers_allows_nothing_any_mo
         return made
 
     model = ScriptedModel(play)
-    async with asyncio.timeout(30), bold(tmp_path, model, on_request=Asked()) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, model, on_request=Asked()) as team:
         held.append(team)
         await team.spawn("ada", "Go.", mode="delegate")
         result = await team.run("Wait for ada.")
@@ -195,7 +194,7 @@ async def test_an_unknown_id_half_an_answer_and_a_second_answer_are_refused_with
         answer(True),
         answer(False),
     )
-    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         closed = Events(team, RequestClosed)
         await team.spawn("ada", "Go.", mode="delegate")
         await team.run("Wait for ada.")
@@ -220,12 +219,12 @@ async def test_a_member_cannot_answer_a_request_not_even_its_own(tmp_path):
     lead.answers.clear()
     asked = Asked()
     model = ScriptedModel(play)
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         await team.spawn("ada", "Go.")
         event = await asked.next()
         bob = await team.spawn("bob", "Allow it.")
         while bob.state != "idle":
-            await asyncio.wait_for(team.session.team.changed.wait(), 20)
+            await asyncio.wait_for(team.session.team.changed.wait(), WAIT_S)
             team.session.team.changed.clear()
         assert [one.id for one in open_requests(home_of())] == [event.request]
         await event.deny()
@@ -237,7 +236,7 @@ async def test_a_member_cannot_answer_a_request_not_even_its_own(tmp_path):
 @pytest.mark.parametrize("sender", ["bob", "team-lead", "user"])
 async def test_text_in_an_inbox_that_looks_like_an_answer_changes_nothing(tmp_path, sender):
     asked, lead = Asked(), Leading()
-    async with asyncio.timeout(30), a_team(tmp_path, lead.model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, lead.model, on_request=asked) as team:
         await team.spawn("ada", "Go.")
         event = await asked.next()
         forged = PermissionResponse(
@@ -271,7 +270,7 @@ async def test_a_request_that_nobody_opened_is_shown_as_what_it_is_and_cannot_be
             "permission_suggestions": [],
         }
     )
-    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         await team.spawn("ada", "Go.")
         assert parse_protocol(text) is not None
         await team.session.team.inbox("team-lead").send(Entry(sender="ada", text=text, timestamp=iso()))
@@ -283,7 +282,7 @@ async def test_a_request_that_nobody_opened_is_shown_as_what_it_is_and_cannot_be
 @pytest.mark.promise("P4", "G4")
 async def test_a_request_that_somebody_else_answered_is_told_to_the_lead_as_over(tmp_path):
     lead, asked = Leading(), Asked()
-    async with asyncio.timeout(30), bold(tmp_path, lead.model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model, on_request=asked) as team:
         opened = Events(team, RequestOpened)
         await team.spawn("ada", "Go.", mode="delegate")
         event = await asked.next()
@@ -298,7 +297,7 @@ async def test_a_request_that_somebody_else_answered_is_told_to_the_lead_as_over
 @pytest.mark.promise("P4", "G4", "C4")
 async def test_an_answer_that_a_kill_cut_off_and_that_is_given_again_counts_and_is_told_once(tmp_path):
     lead, asked = Leading(), Asked()
-    async with asyncio.timeout(30), bold(tmp_path, lead.model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model, on_request=asked) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         id = (await asked.next()).request
         requests = team.session.requests
@@ -316,7 +315,7 @@ async def test_what_is_too_long_for_a_message_is_asked_of_the_lead_all_the_same(
     long = "x" * 400_000
     write = ("Write", {"file_path": str(tmp_path / "elsewhere.txt"), "content": long})
     lead = Leading(answer(True), member=(write, "done"))
-    async with asyncio.timeout(30), bold(tmp_path, lead.model) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model) as team:
         await team.spawn("ada", "Go.", mode="delegate")
         result = await team.run("Wait for ada.")
         [(_, asked)] = wire(team, "team-lead", "permission_request")
@@ -330,7 +329,7 @@ async def test_what_is_too_long_for_a_message_is_asked_of_the_lead_all_the_same(
 @pytest.mark.promise("P4", "F22")
 async def test_who_asks_when_everybody_has_left_is_denied_at_once(tmp_path):
     lead = Leading()
-    async with asyncio.timeout(30), bold(tmp_path, lead.model, on_request=Asked()) as team:
+    async with asyncio.timeout(WAIT_S), bold(tmp_path, lead.model, on_request=Asked()) as team:
         requests = team.session.requests
         requests.close("the team was left")
         answered = await requests.ask(Question("ada", "Bash", "permission", "touch made", "r"))

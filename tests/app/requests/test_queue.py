@@ -21,8 +21,7 @@ from teamwright.protocol.blocks import text_block
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 TOUCH = ("Bash", {"command": "touch made"})
 YES, NO = RequestAnswer(verdict="allow"), RequestAnswer(verdict="deny", text="not on a Friday")
@@ -43,7 +42,7 @@ def elsewhere(id: str, **answer) -> tuple[str, str]:
         [sys.executable, "-c", ANSWERER, id, json.dumps(answer)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=True,
     )
     kind, _, by = done.stdout.strip().partition(" ")
@@ -105,7 +104,7 @@ def told(model: ScriptedModel, name: str = "team-lead") -> str:
 @pytest.mark.promise("P4", "G4", "F44")
 async def test_every_request_is_a_file_that_another_process_answers_and_the_asker_is_woken(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
         [request] = open_requests(home_of())
@@ -135,7 +134,7 @@ async def test_every_request_is_a_file_that_another_process_answers_and_the_aske
 @pytest.mark.promise("P4", "G4")
 async def test_without_a_team_the_files_lie_in_the_session_and_in_its_team_when_there_is_one(tmp_path):
     asked, model = Asked(), ScriptedModel({"lead": [TOUCH, "done"], "ada": [TOUCH, "done"]})
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         session = team.session
         await team.spawn("ada", "Go.")
         first = await asked.next()
@@ -144,7 +143,7 @@ async def test_without_a_team_the_files_lie_in_the_session_and_in_its_team_when_
         assert (request.owner, request.incarnation) == ("ada", 1)
         await first.allow()
     alone = replace(session.options, model=ScriptedModel([TOUCH, "done"]), on_request=(asked := Asked()))
-    async with asyncio.timeout(30), open_session(alone) as other:
+    async with asyncio.timeout(WAIT_S), open_session(alone) as other:
         run = asyncio.ensure_future(other.run([text_block("Go.")]))
         event = await asked.next()
         [request] = [one for one in open_requests(home_of()) if one.session == other.id]
@@ -166,7 +165,7 @@ async def test_a_nested_request_says_whose_it_is_and_blocks_its_member(tmp_path)
             return "ok"
         return TOUCH if len(request.items) == 1 else "touched"
 
-    async with asyncio.timeout(30), a_team(tmp_path, ScriptedModel(answer), on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel(answer), on_request=asked) as team:
         ada = await team.spawn("ada", "Go.")
         event = await asked.next()
         [request] = open_requests(home_of())
@@ -184,7 +183,7 @@ async def test_a_nested_request_says_whose_it_is_and_blocks_its_member(tmp_path)
 @pytest.mark.promise("P4", "G4")
 async def test_who_comes_late_is_told_who_was_first_and_it_is_noted_in_the_log(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
         notices = Events(team, Notice)
@@ -202,7 +201,7 @@ async def test_who_comes_late_is_told_who_was_first_and_it_is_noted_in_the_log(t
 async def test_an_unknown_id_is_told_with_the_nearest_and_two_that_begin_alike_are_both_named(tmp_path):
     asked = Asked()
     model = ScriptedModel({"lead": ["ok"] * 3, "ada": [TOUCH, "done"], "bob": [TOUCH, "done"]})
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         await team.spawn("ada", "Go.")
         await team.spawn("bob", "Go.")
         one, other = await asked.next(), await asked.next()
@@ -219,7 +218,7 @@ async def test_an_unknown_id_is_told_with_the_nearest_and_two_that_begin_alike_a
 async def test_a_deadline_denies_with_its_reason_and_whoever_is_late_reads_that(tmp_path):
     asked, extra = Asked(), settings(tmp_path, ask_timeout_s=0.1)
     model = ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked, settings_file=extra) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked, settings_file=extra) as team:
         result = await team.run("Go.")
         event = await asked.next()
         outcome = answer_request(home_of(), event.request, YES)
@@ -231,7 +230,7 @@ async def test_a_deadline_denies_with_its_reason_and_whoever_is_late_reads_that(
 async def test_who_still_waits_takes_an_answer_though_the_clock_has_jumped_past_its_deadline(tmp_path):
     """As after a laptop slept: its process waits on, and nobody may be told that it is too late."""
     asked = Asked()
-    async with asyncio.timeout(30), a_team(tmp_path, ScriptedModel([TOUCH, "done"]), on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([TOUCH, "done"]), on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
         (file,) = (one.box / f"{one.id}.json" for one in open_requests(home_of()))
@@ -245,7 +244,7 @@ async def test_who_still_waits_takes_an_answer_though_the_clock_has_jumped_past_
 async def test_a_deadline_tells_the_member_and_once_the_lead(tmp_path):
     extra = settings(tmp_path, ask_timeout_s=0.1)
     model = ScriptedModel({"lead": ["ok"] * 5, "ada": [TOUCH, "I go on without."]})
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=Asked(), settings_file=extra) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=Asked(), settings_file=extra) as team:
         await team.spawn("ada", "Go.")
         await team.run("Wait for ada.")
         inbox = json.loads(team.session.team.inbox("team-lead").path.read_text())
@@ -259,7 +258,7 @@ async def test_a_deadline_tells_the_member_and_once_the_lead(tmp_path):
 @pytest.mark.promise("P4")
 async def test_a_request_whose_asker_is_stopped_is_closed_and_nobody_can_answer_it(tmp_path):
     asked, model = Asked(), ScriptedModel({"lead": ["ok"] * 3, "ada": [TOUCH, "done"]})
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         await team.spawn("ada", "Go.")
         event = await asked.next()
         closed = Events(team, RequestClosed)
@@ -271,7 +270,7 @@ async def test_a_request_whose_asker_is_stopped_is_closed_and_nobody_can_answer_
 
 async def test_who_only_prepares_an_answer_in_a_directory_of_another_life_answers_nobody(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
         [request] = open_requests(home_of())
@@ -305,7 +304,7 @@ async def test_answerers_come_before_anybody_is_asked_and_one_that_breaks_decide
         return Answer(True, "hook")
 
     model = ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
         team.session.requests.answerers += [breaks, passes, allows]
         notices = Events(team, Notice)
         result = await team.run("Go.")
@@ -319,7 +318,7 @@ async def test_answerers_come_before_anybody_is_asked_and_one_that_breaks_decide
 async def test_where_nobody_is_here_a_request_is_denied_at_once_or_waits_as_was_said(tmp_path, how):
     extra = settings(tmp_path, headless_asks=how)
     model = ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, settings_file=extra) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, settings_file=extra) as team:
         opened = Events(team, RequestOpened)
         run = team.run("Go.")
         if how == "wait":
@@ -336,7 +335,7 @@ async def test_where_nobody_is_here_a_request_is_denied_at_once_or_waits_as_was_
 @pytest.mark.promise("G4", "C4")
 async def test_an_answer_may_change_the_call_and_the_model_is_told(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         id = (await asked.next()).request
         given = {"command": "touch other"}
@@ -357,7 +356,7 @@ async def test_an_answer_may_change_the_call_and_the_model_is_told(tmp_path):
 async def test_a_changed_call_is_decided_on_anew_and_must_fit_the_tool(tmp_path, given, said):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
     more = {"on_request": asked, "disallowed_tools": ["Bash(rm:*)"]}
-    async with asyncio.timeout(30), a_team(tmp_path, model, **more) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, **more) as team:
         run = team.run("Go.")
         await (await asked.next()).allow(input=given)
         result = await run
@@ -368,7 +367,7 @@ async def test_a_changed_call_is_decided_on_anew_and_must_fit_the_tool(tmp_path,
 @pytest.mark.promise("G4", "F46")
 async def test_what_is_forbidden_while_a_request_waits_is_not_run_by_its_yes(tmp_path):
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         event = await asked.next()
         team.set_mode("plan")
@@ -385,7 +384,7 @@ async def test_a_mode_and_a_rule_granted_with_an_answer_hold_for_the_session(tmp
     model = ScriptedModel(
         {"lead": ["ok"] * 5, "ada": [write, other, TOUCH, ("Bash", {"command": "touch more"}), "done"]}
     )
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         await team.spawn("ada", "Go.")
         first = await asked.next()
         assert {"type": "setMode", "mode": "acceptEdits", "destination": "session"} in first.suggestions
@@ -409,7 +408,7 @@ async def test_what_is_granted_for_good_is_saved_beside_what_is_there_and_kept_o
     local = work / ".teamwright/settings.local.json"
     local.write_text(json.dumps({"teams": True, "permissions": {"deny": ["Bash(rm:*)"]}}))
     asked, model = Asked(), ScriptedModel([("Bash", {"command": "date > when"}), "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         run = team.run("Go.")
         await (await asked.next()).allow(updates=[{**RULE, "destination": destination}])
         await run
@@ -436,14 +435,14 @@ async def test_what_is_saved_in_a_trusted_repository_holds_next_time_elsewhere_i
         trust.give(trust.verdict(work))
     make, chmod = ("Bash", {"command": "chmod +x made"}), {"toolName": "Bash", "ruleContent": "chmod:*"}
     asked = Asked()
-    async with asyncio.timeout(30), a_team(tmp_path, ScriptedModel([make, "done"]), on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, ScriptedModel([make, "done"]), on_request=asked) as team:
         notices = Events(team, Notice)
         run = team.run("Go.")
         await (await asked.next()).allow(updates=[{**RULE, "rules": [chmod], "destination": "localSettings"}])
         await run
     assert any("takes effect when the repository is trusted" in one.text for one in notices) is not trusted
     again = ScriptedModel([make, ("Bash", {"command": "chown root made"}), "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, again) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, again) as team:
         result = await team.run("Go.")
     refused = [one["tool_input"]["command"] for one in result.denials]
     assert refused == ([] if trusted else ["chmod +x made"]) + ["chown root made"], "nothing else was widened"
@@ -456,7 +455,7 @@ async def test_a_repository_cannot_lead_what_is_saved_to_another_place(tmp_path)
     outside.mkdir()
     (work / ".teamwright").symlink_to(outside)
     asked, model = Asked(), ScriptedModel([TOUCH, "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         notices = Events(team, Notice)
         run = team.run("Go.")
         await (await asked.next()).allow(updates=[{**RULE, "destination": "localSettings"}])
@@ -478,7 +477,7 @@ async def test_a_repository_cannot_lead_what_is_saved_to_another_place(tmp_path)
 async def test_what_reaches_too_far_is_not_granted_with_an_answer_nor_saved(tmp_path, update):
     asked = Asked()
     model = ScriptedModel([TOUCH, ("Bash", {"command": "chmod +x made"}), "done"])
-    async with asyncio.timeout(30), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         notices = Events(team, Notice)
         run = team.run("Go.")
         await (await asked.next()).allow(updates=[update])

@@ -24,6 +24,8 @@ from teamwright.protocol.events import RequestClosed, RequestOpened
 from teamwright.protocol.request_events import RequestAnswer
 from teamwright.storage.lease import Lease
 from teamwright.storage.paths import Home
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 SESSION = "7f3a0000-0000-4000-8000-0000000000a1"
 KINDS = strategies.sampled_from(["permission", "question", "plan"])
@@ -115,7 +117,7 @@ class RequestLives(RuleBasedStateMachine):
         self.queue.timeout_s = 0.001
         try:
             one = self._ask(kind)
-            answer = self._run(asyncio.wait_for(asyncio.shield(one.asking), 10))
+            answer = self._run(asyncio.wait_for(asyncio.shield(one.asking), WAIT_S))
         finally:
             self.queue.timeout_s = None
         assert (answer.allowed, answer.by) == (False, "deadline")
@@ -159,7 +161,7 @@ class RequestLives(RuleBasedStateMachine):
         if one.counts is not None:
             return
         one.counts, one.by = answer, by
-        got = self._run(asyncio.wait_for(one.asking, 10))
+        got = self._run(asyncio.wait_for(one.asking, WAIT_S))
         assert (got.allowed, got.by) == (answer.verdict == "allow", by)
         assert (got.text, got.always, got.input) == (answer.text, answer.always, answer.input)
 
@@ -192,8 +194,8 @@ class RequestLives(RuleBasedStateMachine):
         tasks = [one.asking for one in self.all if not one.asking.done()]
         for task in tasks:
             if task.cancelling():
-                await asyncio.wait({task}, timeout=10)
+                await asyncio.wait({task}, timeout=WAIT_S)
 
 
 TestRequestLives = pytest.mark.promise("P4", "G4")(RequestLives.TestCase)
-TestRequestLives.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestRequestLives.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

@@ -13,8 +13,7 @@ from teamwright.protocol.roster import Member
 from teamwright.storage.paths import home_of
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import TOUCH, Asked, Events, a_team, told
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waits import WAIT_S
 
 ASKED = {
     "type": "permission_request",
@@ -66,7 +65,7 @@ async def answered(team: Team, name: str) -> dict:
 @pytest.mark.promise("C4", "G4", "F44", "P7")
 async def test_a_strangers_request_is_asked_of_the_person_and_answered_in_its_own_words(tmp_path):
     asked, model = Asked(), ScriptedModel({"lead": ["ok"] * 9, "ada": ["ok"] * 3})
-    async with asyncio.timeout(40), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         await team.spawn("ada", "Wait.")
         await joined(team, "pat")
         writes(team, "pat", ASKED)
@@ -91,7 +90,7 @@ async def test_a_strangers_request_is_asked_of_the_person_and_answered_in_its_ow
 @pytest.mark.parametrize("wrong", [{}, {"input": "rm"}, {"tool_name": 5}])
 async def test_where_nobody_is_here_or_it_is_not_understood_a_stranger_is_denied_at_once(tmp_path, wrong):
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["ok"] * 3})
-    async with asyncio.timeout(40), a_team(tmp_path, model) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:
         await team.spawn("ada", "Wait.")
         await joined(team, "pat")
         writes(team, "pat", ASKED | wrong)
@@ -103,14 +102,14 @@ async def test_where_nobody_is_here_or_it_is_not_understood_a_stranger_is_denied
 @pytest.mark.promise("F65", "P7")
 async def test_who_is_no_member_of_another_program_asks_nobody_by_mail(tmp_path):
     asked, model = Asked(), ScriptedModel({"lead": ["ok"] * 9, "ada": [TOUCH, "ok", "ok"]})
-    async with asyncio.timeout(40), a_team(tmp_path, model, on_request=asked) as team:
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         opened = Events(team, RequestOpened)
         await team.spawn("ada", "Wait.")
         real = await asked.next()
         came = Events(team, MessageSent)
-        for name in ("ada", "nobody", "system"):
+        for name, known_as in (("ada", "ada"), ("nobody", "nobody"), ("system", "unverified system")):
             writes(team, name, ASKED | {"agent_id": name})
-            await came.until(lambda one, name=name: (one.member, one.wire) == (name, "permission_request"))
+            await came.until(lambda one, sender=known_as: (one.member, one.wire) == (sender, "permission_request"))
         assert [one.request for one in opened] == [real.request]
         await real.deny()
         await team.run("What came?")

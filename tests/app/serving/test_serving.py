@@ -17,8 +17,6 @@ from teamwright.storage.processes.family import processes
 from teamwright.testing import Call, ScriptedModel
 from tests.mcp.http_server import serving
 
-pytestmark = pytest.mark.timeout(90)
-
 SERVER = str(Path(__file__).parents[2] / "mcp" / "stdio_server.py")
 BODY = "Call it."
 

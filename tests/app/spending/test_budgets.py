@@ -13,6 +13,7 @@ from teamwright.protocol.events import MemberChanged, RoundEnded, TurnEnded
 from teamwright.protocol.usage import Usage
 from teamwright.testing import ScriptedModel
 from teamwright.ui.terminal.commands import RUN
+from tests.support.waits import WAIT_S
 from tests.teams.crew import newest, told, until, within
 
 LOOK = ("TaskList", {})
@@ -76,7 +77,7 @@ async def test_a_member_at_its_cap_rests_with_what_it_said_the_lead_is_told_once
         ends = events_of(team, TurnEnded)
         await team.tasks.add("nobody's yet")
         ada = await team.spawn("ada", "Go on and on.", budget=budget)
-        await within(20, until(team, rests(team, "ada")))
+        await within(WAIT_S, until(team, rests(team, "ada")))
         asked = model.asks("ada")
         result = await team.run("See it through.")
         assert (result.stop, result.limit) == ("done", "")
@@ -107,12 +108,12 @@ async def test_a_member_with_a_larger_budget_goes_on_where_it_stopped(tmp_path):
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Count.", budget=Budget(tokens=12_000))
-        await within(20, until(team, rests(team, "ada")))
+        await within(WAIT_S, until(team, rests(team, "ada")))
         before = model.asks("ada")
         assert before < 20
         holds = await team.allow("ada", Budget(tokens=1_000_000))
         assert holds == Budget(tokens=1_000_000)
-        await within(20, until(team, lambda: rests(team, "ada")() and model.asks("ada") > 20))
+        await within(WAIT_S, until(team, lambda: rests(team, "ada")() and model.asks("ada") > 20))
         assert "Finished." in team.session.team.find("ada").agent.conversation.said_since(0)
         life = json.loads(team.session.team.home.team_file(team.session.team.directory).read_bytes())["lives"]["ada"]
         assert life["budget"] == {"tokens": 1_000_000}
@@ -126,16 +127,16 @@ async def test_the_cap_of_a_member_counts_its_life_over_a_resume_and_the_runs_be
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Count.", budget=Budget(tokens=30_000))
-        await within(20, until(team, rests(team, "ada")))
+        await within(WAIT_S, until(team, rests(team, "ada")))
         await team.run("Wait.")
         used = team.session.maker.purse.by_member["ada"].tokens
     model = Counting(play)
     async with Team.resume("crew", model=model, cwd=tmp_path, budget=Budget(tokens=29_500)) as team:
-        await within(20, until(team, rests(team, "ada")))
+        await within(WAIT_S, until(team, rests(team, "ada")))
         assert model.asks("ada") == 0, "what its life used before counts"
         assert team.session.maker.purse._agents["ada"].tokens == used
         await team.allow("ada", Budget(tokens=used + 15_000))
-        await within(20, until(team, lambda: model.asks("ada") > 0 and rests(team, "ada")()))
+        await within(WAIT_S, until(team, lambda: model.asks("ada") > 0 and rests(team, "ada")()))
         assert model.asks("ada") <= 15
         assert (await team.run("Anything?")).stop == "done"
         assert told(model, "team-lead").count("budget_exceeded") == 2, "once at each cap"
@@ -155,7 +156,7 @@ async def test_what_sub_agents_use_is_their_callers_too_and_counts_once(tmp_path
     async with a_team(tmp_path, model) as team:
         rounds = events_of(team, RoundEnded)
         await team.spawn("ada", "Have it looked at.")
-        await within(20, until(team, lambda: model.asks("ada") == 2 and rests(team, "ada")()))
+        await within(WAIT_S, until(team, lambda: model.asks("ada") == 2 and rests(team, "ada")()))
         purse = team.session.maker.purse
         sub = next(name for name in purse.by_member if name not in ("ada", "team-lead"))
         assert purse.books.agents[sub].caller == "ada"
@@ -184,14 +185,14 @@ async def test_a_tasks_cap_stops_who_works_on_it_and_the_lead_may_raise_it(tmp_p
         rounds = events_of(team, RoundEnded)
         await team.tasks.add("count", budget=Budget(tokens=12_000))
         await team.spawn("ada", "Take what is there.")
-        await within(20, until(team, lambda: any(end.stop == "limit" for end in ends) and rests(team, "ada")()))
+        await within(WAIT_S, until(team, lambda: any(end.stop == "limit" for end in ends) and rests(team, "ada")()))
         assert "of task #1 is spent" in ends[-1].detail
         task = await team.tasks.get("1")
         assert (task.owner, task.status) == ("ada", "in_progress"), "its task stays with it"
         used = sum(event.usage.tokens for event in rounds if event.task == "1")
         assert 0 < used <= 12_000
         await team.tasks.update("1", metadata={"budget": {"tokens": 1_000_000}})
-        await within(20, until(team, lambda: model.asks("ada") > 12 and rests(team, "ada")()))
+        await within(WAIT_S, until(team, lambda: model.asks("ada") > 12 and rests(team, "ada")()))
         assert (await team.tasks.get("1")).status == "completed"
         books = team.session.maker.purse.books
         assert books.total.tokens == sum(usage.tokens for usage in books.tasks.values()) + books.untasked.tokens
@@ -216,7 +217,7 @@ async def test_the_setting_caps_every_member_and_sub_agent_and_a_call_can_only_l
 
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
-        await within(30, team.run("Start them."))
+        await within(WAIT_S, team.run("Start them."))
         assert team.session.maker.purse._agents["ada"].budget == Budget(tokens=20_000, turns=4)
     others = {request.asker for request in model.requests} - {"team-lead", "ada"}
     assert len(others) == 1
@@ -229,7 +230,7 @@ async def test_members_side_by_side_do_not_pass_the_runs_cap_and_it_ends_the_run
     async with a_team(tmp_path, model, budget=Budget(tokens=100_000)) as team:
         for number in range(6):
             await team.spawn(f"m{number}", "Go on and on.")
-        result = await within_result(30, team.run("See it through."))
+        result = await within_result(WAIT_S, team.run("See it through."))
         assert (result.stop, result.limit, result.exit_code) == ("limit", "tokens", 4)
         assert "resume crew" in result.resume_command
         assert team.usage.tokens <= 100_000
@@ -254,7 +255,7 @@ async def test_a_member_may_not_set_what_its_task_may_use_and_nobody_sets_nonsen
     async with a_team(tmp_path, model) as team:
         await team.tasks.add("count", metadata={"for": ["nobody"]}, budget=Budget(tokens=12_000))
         await team.spawn("ada", "Raise it.")
-        await within(20, until(team, lambda: model.asks("ada") == 2 and rests(team, "ada")()))
+        await within(WAIT_S, until(team, lambda: model.asks("ada") == 2 and rests(team, "ada")()))
         await team.run("Make a task.")
         assert (await team.tasks.get("1")).budget == {"tokens": 12_000}
         assert len(await team.tasks.all()) == 1
@@ -283,10 +284,10 @@ async def test_who_writes_to_a_member_at_its_cap_is_told_that_it_does_nothing_no
     model = Counting(play)
     async with a_team(tmp_path, model) as team:
         await team.spawn("ada", "Go.", budget=Budget(turns=1))
-        await within(20, until(team, rests(team, "ada")))
+        await within(WAIT_S, until(team, rests(team, "ada")))
         await team.run("Write to ada.")
         await team.spawn("bob", "Write to ada.")
-        await within(20, until(team, rests(team, "bob")))
+        await within(WAIT_S, until(team, rests(team, "bob")))
     for who, then in (("team-lead", "Stop it to give the task back"), ("bob", "Do without it until then")):
         heard = told(model, who)
         assert "In ada's inbox. It does nothing now: the cap on turns is spent" in heard and then in heard
@@ -297,7 +298,7 @@ async def test_a_member_at_its_cap_is_shown_with_it(tmp_path):
     async with a_team(tmp_path, model) as team:
         states = events_of(team, MemberChanged)
         await team.spawn("ada", "Go.", budget=Budget(turns=1))
-        await within(20, until(team, rests(team, "ada")))
+        await within(WAIT_S, until(team, rests(team, "ada")))
     assert any(one.member == "ada" and one.state == "idle" and "cap on turns" in one.detail for one in states)
 
 

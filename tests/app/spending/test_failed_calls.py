@@ -11,8 +11,9 @@ from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import RoundEnded
 from teamwright.protocol.usage import Usage
 from teamwright.testing import ScriptedModel
+from tests.support.waits import WAIT_S
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.promise("H10", "F61")]
+pytestmark = pytest.mark.promise("H10", "F61")
 
 LOST = Usage(5_000, 10, requests=2, usd=0.0)
 USED = Usage(100, 20, requests=1, usd=0.0)
@@ -31,7 +32,7 @@ class Breaking(ScriptedModel):
 
 async def test_each_is_booked_to_its_agent_and_all_adds_up(tmp_path):
     ended = []
-    async with asyncio.timeout(30), Team("crew", model=Breaking("x"), cwd=tmp_path) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=Breaking("x"), cwd=tmp_path) as team:
         team.session.log.subscribe(lambda _n, e: ended.append(e) if isinstance(e, RoundEnded) else None)
         await team.spawn("ada", "Go.")
         await team.run("Go.")
@@ -57,7 +58,7 @@ async def test_each_is_booked_to_its_agent_and_all_adds_up(tmp_path):
 
 async def test_what_broke_counts_for_the_caps(tmp_path):
     budget = Budget(tokens=12_000)
-    async with asyncio.timeout(30), Team("crew", model=Breaking("x"), cwd=tmp_path, budget=budget) as team:
+    async with asyncio.timeout(WAIT_S), Team("crew", model=Breaking("x"), cwd=tmp_path, budget=budget) as team:
         ends = [(await team.run("Go.")).stop for _ in range(4)]
         used = team.usage.tokens
     assert ends == ["done", "done", "done", "limit"]

@@ -21,6 +21,8 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import from_json, to_json
 from teamwright.protocol.events import MemberChanged, RoundEnded, TaskChanged, TaskInfo, TeamChanged
 from teamwright.protocol.usage import Usage
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
 CARD = ModelCard("m", "m", "p", max_output_tokens=500, usd_in=3.0, usd_out=15.0)
 
@@ -119,7 +121,7 @@ class Purses(RuleBasedStateMachine):
 
 
 TestPurses = Purses.TestCase
-TestPurses.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPurses.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestPurses.pytestmark = [pytest.mark.promise("H10", "P6")]
 
 
@@ -153,7 +155,7 @@ async def test_many_agents_on_one_cap_all_end_and_pass_it_by_no_more_than_what_w
             meter.settle(answered(prompt, out, usd))
             texts.append("x" * rand.randint(1, 4_000))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         names = [f"m{n}" for n in range(agents)]
         each = [meters.member(name, NO_CAPS, lambda: 0.0, goes_on=False) for name in names]
         await asyncio.gather(*map(work, each))
@@ -173,7 +175,7 @@ async def test_a_call_without_room_waits_while_another_holds_it_and_runs_when_th
     assert not second.done()
     assert isinstance(first, Hold)
     first.settle(Usage(300, 10))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         assert isinstance(await second, Hold)
 
 
@@ -203,7 +205,7 @@ async def test_whoever_waits_is_refused_when_the_time_is_over():
     second = asyncio.ensure_future(purse.reserve([purse.run], Estimate(50, 50)))
     await asyncio.sleep(0)
     purse.out_of_time()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         refused = await second
     assert isinstance(first, Hold) and isinstance(refused, Refusal) and refused.limit == "time"
 

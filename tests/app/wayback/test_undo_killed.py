@@ -11,6 +11,7 @@ import pytest
 from teamwright.app.wayback.journal import read_edits
 from teamwright.app.wayback.undoing import Wish, carry_out, planned
 from teamwright.protocol.errors import TeamwrightError
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("K6", "P5")
 
@@ -44,7 +45,7 @@ async def test_a_kill_leaves_each_file_old_or_new_and_repeating_completes_exactl
     while files_begun(desk.history) < done and worker.is_alive():
         worker.join(0.001)
     os.kill(worker.pid or 0, signal.SIGKILL)
-    worker.join(20)
+    worker.join(WAIT_S)
     names = [f"f{number}" for number in range(FILES - 1)]
     assert {desk.text(name) for name in names} <= {OLD, NEW}
     assert desk.text("made") in {NEW, None}

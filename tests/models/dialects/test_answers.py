@@ -10,6 +10,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Stall, Status
 from teamwright.testing.wires.counts import Asking
 from teamwright.testing.wires.wire import wire_of
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")
 WORDS = 'Some text that is cut in pieces: ä \u2028 \U0001f600 }]} "quoted".'
@@ -22,7 +23,7 @@ def answered(speaking):
 
     async def one(api, *script, **options):
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(WAIT_S),
             LoopbackModel(list(script)) as server,
             speaking(api, server.url, **options) as c,
         ):
@@ -127,7 +128,7 @@ async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaki
     script = [Stall(1, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
     settings = quick(stall_s=0.4, stall_local_s=0.4, read_timeout_s=5 if pings else 0.2)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
         speaking(api, server.url, settings=settings) as c,
     ):
@@ -144,7 +145,7 @@ async def test_a_model_that_thinks_without_a_sign_is_waited_for(api, speaking, q
 
     settings = quick(stall_s=0.05, read_timeout_s=0.05, stall_local_s=15)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(thinking) as server,
         speaking(api, server.url, settings=settings) as c,
     ):
@@ -155,7 +156,7 @@ async def test_a_model_that_thinks_without_a_sign_is_waited_for(api, speaking, q
 
 async def test_cancelling_closes_the_connection(api, speaking):
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel([Stall(6, Answer("x" * 500))]) as server,
         speaking(api, server.url) as c,
     ):
@@ -177,7 +178,7 @@ async def test_cancelling_closes_the_connection(api, speaking):
 @pytest.mark.promise("F60")
 async def test_a_limit_holds_up_everybody_with_the_key_for_as_long_as_the_service_asks(api, speaking):
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel([Status(429, retry_after=0.3), "First.", "Second."]) as server,
         speaking(api, server.url) as one,
         speaking(api, server.url, governor=one.governor) as two,
@@ -285,7 +286,7 @@ async def test_no_failure_holds_the_key(api, answered, quick, key, echo):
 
 
 async def test_a_service_of_another_kind_is_told_by_what_is_missing(api, speaking):
-    async with asyncio.timeout(20), LoopbackModel() as server, speaking(api, server.url + "/nowhere?x=") as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, speaking(api, server.url + "/nowhere?x=") as c:
         asked = await c.ask()
     assert asked.last.slug == "no-network"
     assert "does not speak" in asked.last.what

@@ -11,6 +11,7 @@ from teamwright.models.model import Reply
 from teamwright.protocol.blocks import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")
 ALL = ("messages", "openai-chat", "openai-responses", "gemini", "bedrock")
@@ -29,7 +30,7 @@ async def test_a_conversation_goes_on_with_another_service_and_back(any_api, one
     history = [encode({"role": "user", "content": [text_block("Hi")]})]
     script = [answer, answer, answer, "Done."]
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
         any_api(one, server.url) as first,
         any_api(other, server.url) as second,
@@ -52,7 +53,7 @@ async def test_a_conversation_goes_on_with_another_service_and_back(any_api, one
 async def test_what_speaks_of_such_a_key_is_sent_as_it_is(client):
     text = 'The key "by":"openai-chat" marks it.'
     item = encode({"role": "user", "content": [tool_result_block("t", '{"by":"x"}'), text_block(text)]})
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         await c.ask(item)
     [message] = server.bodies[0]["messages"]
     message["content"][-1].pop("cache_control")
@@ -66,7 +67,7 @@ async def test_an_answer_of_thoughts_alone_leaves_a_message_that_the_api_takes(c
         encode({"role": "assistant", "content": [thought]}),
         encode({"role": "user", "content": [text_block("Well?")]}),
     ]
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         await c.ask(*items)
     assert server.bodies[0]["messages"][1]["content"] == [text_block("(no words)")]
 
@@ -74,7 +75,7 @@ async def test_an_answer_of_thoughts_alone_leaves_a_message_that_the_api_takes(c
 async def test_each_message_is_looked_at_once_and_what_is_known_is_bounded(client, monkeypatch):
     monkeypatch.setattr(messages, "CHECKED_BYTES", 1000)
     items = [encode({"role": "user", "content": [text_block(f"{number} {'x' * 100}")]}) for number in range(30)]
-    async with asyncio.timeout(20), LoopbackModel() as server, client(server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, client(server.url) as c:
         for end in range(1, 31):
             await c.ask(*items[:end])
         assert len(c.model._dialect._checked) < 10

@@ -1,19 +1,17 @@
 """The vendors' own SDKs as oracles: what our server says is what they read, and what we send is what they would."""
 
 import asyncio
+import importlib
 import json
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 import botocore.session
-import openai
 import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from google import genai
-from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,8 +21,10 @@ from teamwright.models.model import Prefix, Reply, Request
 from teamwright.protocol.blocks import encode, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.examples import examples
+from tests.support.waits import WAIT_S
 
-pytestmark = pytest.mark.promise("H3")
+pytestmark = [pytest.mark.promise("H3"), pytest.mark.xdist_group("sdk")]
 
 ARGUMENTS = st.dictionaries(
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=6),
@@ -40,7 +40,7 @@ ANSWERS = st.builds(
         optional={"cache_read_input_tokens": st.integers(0, 9**6)},
     ),
 )
-FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 TOOL = {"name": "Read", "description": "Reads.", "input_schema": {"type": "object", "properties": {"path": {}}}}
 
 
@@ -52,15 +52,20 @@ def served():
         yield server, holder
 
 
+def sdk(name):
+    """Import a SDK: every worker collects this module, and only the one that runs it takes seconds for the import."""
+    return importlib.import_module(name)
+
+
 @pytest.fixture(scope="module")
 def gpt(served):
-    with openai.OpenAI(api_key="key", base_url=f"{served[0].url}/v1", max_retries=0) as client:
+    with sdk("openai").OpenAI(api_key="key", base_url=f"{served[0].url}/v1", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def gemini(served):
-    return genai.Client(api_key="key", http_options={"base_url": served[0].url, "api_version": "v1beta"})
+    return sdk("google.genai").Client(api_key="key", http_options={"base_url": served[0].url, "api_version": "v1beta"})
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,7 @@ def converse(served):
 
 
 async def ours(speaking, api, url):
-    async with asyncio.timeout(20), speaking(api, url) as c:
+    async with asyncio.timeout(WAIT_S), speaking(api, url) as c:
         return (await c.ask()).last
 
 
@@ -192,7 +197,7 @@ def conversation():
 async def test_a_request_is_what_the_sdk_of_bedrock_would_send(served, converse, speaking):
     """Its own model of the service refuses what it does not know: our body, given to it, comes out the same."""
     served[1]["reply"] = Answer("x")
-    async with asyncio.timeout(20), speaking("bedrock", served[0].url) as c:
+    async with asyncio.timeout(WAIT_S), speaking("bedrock", served[0].url) as c:
         prefix = Prefix.build({"model": "test", "max_tokens": 9, "system": [text_block("Be.")], "tools": [TOOL]})
         assert isinstance([part async for part in c.model.stream(Request(prefix, conversation()))][-1], Reply)
     mine = served[0].requests[-1].json
@@ -203,10 +208,11 @@ async def test_a_request_is_what_the_sdk_of_bedrock_would_send(served, converse,
 
 async def test_a_request_is_what_the_sdk_of_gemini_takes(served, gemini, speaking):
     served[1]["reply"] = Answer("x")
-    async with asyncio.timeout(20), speaking("gemini", served[0].url) as c:
+    async with asyncio.timeout(WAIT_S), speaking("gemini", served[0].url) as c:
         prefix = Prefix.build({"model": "test", "max_tokens": 9, "system": [text_block("Be.")], "tools": [TOOL]})
         assert isinstance([part async for part in c.model.stream(Request(prefix, conversation()))][-1], Reply)
     mine = served[0].requests[-1]
+    types = sdk("google.genai.types")
     contents = [types.Content.model_validate(content) for content in mine.json["contents"]]
     config = types.GenerateContentConfig(
         system_instruction=types.Content.model_validate(mine.json["systemInstruction"]),
@@ -237,7 +243,7 @@ def plain(contents):
 @pytest.mark.parametrize("api", ["openai-chat", "openai-responses"])
 async def test_a_request_is_what_the_sdk_of_openai_would_send(served, gpt, speaking, api):
     served[1]["reply"] = Answer("x")
-    async with asyncio.timeout(20), speaking(api, served[0].url) as c:
+    async with asyncio.timeout(WAIT_S), speaking(api, served[0].url) as c:
         prefix = Prefix.build({"model": "test", "max_tokens": 9, "system": [text_block("Be.")], "tools": [TOOL]})
         assert isinstance([part async for part in c.model.stream(Request(prefix, conversation()))][-1], Reply)
     mine = served[0].requests[-1].json

@@ -24,6 +24,7 @@ from teamwright.models.settings import CustomProvider, ModelSettings
 from teamwright.protocol.blocks import encode, text_block
 from teamwright.protocol.errors import CannotStart
 from teamwright.testing.model_server import LoopbackModel
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3", "K2")
 PLAIN = ModelSettings()
@@ -132,7 +133,7 @@ def repo_settings(tmp_path):
     def run(settings):
         (tmp_path / "s.json").write_text(json.dumps(settings))
         command = [sys.executable, "-m", "teamwright", "--settings", str(tmp_path / "s.json"), "models"]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S)
 
     return run
 
@@ -170,7 +171,7 @@ async def test_the_keys_of_a_profile_sign_and_are_read_when_they_are_used(tmp_pa
     (tmp_path / "credentials").write_text("[kept]\naws_access_key_id = AKIAKEPT\naws_secret_access_key = kept-secret\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    async with asyncio.timeout(60), LoopbackModel() as server, ModelPool() as pool:
+    async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         for profile, key in (("kept", "AKIAKEPT"), ("proc", "AKIAFROMPROCESS")):
             env = {"AWS_PROFILE": profile, "AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": server.url}
             assert isinstance(await ask(pool, "bedrock/x", env), Reply)
@@ -255,7 +256,7 @@ def lists():
     with contextlib.closing(server.socket):
         yield f"http://127.0.0.1:{server.server_port}", asked
         server.shutdown()
-        thread.join(10)
+        thread.join(WAIT_S)
 
 
 async def test_what_a_vendor_lists_is_read_page_by_page(lists):
@@ -268,7 +269,7 @@ async def test_what_a_vendor_lists_is_read_page_by_page(lists):
         "GOOGLE_GEMINI_BASE_URL": url,
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": url,
     }
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         assert await list_models("openai", env) == ["gpt-a", "gpt-b"]
         assert await list_models("google", env) == ["gemini-a", "gemini-b"]
         assert await list_models("bedrock", env) == ["eu.a", "eu.b", "vendor.c"]
@@ -289,5 +290,5 @@ assert not {"botocore", "openai", "google.genai", "httpx2"} & set(sys.modules)
 
 
 def test_a_dialect_is_loaded_when_its_provider_is_named():
-    run = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, timeout=WAIT_S)
     assert run.returncode == 0, run.stderr

@@ -12,6 +12,7 @@ from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import encode, image_block, text_block, tool_result_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")
 
@@ -64,7 +65,7 @@ def body(speaking):
 
     async def sent(api, *items, card=None, **fields):
         card = card or ModelCard("x/test", "test", "x")
-        async with asyncio.timeout(20), LoopbackModel() as server, speaking(api, server.url, card=card) as c:
+        async with asyncio.timeout(WAIT_S), LoopbackModel() as server, speaking(api, server.url, card=card) as c:
             asked = await c.ask(*items, **fields)
         assert isinstance(asked.last, Reply), asked.last
         return server.requests[0].json, server.requests[0]
@@ -256,7 +257,7 @@ async def test_a_choice_of_tools_is_kept(body, choice, said):
 async def test_an_answer_goes_back_as_it_came(api, speaking):
     """Two rounds: what the service thought and called is in the second request, with its own ids and proofs."""
     answer = Answer("Let me look.", tools=[("Read", {"path": "x"}), ("Bash", {})], thinking="Hm.")
-    async with asyncio.timeout(20), LoopbackModel([answer, "Done."]) as server, speaking(api, server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([answer, "Done."]) as server, speaking(api, server.url) as c:
         first = (await c.ask()).last
         calls = [b["id"] for b in first.content if b["type"] == "tool_use"]
         told = item("user", *(tool_result_block(id, "ok") for id in calls))
@@ -295,7 +296,7 @@ def test_what_was_converted_is_bounded(monkeypatch):
 
 async def test_a_try_is_signed_anew(speaking):
     script = [Status(500), "Yes."]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, speaking("bedrock", server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("bedrock", server.url) as c:
         await c.ask()
     for request in server.requests:
         assert request.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIATESTACCESSKEY/")

@@ -9,6 +9,7 @@ from teamwright.models.model import Reply, Retrying
 from teamwright.protocol.blocks import encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Raw
+from tests.support.waits import WAIT_S
 
 pytestmark = pytest.mark.promise("H3")
 
@@ -29,7 +30,7 @@ def content(speaking):
 
     async def one(*chunks, finish="tool_calls", items=()):
         script = [Raw([*chunks, chunk(finish=finish), b"data: [DONE]\n\n"])]
-        async with asyncio.timeout(20), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
+        async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
             asked = await c.ask(*items)
         assert isinstance(asked.last, Reply), asked.last
         return asked.last.content, asked.last
@@ -168,7 +169,7 @@ async def test_counts_that_come_with_the_end_or_not_at_all_do_not_hold_it_up(con
     usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 5}
     end = chunk({"content": "x"}, "stop", usage=usage)
     script = [Raw([end], close=False)]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
         reply = (await c.ask()).last
     assert (reply.usage.input_tokens, reply.usage.cache_read, reply.usage.output_tokens) == (4, 5, 4)
     blocks, reply = await content(chunk({"content": "x"}), finish="stop")
@@ -178,7 +179,7 @@ async def test_counts_that_come_with_the_end_or_not_at_all_do_not_hold_it_up(con
 async def test_an_error_in_the_middle_is_no_answer(speaking):
     broken = Raw([chunk({"content": "x"}), b'data: {"error": {"message": "busy", "code": 429}}\n\n'])
     script = [broken, Answer("Yes.")]
-    async with asyncio.timeout(20), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
+    async with asyncio.timeout(WAIT_S), LoopbackModel(script) as server, speaking("openai-chat", server.url) as c:
         asked = await c.ask()
     assert len(asked.of(Retrying)) == 1
     assert "429" in asked.of(Retrying)[0].reason

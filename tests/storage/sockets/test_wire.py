@@ -12,8 +12,7 @@ import pytest
 from teamwright.protocol.errors import TaskRefused, UnknownMember
 from teamwright.storage.sockets import address
 from teamwright.storage.sockets.wire import Switchboard, Wire
-
-pytestmark = pytest.mark.timeout(30)
+from tests.support.waits import WAIT_S
 
 
 class Ear:
@@ -32,7 +31,7 @@ class Ear:
         return await self.acts[name](said)
 
     async def until(self, count):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while len(self.heard) < count:
                 self.some.clear()
                 await self.some.wait()
@@ -125,7 +124,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_other_end_too(path):
         task = asyncio.create_task(mine.call("waits"))
         await there.until(1)
         task.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await cancelled.wait()
 
 
@@ -146,7 +145,7 @@ async def test_whoever_waits_when_the_wire_ends_is_told(path):
 
 
 async def end_of(reader):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         return await reader.read()
 
 
@@ -175,7 +174,7 @@ async def test_whoever_leaves_listens_on(path, answers):
         assert not leaving.done()
         mine.note("into the void")
         writer.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.gather(leaving, listening)
     assert await end_of(reader) == b""
     writer.close()
@@ -205,7 +204,7 @@ async def test_a_death_by_sigkill_ends_the_wire_at_once(path):
     try:
         await there.until(1)
         child.send_signal(signal.SIGKILL)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await ended.wait()
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -225,7 +224,7 @@ async def test_what_is_no_wire_of_ours_ends_it(path):
     with address.address(path) as short:
         _, writer = await asyncio.open_unix_connection(short)
     writer.write(b"GET / HTTP/1.1\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await ended.wait()
     writer.close()
     assert there.heard == []

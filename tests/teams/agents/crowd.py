@@ -10,6 +10,7 @@ from teamwright.models.model import Failure
 from teamwright.protocol.ids import LEAD
 from teamwright.teams.agents.run import Run
 from teamwright.testing import Call, ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.crew import newest
 
 
@@ -101,7 +102,7 @@ async def until(team: Team, condition: Callable[[], object]) -> None:
     happened = asyncio.Event()
     unsubscribe = team.session.log.subscribe(lambda _number, _event: happened.set())
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(WAIT_S):
             while not condition():
                 happened.clear()
                 await happened.wait()

@@ -7,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from teamwright.protocol.ids import LEAD
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import crew, start
 from tests.teams.agents.test_forks import ON, Forking, job_of
 
@@ -37,7 +38,7 @@ async def main(directory: Path) -> None:
         await team.run("Begin.")
         done = team.run("Go.")
         runs = team.session.agents.runs
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             await model.over.wait()
         print(*runs, flush=True)
         await done

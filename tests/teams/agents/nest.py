@@ -10,6 +10,7 @@ from teamwright.models.model import Reply
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.usage import Usage
 from teamwright.testing import Call, ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import start
 from tests.teams.crew import newest
 
@@ -86,7 +87,7 @@ def deep(tmp_path, model, depth: int = 2, *, resume: bool = False, **more) -> Te
 
 async def soon(work: Awaitable[T]) -> T:
     """What comes of it, in time."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         return await work
 
 

@@ -6,10 +6,9 @@ import pytest
 
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import Children, behind, crew, only, results, start, until
 from tests.teams.crew import within
-
-pytestmark = pytest.mark.timeout(90)
 
 
 def facts_of(team, tool="Agent"):
@@ -28,7 +27,7 @@ async def test_one_in_the_background_is_launched_with_its_fields_and_its_end_is_
     assert [set(f) for f in seen] == [{"status", "agentId", "description", "prompt", "outputFile", "canReadOutputFile"}]
     assert (seen[0]["status"], seen[0]["prompt"]) == ("async_launched", "Count the lines.")
     assert run.file.read_text().splitlines()[1:] == ["done: Count the lines.", "[completed]"]
-    assert result.text.startswith("told: <task-notification>")
+    assert result.text.startswith("told: <task-notification key=")
     for part in (
         f"<task-id>{run.id}</task-id>",
         f"<tool-use-id>{run.call}</tool-use-id>",
@@ -62,11 +61,11 @@ async def test_twenty_that_end_at_once_are_told_once_each_and_one_that_fails_tak
         done = team.run("Go.")
         await until(team, lambda: len(team.session.agents.running()) == 20)
         model.go.set()
-        await within(20, done)
+        await within(WAIT_S, done)
         runs = team.session.agents.runs
         assert sorted(model.notices()) == sorted(runs) and len(runs) == 20
         for run in runs.values():
-            part = next(p for p in model.told().split("<task-notification>") if f"<task-id>{run.id}<" in p)
+            part = next(p for p in model.told().split("<task-notification ") if f"<task-id>{run.id}<" in p)
             assert f'Agent \\"{run.description}\\" {run.state}' in part, "the id is its producer's"
     assert sorted(run.state for run in runs.values()) == ["completed"] * 19 + ["failed"]
 
@@ -92,7 +91,7 @@ async def test_nothing_is_told_before_the_childs_own_jobs_have_ended(tmp_path):
         await until(team, lambda: any(r.asker == run.id and len(r.items) == 3 for r in model.requests))
         assert run.running and not model.notices()
         gate.touch()
-        await within(20, done)
+        await within(WAIT_S, done)
         assert (run.state, run.text) == ("completed", "said 5")
         assert "Background command" in model.told(run.id)
 
@@ -108,16 +107,16 @@ async def test_one_that_is_stopped_is_told_as_killed_with_what_it_had_said_and_i
     model = Children(behind("work, then stall"), "I wait.", stop, read, stop, "Enough.")
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
-        await within(20, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         team.session.lead.prompt([{"type": "text", "text": "Stop it."}])
-        await within(20, done)
+        await within(WAIT_S, done)
         run = only(team)
     stopped, shown, again = results(model)[1:]
     body = json.loads(stopped)
     assert (body["task_id"], body["task_type"], body["command"]) == (run.id, "local_agent", run.description)
     assert "<status>killed</status>" in shown and "begun" in shown
     assert again.startswith(f"{run.id} is not running (status: killed).")
-    notice = model.told().split("<task-notification>")[1]
+    notice = model.told().split("<task-notification ")[1]
     assert "<status>killed</status>" in notice and "<result>begun</result>" in notice
     assert "stopped by the lead" in notice and model.notices() == [run.id]
 
@@ -180,7 +179,7 @@ async def test_interrupting_the_foreground_leaves_the_background_alone_and_ends_
         assert (one.state, other.state) == ("running", "killed")
         assert not team.session.agents.running(background=False)
         model.go.set()
-        await within(10, one.ended.wait())
+        await within(WAIT_S, one.ended.wait())
         assert one.state == "completed"
 
 

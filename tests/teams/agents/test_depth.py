@@ -16,7 +16,7 @@ from teamwright.testing import Call
 from tests.teams.agents.crowd import behind, until
 from tests.teams.agents.nest import Nest, deep, runs_of, soon, start
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.promise("row F15", "F59")]
+pytestmark = pytest.mark.promise("row F15", "F59")
 
 
 async def test_the_answer_goes_up_step_by_step_and_each_is_booked_under_its_own_id(tmp_path):

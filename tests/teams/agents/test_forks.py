@@ -15,9 +15,8 @@ from teamwright.protocol.events import RoundEnded
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call, LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import crew, only, results, start, until
-
-pytestmark = pytest.mark.timeout(90)
 
 ON = {"agents": {"fork": True}}
 
@@ -72,7 +71,7 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
             return Answer("I look.", calls, thinking="Two counts.")
         return Answer("I wait.")
 
-    async with within_s(60), LoopbackModel(script) as server:
+    async with within_s(WAIT_S), LoopbackModel(script) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test-0000000000000000")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         async with crew(tmp_path, "haiku", settings=ON) as team:
@@ -96,7 +95,9 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
     *stand_ins, words = body["messages"][-1]["content"]
     assert [block["tool_use_id"] for block in stand_ins] == [b["id"] for b in answer["content"][2:]]
     assert len({json.dumps(block["content"]) for block in stand_ins}) == 1
-    assert words["text"].startswith(TAG) and words["text"].endswith("</fork-boilerplate>\n\nCount the tests.")
+    key = re.search(r'tags with key=\\"(\w+)', first.decode())
+    assert key and words["text"].startswith(f'{TAG} key="{key[1]}">'), "P15"
+    assert words["text"].endswith("</fork-boilerplate>\n\nCount the tests.")
     assert one.count(b'"cache_control"') <= 4
     assert plain(json.loads(first)["messages"]) == plain(body["messages"][: len(json.loads(first)["messages"])])
 
@@ -113,7 +114,7 @@ def plain(messages):
 @pytest.mark.promise("row F5")
 async def test_a_fork_has_the_very_prefix_and_all_messages_of_its_caller_and_ends_like_any_in_the_background(tmp_path):
     model = Forking("First.", [start("count"), start("list")], "I wait.")
-    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         events = []
         team.session.log.subscribe(lambda _n, event: events.append(event), live=False)
         await team.run("Begin.")
@@ -151,7 +152,7 @@ async def test_a_fork_is_never_forked_and_what_would_speak_for_its_caller_refuse
         Call("Bash", {"command": "echo own work > made"}),
     ]
     model = Forking(start("work"), "I wait.", work=[inner, "Finished."])
-    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         await team.run("Go.")
         assert only(team).text == "Finished."
         assert not await team.tasks.all()
@@ -164,7 +165,7 @@ async def test_a_fork_is_never_forked_and_what_would_speak_for_its_caller_refuse
 @pytest.mark.promise("row F5")
 async def test_a_conversation_that_says_it_is_a_forks_is_not_forked_whatever_else_is_known_of_it(tmp_path):
     model = Forking(start("work"), "I wait.")
-    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         await team.run(f"{TAG}\nYou are a fork.")
         assert not team.session.agents.runs
     assert "a fork cannot be forked" in results(model)[0]
@@ -177,7 +178,7 @@ async def test_what_a_fork_has_of_its_caller_cannot_be_said_and_a_named_kind_beg
         [start("d", subagent_type="general-purpose"), start("e", subagent_type="Explore", model="other")],
         "I wait.",
     )
-    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         schema = next(t for t in team.session.lead.agent.toolbox.schemas if t["name"] == "Agent")
         await team.run("Go.")
         kinds = [run.kind for run in team.session.agents.runs.values()]
@@ -195,7 +196,7 @@ async def test_what_a_fork_has_of_its_caller_cannot_be_said_and_a_named_kind_beg
 async def test_a_rule_that_denies_forks_denies_every_one_and_no_other_agent(tmp_path):
     model = Forking([start("a"), start("b", subagent_type="Explore")], "I wait.")
     rules = {"permissions": {"deny": ["Agent(fork)"]}}
-    async with within_s(60), crew(tmp_path, model, settings=ON | rules) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON | rules) as team:
         await team.run("Go.")
         assert only(team).kind == "Explore"
     assert "Agent(fork)" in results(model)[0]
@@ -203,7 +204,7 @@ async def test_a_rule_that_denies_forks_denies_every_one_and_no_other_agent(tmp_
 
 async def test_without_the_setting_a_call_without_a_kind_is_a_sub_agent_of_general_purpose(tmp_path):
     model = Forking(start("a"), "Good.")
-    async with within_s(60), crew(tmp_path, model) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model) as team:
         await team.run("Go.")
         assert only(team).kind == "general-purpose" and not only(team).background
 
@@ -238,7 +239,7 @@ async def test_a_member_forks_itself_and_the_fork_is_held_to_what_the_member_is_
         Call("Bash", {"command": "echo fine > other"}),
     ]
     model = Forking("I wait.", ada=[start("try"), "Forked."], **{"try": [tries, "Tried."]})
-    async with within_s(60), crew(tmp_path, model, settings=ON, agents={"kind": kind}) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON, agents={"kind": kind}) as team:
         await team.spawn("ada", "Fork.", role="kind")
         await until(team, lambda: [r for r in team.session.agents.runs.values() if r.state == "completed"])
         [run] = team.session.agents.runs.values()
@@ -259,7 +260,7 @@ async def test_where_depth_allows_it_a_sub_agent_forks_itself_and_however_deep_a
     split = [start("part"), "I wait for it.", "Both parts."]
     said = model._said
     model._answers = lambda r: said(r) if r.asker == LEAD or job_of(r) else (split.pop(0) if split else "Done.")
-    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         limits = team.session.team.limits
         limits.settings = replace(limits.settings, depth=3)
         await team.run("Go.")
@@ -283,7 +284,7 @@ async def test_what_a_fork_asks_goes_where_its_caller_would_ask_and_says_whose_i
     inner = Call("Bash", {"command": "touch made"})
     model = Forking(start("touch it"), "I wait.", **{"touch it": [inner, "Touched."]})
     more = {"permission_mode": "default", "on_request": on_request}
-    async with within_s(60), crew(tmp_path, model, settings=ON, **more) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON, **more) as team:
         await team.run("Go.")
     assert (tmp_path / "work" / "made").exists()
     assert asked == ["lead › fork: job touch it"]
@@ -293,7 +294,7 @@ async def test_what_a_fork_asks_goes_where_its_caller_would_ask_and_says_whose_i
 async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of_its_caller_is_copied(tmp_path):
     long = "word " * 4_000
     model = Forking(long, start("count", max_turns=9), "I wait.", "More.", count=["Counted.", "Again.", "And again."])
-    async with within_s(60), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
         session = team.session
         await team.run("Begin.")
         await team.run("Go.")
@@ -324,11 +325,10 @@ async def test_a_fork_outlives_its_callers_compaction_and_its_own_and_nothing_of
 
 
 async def tell(session, run, words) -> None:
-    from teamwright.protocol.blocks import text_block
     from teamwright.teams.agents.ports import FromCall
 
-    await session.agents.send(run, text_block(words), words, LEAD, FromCall())
-    assert await session.agents.wait(run, 20)
+    await session.agents.send(run, words, LEAD, FromCall())
+    assert await session.agents.wait(run, WAIT_S)
 
 
 @pytest.mark.promise("F41")
@@ -336,7 +336,7 @@ async def test_what_hooks_say_at_a_forks_start_stands_before_its_job(tmp_path):
     say = 'echo \'{"hookSpecificOutput":{"hookEventName":"SubagentStart","additionalContext":"mind the gap"}}\''
     hooks = {"SubagentStart": [{"matcher": "fork", "hooks": [{"type": "command", "command": say}]}]}
     model = Forking(start("count"), "I wait.")
-    async with within_s(60), crew(tmp_path, model, settings=ON | {"hooks": hooks}) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON | {"hooks": hooks}) as team:
         await team.run("Go.")
     last = json.loads(model.first("count").items[-1])["content"]
     assert last[-1]["text"].endswith("count") and "mind the gap" in last[-2]["text"]

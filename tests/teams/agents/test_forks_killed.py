@@ -14,10 +14,10 @@ from teamwright.app.inspect import home_at
 from teamwright.app.looking.audit import audit
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import start
 from tests.teams.agents.test_forks import ON, Forking, job_of
 
-pytestmark = pytest.mark.timeout(120)
 CHILD = Path(__file__).with_name("mortal_forks.py")
 
 
@@ -29,7 +29,7 @@ def killed(tmp_path) -> list[str]:
         assert child.stdout is not None
         ids = child.stdout.readline().split()
         child.send_signal(signal.SIGKILL)
-        child.wait(20)
+        child.wait(WAIT_S)
     assert len(ids) == 2
     return ids
 

@@ -15,10 +15,9 @@ from teamwright.protocol.ids import LEAD
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.spec import SpawnSpec
 from teamwright.testing import Call
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import Children, behind, crew, only, results, start
 from tests.teams.crew import within
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def resume(team, prompt, **more):
@@ -110,7 +109,7 @@ async def test_without_teams_one_is_reached_by_its_name(tmp_path):
     (tmp_path / "work").mkdir()
     options = Options(cwd=tmp_path / "work", model=model, teams=False, permission_mode="bypassPermissions")
     async with open_session(options) as session:
-        await within(20, session.run([text_block("Go.")]))
+        await within(WAIT_S, session.run([text_block("Go.")]))
         [run] = session.agents.runs.values()
         assert (run.name, run.state) == ("flaky", "completed")
     assert "Only the second one." in model.told(run.id)
@@ -133,7 +132,7 @@ async def test_fifty_megabytes_are_no_obstacle_and_neither_is_another_life_of_th
     again = Children(lambda _r: Call("SendMessage", {"to": run.id, "message": "Still there?"}), "I wait.")
     again._card = ModelCard("scripted", "scripted", "scripted", context_tokens=100_000_000, usd_in=0.0, usd_out=0.0)
     async with Team.resume("crew", model=again, cwd=tmp_path / "work", permission_mode="bypassPermissions") as team:
-        result = await within_result(60, team.run("Ask it."))
+        result = await within_result(WAIT_S, team.run("Ask it."))
         assert team.session.agents.runs[run.id].state == "completed"
     assert "<result>done: Still there?</result>" in result.text
     assert len(next(r for r in again.requests if r.asker == run.id).items) == 103
@@ -247,7 +246,7 @@ async def test_one_that_is_stopped_while_it_is_about_to_go_on_is_stopped_and_tol
         await team.run("Go.")
         run, slow = only(team), Slow(team)
         agents = team.session.agents
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             call = FromCall("call_9", "key-9")
             comes = asyncio.ensure_future(agents.go_on(run, "hold", LEAD, call, background=True))
             await slow.asked.wait()
@@ -267,7 +266,7 @@ async def test_nothing_begins_once_the_session_has_ended_however_long_it_took_to
         await team.run("Go.")
         run, slow = only(team), Slow(team)
         agents, call = team.session.agents, FromCall("call_9", "key-9")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             again = asyncio.ensure_future(agents.go_on(run, "More.", LEAD, call, background=True))
             new = asyncio.ensure_future(agents.start(SpawnSpec("New."), LEAD, FromCall(), background=True))
             await slow.asked.wait()
@@ -276,3 +275,20 @@ async def test_nothing_begins_once_the_session_has_ended_however_long_it_took_to
             ends = await asyncio.gather(again, new, return_exceptions=True)
         assert all(isinstance(end, LimitExceeded) and "the session is over" in end.what for end in ends)
         assert not agents.running() and list(agents.runs) == [run.id] and run.state == "completed"
+
+
+@pytest.mark.finding("T9")
+async def test_one_that_is_resumed_and_stopped_in_the_same_answer_ends(tmp_path):
+    """It is cancelled before its first step, and its end must be noted all the same."""
+    held: list[Team] = []
+
+    def both(_request):
+        run = only(held[0])
+        return [Call("SendMessage", {"to": run.id, "message": "More."}), Call("TaskStop", {"task_id": run.id})]
+
+    model = Children(start("Look."), both, "I see.", "Good.")
+    async with crew(tmp_path, model) as team:
+        held.append(team)
+        await within(WAIT_S, team.run("Go."))
+        run = only(team)
+    assert not run.running and run.state in {"killed", "completed"}

@@ -9,10 +9,9 @@ from teamwright.app.talking import to_background
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.events import RequestOpened
 from teamwright.testing import Call
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import Children, crew, only, results, start, until
 from tests.teams.crew import within
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.mark.promise("row F4")
@@ -20,7 +19,7 @@ async def test_what_is_waited_for_goes_on_in_the_background_and_nothing_of_it_is
     model = Children(start("work, then hold"), "I go on.")
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
-        await within(20, model.thinking.wait())
+        await within(WAIT_S, model.thinking.wait())
         run = only(team)
         assert await to_background(team.session, run.id) == [f"{run.id} {run.description}"]
         assert await to_background(team.session) == [], "it is there already"
@@ -28,7 +27,7 @@ async def test_what_is_waited_for_goes_on_in_the_background_and_nothing_of_it_is
         assert run.running and not model.notices()
         assert "went on in the background" in results(model)[0] and f"output_file: {run.file}" in results(model)[0]
         model.go.set()
-        await within(20, done)
+        await within(WAIT_S, done)
         assert [r.asker for r in model.requests].count(run.id) == 2, "no step was done a second time"
     assert model.notices() == [run.id] and run.state == "completed"
 
@@ -55,13 +54,13 @@ async def test_a_command_that_is_waited_for_goes_on_as_a_job_with_all_that_it_wr
     model = Children(Call("Bash", {"command": command}), "I go on.")
     async with crew(tmp_path, model) as team:
         done = team.run("Go.")
-        await within(20, asyncio.to_thread(begun.read_bytes))
+        await within(WAIT_S, asyncio.to_thread(begun.read_bytes))
         moved = await to_background(team.session, "lead")
-        await within(20, done)
+        await within(WAIT_S, done)
         [job] = team.session.jobs.list()
         assert moved == [command] and f"as {job.id}." in results(model)[0]
-        await within(20, asyncio.to_thread(gate.write_text, "go\n"))
-        assert await team.session.jobs.wait(job.id, 20)
+        await within(WAIT_S, asyncio.to_thread(gate.write_text, "go\n"))
+        assert await team.session.jobs.wait(job.id, WAIT_S)
         assert (job.state, job.exit_code) == ("completed", 0)
         assert job.file.read_text().splitlines() == ["first", "last"]
 
@@ -86,10 +85,10 @@ async def test_one_in_the_background_asks_like_all_and_holds_nobody_up(tmp_path)
     model = Asks(start("write", run_in_background=True), "I wait.")
     async with crew(tmp_path, model, permission_mode="default", on_request=ask) as team:
         done = team.run("Go.")
-        await within(20, opened.wait())
+        await within(WAIT_S, opened.wait())
         assert team.session.maker.policy.mode is Mode.DEFAULT and only(team).running
         await asked[0].allow()
-        await within(20, done)
+        await within(WAIT_S, done)
         assert (tmp_path / "work" / "made").exists() and only(team).state == "completed"
 
 
@@ -105,5 +104,5 @@ async def test_a_yes_that_comes_after_the_deadline_runs_nothing_and_whoever_aske
     async with crew(tmp_path, model, **more) as team:
         await team.run("Go.")
         assert not await asked[0].allow()
-        await within(20, team.session.lead.turn())
+        await within(WAIT_S, team.session.lead.turn())
     assert "is allowed now, too late" in model.asked(-1) and not (tmp_path / "work" / "made").exists()

@@ -6,10 +6,9 @@ import pytest
 
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call, ScriptedModel
+from tests.support.waits import WAIT_S
 from tests.teams.agents.crowd import crew, until
 from tests.teams.crew import within
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.mark.promise("row F12", "D4")
@@ -22,7 +21,7 @@ async def test_the_lead_stops_a_member_by_name_and_a_member_stops_nobody_elses(t
         }
     )
     async with crew(tmp_path, model) as team:
-        await within(20, team.run("Go."))
+        await within(WAIT_S, team.run("Go."))
         [job] = team.session.jobs.list()
         await team.spawn("bob", "Be there.")
         await team.spawn("ada", "Stop bob.")

@@ -13,14 +13,13 @@ import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import pytest
-
 from teamwright.teams.places.place import Launch
 from teamwright.teams.places.tmux import Tmux, TmuxSettings
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 
 TMUX = shutil.which("tmux")
-needs_tmux = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
-WITHIN_S = 60.0
+needs_tmux = needs("tmux")
 
 REPORTER = """
 import json, os, signal, socket, sys
@@ -66,12 +65,12 @@ class Rig:
     def start(self, *options: str) -> None:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"}
         argv = [TMUX, "-S", self.socket, "-f", str(self._config), *options, "new-session", "-d", "-s", "main"]
-        subprocess.run([*argv, "-x", "200", "-y", "50", "cat"], env=env, check=True, timeout=WITHIN_S)
+        subprocess.run([*argv, "-x", "200", "-y", "50", "cat"], env=env, check=True, timeout=WAIT_S)
         self.lead = self.run("list-panes", "-a", "-F", "#{pane_id}").strip()
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
-            [TMUX, "-u", "-S", self.socket, *words], capture_output=True, text=True, check=False, timeout=WITHIN_S
+            [TMUX, "-u", "-S", self.socket, *words], capture_output=True, text=True, check=False, timeout=WAIT_S
         )
         if "no space for new pane" in done.stderr:
             raise NoRoom
@@ -112,7 +111,7 @@ class Rig:
             yield
         finally:
             client.kill()
-            client.wait(WITHIN_S)
+            client.wait(WAIT_S)
             os.close(ours)
 
     def place(self, **settings: object) -> Tmux:
@@ -121,13 +120,13 @@ class Rig:
     def stop(self) -> None:
         """End the server and wait for its end: the next one at this socket would meet it."""
         asked = [TMUX, "-S", self.socket, "display-message", "-p", "#{pid}"]
-        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=WITHIN_S).stdout.strip()
+        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=WAIT_S).stdout.strip()
         server = os.pidfd_open(int(said)) if said.isdigit() else -1
-        subprocess.run([TMUX, "-S", self.socket, "kill-server"], capture_output=True, check=False, timeout=WITHIN_S)
+        subprocess.run([TMUX, "-S", self.socket, "kill-server"], capture_output=True, check=False, timeout=WAIT_S)
         if server >= 0:
             ending = select.poll()
             ending.register(server, select.POLLIN)
-            assert ending.poll(WITHIN_S * 1000)
+            assert ending.poll(WAIT_S * 1000)
             os.close(server)
 
 
@@ -147,7 +146,7 @@ class Programs:
         return Launch(name, **{**facts, "cwd": Path("/"), "color": "purple", **changes})
 
     async def report(self) -> "Report":
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WAIT_S):
             reading, writing = await self._arrived.get()
             return Report(json.loads(await reading.readline()), reading, writing)
 
@@ -160,7 +159,7 @@ class Report:
 
     async def tell(self, word: str) -> str:
         self._writing.write(f"{word}\n".encode())
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WAIT_S):
             return (await self._reading.readline()).decode().strip()
 
 

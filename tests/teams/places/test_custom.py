@@ -19,8 +19,9 @@ from teamwright.teams.places.custom import Custom, why_not
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.recipe import recipe_of
 from teamwright.teams.places.shipped import shipped_recipes
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 from tests.teams.places import terminal
-from tests.teams.places.rig import WITHIN_S
 
 SCREEN = shutil.which("screen")
 
@@ -120,7 +121,7 @@ async def test_a_program_that_ended_is_not_alive_and_its_end_is_an_event(panes, 
     spot = await place.open(programs.launch())
     report = await programs.report()
     await report.tell("enough")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     assert not await place.alive(spot)
     await place.close(spot)
@@ -131,7 +132,7 @@ async def test_a_pane_of_somebody_else_that_has_the_id_now_stays(panes, programs
     place = panes.place(open=[*panes.cli, "open", "--hold", "--", "{argv}"])
     spot = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     (held,) = panes.rows()
     (panes.folder / f"{spot.id}.json").write_text(json.dumps({**held, "pid": stranger.pid}))
@@ -149,7 +150,7 @@ async def test_what_bears_our_mark_is_closed_also_after_its_program_ended(panes,
     )
     spot = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     (row,) = panes.rows()
     (panes.folder / f"{spot.id}.json").write_text(json.dumps({**row, "pid": stranger.pid}))
@@ -226,7 +227,7 @@ async def test_a_program_that_cannot_be_started_leaves_no_pane(panes, programs, 
             programs.launch(argv=argv, cwd=Path(cwd))
         )
     assert why in raised.value.what
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         assert await asyncio.to_thread(closed.read_text) == "closed"  # by the terminal, when its program had ended
     assert panes.rows() == []
 
@@ -319,7 +320,7 @@ async def test_who_is_cancelled_while_it_opens_leaves_nothing(panes, programs):
         f"import os, sys\nopen({str(began)!r}, 'w').write('x')\nos.execv({opener!r}, [{opener!r}])\n", "slow"
     )
     opening = asyncio.ensure_future(panes.place(open=[slow, "{argv}"]).open(programs.launch()))
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.to_thread(began.read_text)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -337,7 +338,7 @@ def test_why_a_recipe_cannot_be_used_here_is_told(panes):
 
 
 @pytest.mark.promise("E4")
-@pytest.mark.skipif(SCREEN is None, reason="GNU screen is not installed")
+@needs("screen")
 async def test_the_recipe_of_gnu_screen_works_with_gnu_screen(programs):
     with screen_session() as (environ, windows):
         place = Custom(shipped_recipes()["screen"], environ)
@@ -358,7 +359,7 @@ def screen_session():
 
     def screen(*words):
         return subprocess.run(
-            [SCREEN, *words], env=environ, capture_output=True, text=True, check=True, timeout=WITHIN_S
+            [SCREEN, *words], env=environ, capture_output=True, text=True, check=True, timeout=WAIT_S
         ).stdout
 
     screen("-dmS", "lead", "cat")

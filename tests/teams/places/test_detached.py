@@ -16,7 +16,7 @@ from teamwright.storage.processes.family import start_of
 from teamwright.storage.processes.lives import Life
 from teamwright.teams.places.detached import Detached
 from teamwright.teams.places.place import Spot
-from tests.teams.places.rig import WITHIN_S
+from tests.support.waits import WAIT_S
 
 LEAD = """
 import asyncio, json, sys
@@ -87,7 +87,7 @@ async def test_what_it_writes_is_in_a_private_file_and_is_its_last_words(place, 
     assert str(log) in spot.note
     report = await programs.report()
     await report.tell("fail")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     assert not await place.alive(spot)
     words = await place.last_words(spot)
@@ -118,7 +118,7 @@ async def test_closing_ends_all_that_came_out_of_it_also_when_it_ended_before(pl
     child.write_text(f"trap '' TERM HUP; sleep 1000 & echo $! > {fifo}; wait")
     for first in ("wait", "exit 0"):
         spot = await place.open(programs.launch(argv=("/bin/sh", "-c", f"sh {child} & {first}")))
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WAIT_S):
             pid = int(await asyncio.to_thread(fifo.read_text))
             if first != "wait":
                 await place.ended(spot)

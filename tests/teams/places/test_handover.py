@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamwright.teams.places.handover import NotTaken, offered
-from tests.teams.places.rig import WITHIN_S
+from tests.support.waits import WAIT_S
 
 
 async def started(argv, **more):
@@ -22,7 +22,7 @@ async def test_the_socket_is_private_and_gone_afterwards(programs):
         assert stat.S_IMODE(address.parent.stat().st_mode) == 0o700
         assert not any("secret" in word for word in handover.argv)
         process = await started(handover.argv)
-        assert (await handover.give(WITHIN_S))[0] == process.pid
+        assert (await handover.give(WAIT_S))[0] == process.pid
         assert (await programs.report()).told["env"]["KEY"] == "secret"
         process.kill()
         await process.wait()
@@ -35,11 +35,11 @@ async def test_a_starter_that_is_given_nothing_ends_without_a_word(programs):
         process = await started(handover.argv, stderr=asyncio.subprocess.PIPE)
         with pytest.raises(NotTaken, match="within 0 seconds"):
             await handover.give(0)
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         assert await process.communicate() == (None, b"")
     assert process.returncode == 0
     late = await started(handover.argv, stderr=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         assert await late.communicate() == (None, b"")
 
 
@@ -49,7 +49,7 @@ async def test_an_interpreter_setting_of_the_terminal_does_not_reach_the_starter
     async with offered(programs.launch()) as handover:
         environ = {"PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": "/nonexistent", "TMUX_PANE": "%7", "LC_ALL": "C"}
         process = await started(handover.argv, cwd=tmp_path, env=environ)
-        await handover.give(WITHIN_S)
+        await handover.give(WAIT_S)
         assert (await programs.report()).told["env"]["TMUX_PANE"] == "%7"
         process.kill()
         await process.wait()

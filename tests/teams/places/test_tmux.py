@@ -15,7 +15,8 @@ from teamwright.protocol.errors import CannotStart
 from teamwright.storage.processes.family import start_of
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.tmux import Tmux, TmuxSettings
-from tests.teams.places.rig import TMUX, WITHIN_S, needs_tmux
+from tests.support.waits import WAIT_S
+from tests.teams.places.rig import TMUX, needs_tmux
 
 pytestmark = needs_tmux
 
@@ -131,7 +132,7 @@ async def test_a_program_that_fails_says_why_after_its_end_and_its_pane_is_then_
     report = await programs.report()
     assert await place.alive(spot)
     await report.tell("fail")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     assert not await place.alive(spot)
     words = await place.last_words(spot)
@@ -148,7 +149,7 @@ async def test_a_program_that_ends_well_takes_its_pane_along(rig, programs):
     place = rig.place()
     spot = await place.open(programs.launch())
     await (await programs.report()).tell("enough")
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     assert not await place.alive(spot)
     await place.close(spot)
@@ -158,7 +159,7 @@ async def test_a_program_that_ends_well_takes_its_pane_along(rig, programs):
 async def test_signals_that_our_starter_ignores_are_not_ignored_by_the_program(rig, programs):
     place = rig.place()
     spot = await place.open(programs.launch(argv=("/bin/sh", "-c", "kill -PIPE $$; exec sleep 1000")))
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(spot)
     assert "13" in (await place.last_words(spot)).splitlines()[0]
 
@@ -169,7 +170,7 @@ async def test_a_closed_a_killed_and_a_replaced_program_are_not_alive(rig, progr
     closed, killed, replaced, lives = [await place.open(programs.launch(name)) for name in "abcd"]
     rig.run("kill-pane", "-t", closed.id)
     os.kill(int(killed.facts["pid"]), signal.SIGKILL)
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(WAIT_S):
         await place.ended(killed)
     rig.run("respawn-pane", "-k", "-t", replaced.id, "--", "sleep", "1000")
     assert [await place.alive(spot) for spot in (closed, killed, replaced, lives)] == [False, False, False, True]
@@ -215,7 +216,7 @@ async def test_sixteen_at_once_start_while_every_shell_of_the_user_takes_long(ri
     rig.run("set-option", "-g", "default-command", "sleep 600")
     place = rig.place()
     names = [f"m{number}" for number in range(16)]
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(WAIT_S):
         spots = await asyncio.gather(*(place.open(programs.launch(name, name)) for name in names))
     told = [(await programs.report()).told for _ in names]
     assert sorted(one["argv"][0] for one in told) == sorted(names)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from teamwright.teams.places.tmux import Tmux
+from tests.support.examples import examples
 from tests.teams.places.rig import NoRoom, Programs, Rig, needs_tmux, private_server, programs
 
 pytestmark = needs_tmux
@@ -115,9 +116,9 @@ async def take(step: str, number: int, town: Neighbours, place: Tmux, reporting:
     assert step != "open" or town.focused() == focused
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("E2", "F32", "F31")
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(
     steps=st.lists(st.tuples(STEPS, st.integers(0, 9)), min_size=4, max_size=14),
     layout=st.sampled_from(["split", "window"]),

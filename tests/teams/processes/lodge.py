@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.teams.places.place import Launch
+from tests.support.waits import WAIT_S
 
 MARK = "HOUSE_MARK"
-WITHIN_S = 60.0
 
 
 class Marked:
@@ -40,7 +40,7 @@ class Marked:
         """Processes of members, or those of one of them."""
         return [pid for pid in self.pids("--agent-id") if f"--agent-id\0{name}" in _line(pid)]
 
-    def gone(self, *, within_s: float = WITHIN_S) -> None:
+    def gone(self, *, within_s: float = WAIT_S) -> None:
         """Wait until none runs any more."""
         deadline = time.monotonic() + within_s
         while pids := self.pids():
@@ -67,7 +67,7 @@ def _line(pid: int) -> str:
     return ""
 
 
-def await_end(pid: int, within_s: float = WITHIN_S) -> bool:
+def await_end(pid: int, within_s: float = WAIT_S) -> bool:
     """Whether that process ends within that time."""
     try:
         life = os.pidfd_open(pid)
@@ -87,7 +87,7 @@ def nobody_left() -> Generator[Marked]:
     marked = Marked()
     try:
         yield marked
-        marked.gone(within_s=20)
+        marked.gone(within_s=WAIT_S)
         assert not zombies(), f"nobody reaped {zombies()}"
     finally:
         marked.end_all()

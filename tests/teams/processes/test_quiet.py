@@ -8,7 +8,7 @@ import pytest
 
 from tests.parity.house import PROCESS, call, house
 
-pytestmark = [pytest.mark.promise("D6", "B6", "C7b", "C7c"), pytest.mark.heavy]
+pytestmark = [pytest.mark.promise("D6", "B6", "C7b", "C7c"), pytest.mark.slow]
 
 RUNS = 10
 

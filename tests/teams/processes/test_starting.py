@@ -11,7 +11,8 @@ import pytest
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.events import MemberChanged
 from teamwright.teams.processes import starting
-from tests.parity.house import PROCESS, WAIT_S, House, house
+from tests.parity.house import PROCESS, House, house
+from tests.support.waits import WAIT_S
 from tests.teams.processes.lodge import Tampered, runs, told, without
 
 pytestmark = pytest.mark.promise("E6", "F27")
@@ -55,6 +56,7 @@ def said(problem: TeamwrightError) -> str:
     return "\n".join([problem.what, *(line for _, line in problem.looked_at)])
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.promise("A4", "F35", "P3")
 @pytest.mark.parametrize("how", REFUSED)
 async def test_a_process_that_cannot_begin_is_an_error_with_its_own_words_and_nothing_is_left(tmp_path, marked, how):
@@ -131,7 +133,7 @@ async def test_the_name_of_one_that_could_not_begin_is_free(tmp_path, marked):
         assert len(marked.members("ann")) == 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.promise("A4", "F26")
 async def test_of_sixteen_at_once_of_which_some_fail_the_others_are_there(tmp_path, marked):
     names = [f"m{number:02}" for number in range(16)]

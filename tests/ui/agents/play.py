@@ -6,10 +6,8 @@ Who asks is told by the first words of its conversation. A sub-agent may be held
 import asyncio
 import inspect
 import json
-import os
 import re
 import threading
-import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +16,10 @@ from typing import Any
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Program, told_results
 
-NOTICE = re.compile(r"<task-notification>.*?</task-notification>", re.S)
-WAIT_S = 40
+NOTICE = re.compile(r"<task-notification[^>]*>.*?</task-notification>", re.S)
 
 
 def agent(prompt: str, **more: Any) -> Answer:
@@ -113,11 +111,8 @@ class Play:
     @staticmethod
     def written(files: "Files", text: str) -> None:
         """Wait until a transcript of the session has the text."""
-        deadline = time.monotonic() + WAIT_S
         places = [files.transcript, *files.directory.glob("agents/*.jsonl")]
-        while not any(text in place.read_text() for place in places):
-            assert time.monotonic() < deadline, f"nobody wrote {text!r}"
-            os.sched_yield()
+        wait_until(lambda: any(text in place.read_text() for place in places), repr(text))
 
     def asked(self, name: str = "lead") -> list[dict[str, Any]]:
         assert self.server is not None

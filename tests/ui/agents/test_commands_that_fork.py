@@ -3,10 +3,10 @@
 import pytest
 
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.agents.play import Files, Held, Play, call
 from tests.ui.program import Program, words_of
 
-pytestmark = pytest.mark.timeout(180)
 BYPASS = "--dangerously-skip-permissions"
 
 
@@ -43,13 +43,14 @@ def test_in_assistant_mode_a_headless_run_waits_for_it_and_the_lead_answers_with
         running = program.start("-p", "/audit auth")
         held.come()
         held.go()
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=WAIT_S)
     assert (running.returncode, out) == (0, "Nine, then.\n"), err
     files = Files(program.home)
     assert play.notices() == [(files.agent_ids()[0], "completed")] and "Nine risks." in words_of(play.asked()[-1])
     assert files.states() == ["background", "completed"]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("row F6", "row F16", "F36", "F38", "F57")
 @pytest.mark.parametrize("mode", [{}, {"assistant": True}], ids=["usually", "assistant"])
 def test_after_a_kill_the_lead_is_told_of_it_once_with_what_it_had_said_and_can_go_on_with_it(tmp_path, repo, mode):
@@ -61,7 +62,7 @@ def test_after_a_kill_the_lead_is_told_of_it_once_with_what_it_had_said_and_can_
         running = program.start("-p", "/audit auth", BYPASS)
         held.come()
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     files = Files(program.home)
     [id] = files.agent_ids()
     more = {"prompt": "Finish.", "resume": id, "description": "the rest"}
@@ -87,7 +88,7 @@ def test_one_that_was_interrupted_wakes_nobody_later_and_is_told_along_with_the_
         running = program.start("-p", "/audit auth")
         held.come()
         running.terminate()
-        assert running.wait(30) == 143
+        assert running.wait(WAIT_S) == 143
         running.communicate()
         silent = program.run("-c", "-p")
         assert silent.returncode == 2 and "nobody has work to go on with" in silent.stderr, silent.stderr

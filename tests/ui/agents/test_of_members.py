@@ -6,10 +6,10 @@ import json
 import pytest
 
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.agents.play import Files, Held, Play, call
 from tests.ui.program import told_results, words_of
 
-pytestmark = pytest.mark.timeout(180)
 BYPASS = "--dangerously-skip-permissions"
 
 
@@ -30,7 +30,7 @@ def test_its_end_wakes_the_idle_member_that_started_it_and_nobody_else(tmp_path,
         play.comes_back(2, "ada")
         play.written(Files(program.home), "I wait for it.")
         held.go()
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=WAIT_S)
     assert running.returncode == 0, err
     [id] = Files(program.home).agent_ids()
     assert play.notices("ada") == [(id, "completed")] and play.notices() == []
@@ -78,7 +78,7 @@ def test_after_a_kill_the_member_is_told_as_killed_once_and_goes_on_with_it(tmp_
         held.come()
         play.written(Files(program.home), "I wait for it.")
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     files = Files(program.home)
     [id] = files.agent_ids()
     more = call("Agent", description="the rest", prompt="Finish.", resume=id)
@@ -101,7 +101,7 @@ def test_after_a_kill_one_that_a_member_waited_for_goes_on_and_answers_the_membe
         held.come()
         play.comes_back(2)
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     files = Files(program.home)
     [id] = files.agent_ids()
     play = Play([], ada=["It has 412."], kid=["There are 412."])

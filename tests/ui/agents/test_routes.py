@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S
 from tests.ui.agents.play import Files, Held, Play, agent, call, notices
 from tests.ui.program import Program
 
-pytestmark = pytest.mark.timeout(180)
 BYPASS = "--dangerously-skip-permissions"
 LONGHAND = "---\nname: digger\ndescription: Digs.\nbackground: true\n---\nYou dig.\n"
 
@@ -76,7 +76,7 @@ def test_an_answer_comes_back_once_and_leaves_events_a_transcript_a_file_and_a_r
         if route is not FOREGROUND:
             play.comes_back(2)
         held.go()
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=WAIT_S)
     assert running.returncode == 0, err
     files = Files(program.home)
     [id] = files.agent_ids()
@@ -107,7 +107,7 @@ def killed_in_the_middle(program: Program, play: Play, held: Held, route: Route)
     if route is not FOREGROUND:
         play.comes_back(2)
     running.kill()
-    running.communicate(timeout=20)
+    running.communicate(timeout=WAIT_S)
     return Files(program.home)
 
 
@@ -125,7 +125,7 @@ def test_after_a_kill_one_that_was_waited_for_goes_on_and_answers_the_same_call_
         second = program.start("resume", files.id[:8], "-p", BYPASS)
         again.come()
         second.kill()
-        second.communicate(timeout=20)
+        second.communicate(timeout=WAIT_S)
     play = Play(["I have it."], kid=["There are 412."])
     with play.on(repo, program.home) as program:
         third = program.run("resume", files.id[:8], "-p", BYPASS)
@@ -140,6 +140,7 @@ def test_after_a_kill_one_that_was_waited_for_goes_on_and_answers_the_same_call_
     assert [fact["type"] for fact in files.facts()] == ["begun", "begun", "begun", "ended"]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("row F3", "row F4", "row F16", "F36", "F38", "F57")
 @pytest.mark.parametrize("route", BACKGROUND, ids=ids)
 def test_after_a_kill_one_in_the_background_is_told_as_killed_once_with_what_it_had_said_and_goes_on(
@@ -156,7 +157,7 @@ def test_after_a_kill_one_in_the_background_is_told_as_killed_once_with_what_it_
         second = program.start("resume", files.id[:8], "-p", BYPASS)
         stalls.come()
         second.kill()
-        second.communicate(timeout=20)
+        second.communicate(timeout=WAIT_S)
         assert play.notices() == [(id, "killed")]
     told = str(play.asked()[-1])
     assert "<result>I found nine.</result>" in told and "it ended with the process that ran it" in told
@@ -176,6 +177,7 @@ def test_after_a_kill_one_in_the_background_is_told_as_killed_once_with_what_it_
     assert len(re.findall("There are 412.", str(play.asked()[-1]))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F38", "F39", "row F14", "row F15")
 def test_twenty_that_end_in_one_moment_are_told_once_each_and_after_a_kill_too(tmp_path, repo):
     names = [f"kid{number:02}" for number in range(20)]
@@ -193,7 +195,7 @@ def test_twenty_that_end_in_one_moment_are_told_once_each_and_after_a_kill_too(t
         play.comes_back(2)
         for one in held.values():
             one.go()
-        _, err = running.communicate(timeout=90)
+        _, err = running.communicate(timeout=WAIT_S)
         assert running.returncode == 0, err
     files = Files(program.home)
     assert sorted(play.notices()) == [(id, "completed") for id in files.agent_ids()] and len(play.notices()) == 20
@@ -211,7 +213,7 @@ def test_twenty_that_end_in_one_moment_are_told_once_each_and_after_a_kill_too(t
         for one in held.values():
             one.come()
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     files = Files(program.home)
     play = Play([])
     with play.on(repo, program.home) as program:

@@ -10,7 +10,6 @@ from tests.ui.agents.play import Files, Held, Play, agent
 from tests.ui.program import words_of
 from tests.ui.terminal_driver import Person
 
-pytestmark = pytest.mark.timeout(180)
 CTRL_B = "\x02"
 BYPASS = "--dangerously-skip-permissions"
 
@@ -36,6 +35,7 @@ MOVES = {
 }
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("row F4", "F38", "K8")
 @pytest.mark.parametrize("how", MOVES)
 def test_what_the_lead_waits_for_is_moved_by_a_person_and_its_end_wakes_the_lead(tmp_path, repo, how):

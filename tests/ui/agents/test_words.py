@@ -7,10 +7,10 @@ import re
 import pytest
 
 from teamwright.testing.replies import Answer, Status
+from tests.support.waits import WAIT_S
 from tests.ui.agents.play import Files, Held, Play, agent, call
 from tests.ui.program import words_of
 
-pytestmark = pytest.mark.timeout(180)
 BYPASS = "--dangerously-skip-permissions"
 LAUNCHED = re.compile(r"agentId: (a[0-9a-f]{6})")
 
@@ -96,7 +96,7 @@ def test_words_that_a_running_one_had_not_read_are_there_after_a_kill_and_it_is_
         held.come()
         play.comes_back(3)
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     files = Files(program.home)
     [id] = files.agent_ids()
     play = Play([call("SendMessage", to=id, message="Go on."), "I wait."], kid=["All done."])
@@ -122,7 +122,7 @@ def test_two_calls_that_go_on_with_one_at_once_are_one_life_and_a_clear_refusal(
         running = program.start("-p", "Go.", BYPASS)
         held.come()
         held.go()
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=WAIT_S)
         assert running.returncode == 0, err
     files = Files(program.home)
     [id] = files.agent_ids()
@@ -136,6 +136,7 @@ def test_two_calls_that_go_on_with_one_at_once_are_one_life_and_a_clear_refusal(
 # ── its own commands ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.promise("D8", "F38", "row F2")
 def test_one_that_waited_for_its_own_command_when_all_was_killed_hears_of_it_before_it_ends(tmp_path, repo):
     play = Play(
@@ -148,7 +149,7 @@ def test_one_that_waited_for_its_own_command_when_all_was_killed_hears_of_it_bef
         files = Files(program.home)
         play.written(files, "I wait for it.")
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     play = Play(["So be it."], kid=["It is gone, here is what I know."])
     with play.on(repo, program.home) as program:
         done = program.run("resume", files.id[:8], "-p", BYPASS)
@@ -183,6 +184,7 @@ def test_reading_waits_as_long_as_is_said_and_what_delivers_the_end_is_its_only_
     assert "<output>\nThere are 412.\n</output>" in said[4] and play.notices() == []
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F12", "F36", "F37", "F38")
 def test_a_read_that_a_kill_cut_off_tells_the_end_in_its_own_result_and_nowhere_else(tmp_path, repo):
     held = Held()
@@ -194,7 +196,7 @@ def test_a_read_that_a_kill_cut_off_tells_the_end_in_its_own_result_and_nowhere_
         play.comes_back(2)
         play.written(Files(program.home), "TaskOutput")
         running.kill()
-        running.communicate(timeout=20)
+        running.communicate(timeout=WAIT_S)
     files = Files(program.home)
     play = Play(["I see."])
     with play.on(repo, program.home) as program:

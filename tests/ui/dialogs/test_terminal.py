@@ -6,12 +6,12 @@ import signal
 
 import pytest
 
+from tests.support.waits import WAIT_S
 from tests.ui.program import told_results
 from tests.ui.terminal_driver import CTRL_D, ENTER
 from tests.ui.test_terminal_session import all_told, at_terminal, bash, gate, told
 
 __all__ = ["gate"]
-pytestmark = pytest.mark.timeout(120)
 
 
 def asks_at_the_gate(command: str):
@@ -28,13 +28,15 @@ def asks_at_the_gate(command: str):
 
 
 @pytest.mark.promise("K5", "F44")
-def test_keys_typed_before_the_dialog_was_there_answer_nothing(repo, gate):
+@pytest.mark.usefixtures("gate")
+def test_keys_typed_before_the_dialog_was_there_answer_nothing(repo):
     with at_terminal(asks_at_the_gate("touch made"), repo) as (person, _):
         person.says("go")
         person.sees("Bash cat gate")
-        os.kill(person.child.pid, signal.SIGSTOP)  # nothing is read while the person types ahead
-        person.types("hidden words" + ENTER + "y" + ENTER + "y" + ENTER)
-        gate()
+        with open(repo / "gate", "w") as pipe:  # this waits for the command: a stopped program would not start it
+            os.kill(person.child.pid, signal.SIGSTOP)  # nothing is read while the person types ahead
+            person.types("hidden words" + ENTER + "y" + ENTER + "y" + ENTER)
+            pipe.write("open\n")
         os.kill(person.child.pid, signal.SIGCONT)
         person.sees("lead wants to use Bash", "touch made", "allow?")
         assert not (repo / "made").exists()
@@ -63,6 +65,7 @@ def test_the_end_of_a_line_is_no_answer_and_the_line_is_given_back(repo, gate):
         person.sees("Done. 1")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K5", "K11")
 @pytest.mark.parametrize(("columns", "env"), [(80, {}), (40, {}), (40, {"NO_COLOR": "1"}), (60, {"TERM": "dumb"})])
 def test_on_every_terminal_all_of_a_hostile_command_is_seen(repo, gate, columns, env):
@@ -104,7 +107,7 @@ def _pastes(person, text: str) -> None:
     data, fd = f"\x1b[200~{text}\x1b[201~".encode(), person.child.child_fd
     os.set_blocking(fd, False)
     while data:
-        readable, writable, _ = select.select([fd], [fd], [], 30)
+        readable, writable, _ = select.select([fd], [fd], [], WAIT_S)
         assert readable or writable, "it takes nothing more"
         if readable:
             os.read(fd, 65_536)

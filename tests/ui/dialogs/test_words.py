@@ -16,6 +16,7 @@ from teamwright.ui.terminal.questions import (
     read_reply,
     what_lines,
 )
+from tests.support.waits import WAIT_S
 from tests.ui.test_terminal_questions import Typist, a_question, a_request
 
 HOSTILE = {
@@ -70,7 +71,7 @@ async def test_nobody_says_yes_to_what_was_not_shown():
     answers, shown, questions = [], [], Questions()
     what = "\n".join(["safe"] * 2_000 + ["rm -rf ~"] + ["safe"] * 2_000)
     questions.opened(a_request(answers, what=what, input={"command": what}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("y", "a", "e", "v", "y"), Narrator(), shown.extend)
     assert shown.count(UNSEEN) == 3 and answers == [("perm-1", RequestAnswer(verdict="allow"))]
     assert shown.index("    rm -rf ~") > shown.index(UNSEEN)
@@ -80,7 +81,7 @@ async def test_nobody_says_yes_to_what_was_not_shown():
 async def test_a_no_needs_no_reading():
     answers, questions = [], Questions()
     questions.opened(a_request(answers, what="x\n" * 5_000))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("n"), Narrator(), lambda _lines: None)
     assert [answer.verdict for _, answer in answers] == ["deny"]
 
@@ -91,7 +92,7 @@ async def test_the_end_of_a_line_that_was_being_typed_is_no_answer():
     questions = Questions(clock=lambda: now[0])
     questions.opened(a_request(answers))
     questions.opened(a_request(answers, number=2))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Typist("y", "n"), Narrator(), shown.extend, typing=True)
         await questions.ask_first(Typist("y"), Narrator(), shown.extend)
     assert shown.count(IN_A_LINE) == 1
@@ -109,7 +110,7 @@ async def test_a_line_that_comes_later_is_an_answer_also_in_the_middle_of_anothe
 
     questions = Questions(clock=lambda: now[0])
     questions.opened(a_request(answers))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await questions.ask_first(Slow("y"), Narrator(), lambda _lines: None, typing=True)
     assert [answer.verdict for _, answer in answers] == ["allow"]
 

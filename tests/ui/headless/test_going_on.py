@@ -19,6 +19,7 @@ def session(program: Program) -> str:
     return path.stem[:8]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize(
     "words",
@@ -39,6 +40,7 @@ def test_the_words_go_to_the_session_that_is_meant(program, words):
     assert (done.returncode, done.stdout) == (0, "Heard 3.\n"), done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize("words", [("resume", "-p", "Go on."), ("resume", "Go on.", "-p"), ("-r", "Go on.", "-p")])
 def test_a_prompt_where_a_name_should_be_is_told_where_it_goes(program, words):
@@ -50,6 +52,7 @@ def test_a_prompt_where_a_name_should_be_is_told_where_it_goes(program, words):
     assert program.run("-c", "-p", "Go on.").stdout == "Heard 3.\n", "nothing was sent before"
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("K14")
 @pytest.mark.parametrize(
     ("words", "says"),

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
-import pytest
 
 from teamwright import Team
 from teamwright.protocol.events import Notice, TeamEvent
 from teamwright.testing import LoopbackModel
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 
 TMUX = shutil.which("tmux")
-needs_tmux = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
-WAIT_S = 60.0
+needs_tmux = needs("tmux")
 
 
 class Told:

@@ -17,7 +17,7 @@ from teamwright.ui.terminal.commands import RUN
 from tests.ui.agents.play import Held, Play, agent
 from tests.ui.member.panes import Pane, attached, crew, needs_tmux, pane_of
 
-pytestmark = [needs_tmux, pytest.mark.timeout(180)]
+pytestmark = needs_tmux
 
 
 def words(body: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from teamwright.protocol.blocks import text_block
-from teamwright.protocol.envelope import render_entry
+from teamwright.protocol.envelope import UNKEYED
 from teamwright.protocol.mail import Entry, ModeChanged, PlanApprovalResponse, ShutdownRequest, TaskAssignment
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.viewing.told import told_lines
@@ -31,12 +31,12 @@ NOW = "2026-01-01T00:00:00.000Z"
 )
 def test_a_message_of_the_protocol_is_shown_in_words(message, words):
     entry = Entry(sender="team-lead", text=message.encode(), timestamp=NOW, msg_id="m")
-    [line] = told_lines([text_block(render_entry(entry))], "ann", Narrator(width=80))
+    [line] = told_lines([text_block(UNKEYED.entry(entry))], "ann", Narrator(width=80))
     assert line.endswith(f"lead → ann: {words}")
 
 
 @pytest.mark.promise("C10")
 def test_plain_words_are_shown_as_they_are():
     entry = Entry(sender="bob", text="see <b> & co", timestamp=NOW, msg_id="m")
-    [line] = told_lines([text_block(render_entry(entry))], "ann", Narrator(width=80))
+    [line] = told_lines([text_block(UNKEYED.entry(entry))], "ann", Narrator(width=80))
     assert line.endswith("bob → ann: see <b> & co")

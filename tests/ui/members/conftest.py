@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.teams.places.rig import TMUX as TMUX_PROGRAM
+from tests.support.programs import require
 from tests.teams.processes.lodge import Marked, nobody_left
 from tests.ui.members.house import BACKENDS, TMUX, House, house
 
@@ -21,8 +21,8 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Generator[Marked]:
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """Where the members of the scene live."""
-    if request.param == TMUX and TMUX_PROGRAM is None:
-        pytest.skip("tmux is not installed")
+    if request.param == TMUX:
+        require("tmux")
     return request.param
 
 

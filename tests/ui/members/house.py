@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.waits import WAIT_S, wait_until
 from tests.teams.places.rig import private_server
 from tests.teams.processes.lodge import Marked, await_end
 from tests.ui.agents.play import Part, Play
@@ -22,7 +22,6 @@ from tests.ui.program import Program
 DETACHED, TMUX = "detached", "tmux"
 BACKENDS = (DETACHED, TMUX)
 BYPASS = "--dangerously-skip-permissions"
-WAIT_S = 60
 
 
 @dataclass
@@ -111,16 +110,13 @@ class House:
 
 
 def until(condition: Callable[[], Any], why: str = "") -> Any:
-    """Wait for what no event tells a test: a line in a file of another process."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            if got := condition():
-                return got
-        except (OSError, ValueError):
-            pass
-        assert time.monotonic() < deadline, why or "it never came"
-        os.sched_yield()
+    """Wait for what no event tells a test: a line in a file of another process, which may not be there yet."""
+
+    def holds() -> Any:
+        with suppress(OSError, ValueError):
+            return condition()
+
+    return wait_until(holds, why or "it")
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
@@ -153,7 +149,7 @@ def _ended(made: House) -> Generator[House]:
         yield made
         if made.lead is not None:
             assert made.lead.poll() is not None, "the lead still runs"
-        made.marked.gone(within_s=30)
+        made.marked.gone(within_s=WAIT_S)
     finally:
         if made.lead is not None:
             made.lead.kill()

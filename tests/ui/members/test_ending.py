@@ -11,7 +11,7 @@ from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import BYPASS, kill
 from tests.ui.terminal_driver import Person
 
-pytestmark = [pytest.mark.promise("D3", "D6", "F21", "F22", "F23", "F28"), pytest.mark.heavy]
+pytestmark = pytest.mark.promise("D3", "D6", "F21", "F22", "F23", "F28")
 
 
 def asks_bob(seen):
@@ -27,6 +27,7 @@ def asks_bob(seen):
     return chain([agent("JOB bob", name="bob")], repeat(lead, 30))
 
 
+@pytest.mark.slow
 def test_who_agrees_by_its_silence_to_stop_is_gone_and_told_of_once(scene):
     seen = []
     here = scene(asks_bob(seen), bob=["bob's report.", "All right."])
@@ -39,6 +40,7 @@ def test_who_agrees_by_its_silence_to_stop_is_gone_and_told_of_once(scene):
     here.once()
 
 
+@pytest.mark.slow
 def test_who_never_answers_a_request_to_stop_is_ended_at_the_deadline(scene):
     seen, held = [], Held("much too late")
     here = scene(asks_bob(seen), bob=["bob's report.", held])
@@ -51,6 +53,7 @@ def test_who_never_answers_a_request_to_stop_is_ended_at_the_deadline(scene):
     assert "much too late" not in here.told_lead()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_a_signal_to_the_lead_ends_all_and_everybody_keeps_its_place(scene, number):
     held = Held("ann's report.")
@@ -68,6 +71,7 @@ def test_a_signal_to_the_lead_ends_all_and_everybody_keeps_its_place(scene, numb
     here.once()
 
 
+@pytest.mark.slow
 def test_both_are_killed_and_each_message_is_seen_once(scene):
     """The kill came after the transcript had the mail, and before its flag: the state that is left is put back so."""
     held = Held("ann's report.")
@@ -88,6 +92,7 @@ def test_both_are_killed_and_each_message_is_seen_once(scene):
     here.once()
 
 
+@pytest.mark.slow
 def test_a_place_that_is_not_there_any_more_costs_no_member_its_life(scene, backend):
     held = Held("ann's report.")
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[held, held, "ann again."])
@@ -112,6 +117,7 @@ def test_a_place_that_is_not_there_any_more_costs_no_member_its_life(scene, back
     here.once()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["/quit", "Ctrl-C twice"])
 def test_a_person_who_leaves_leaves_no_process(scene, how):
     held = Held("ann's report.")
@@ -139,6 +145,7 @@ def test_a_person_who_leaves_leaves_no_process(scene, how):
         held.go()
 
 
+@pytest.mark.slow
 def test_a_line_that_a_kill_cut_off_in_a_members_transcript_costs_nothing_else(scene):
     """The state that a kill leaves while the line is written is put back: half a line at the end."""
     held = Held("too late")

@@ -10,7 +10,7 @@ from tests.teams.processes.lodge import await_end
 from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import house, until
 
-pytestmark = [pytest.mark.promise("D4", "D7", "F20", "F21", "F24"), pytest.mark.heavy]
+pytestmark = pytest.mark.promise("D4", "D7", "F20", "F21", "F24")
 
 
 def two(held):
@@ -24,6 +24,7 @@ def views(here, *args):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow_after(1)
 def test_what_every_terminal_is_told_of_them_is_true(scene):
     held = Held("ann's report.")
     here = scene(**two(held))
@@ -47,6 +48,7 @@ def test_what_every_terminal_is_told_of_them_is_true(scene):
     here.once()
 
 
+@pytest.mark.slow
 def test_what_every_terminal_is_told_of_those_whose_lead_was_killed_is_true_and_they_keep_their_places(scene):
     held = Held("ann's report.")
     here = scene(**two(held))
@@ -72,6 +74,7 @@ def test_what_every_terminal_is_told_of_those_whose_lead_was_killed_is_true_and_
     here.once()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("now", [["--now"], []], ids=["at once", "asked"])
 def test_one_of_them_is_stopped_from_outside(scene, now):
     held = Held("ann's report.")
@@ -93,6 +96,7 @@ def test_one_of_them_is_stopped_from_outside(scene, now):
     here.once()
 
 
+@pytest.mark.slow
 def test_a_removed_team_leaves_no_process_of_a_member_that_waits(scene):
     held = Held("ann's report.")
     here = scene(**two(held))
@@ -111,6 +115,7 @@ def test_a_removed_team_leaves_no_process_of_a_member_that_waits(scene):
     held.go()
 
 
+@pytest.mark.slow
 def test_the_pane_of_a_recipe_is_closed_too_when_a_team_is_removed_that_nobody_leads(repo, own_home, tmp_path, marked):
     held, panes = Held("ann's report."), tmp_path / "panes"
     panes.mkdir()

@@ -8,7 +8,7 @@ from tests.teams.processes.lodge import await_end
 from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import BYPASS, until
 
-pytestmark = [pytest.mark.promise("D8", "E6", "C7a"), pytest.mark.heavy]
+pytestmark = pytest.mark.promise("D8", "E6", "C7a")
 
 
 def pair(held):
@@ -20,6 +20,7 @@ def pair(held):
     }
 
 
+@pytest.mark.slow_after(1)
 def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp_path):
     held = Held(call("Bash", command=f"echo ran >> {tmp_path}/ran"))
     here = scene(**pair(held))
@@ -49,6 +50,7 @@ def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp
         assert await_end(pid)
 
 
+@pytest.mark.slow
 def test_after_the_grace_members_keep_their_places_and_a_resume_starts_them_again(scene, tmp_path):
     held = Held(call("Bash", command=f"echo ran >> {tmp_path}/ran"))
     here = scene(**pair(held))
@@ -79,6 +81,7 @@ def waiting(here):
     return one
 
 
+@pytest.mark.slow
 def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answered_once(scene, tmp_path):
     runs = call("Bash", command=f"echo ran >> {tmp_path}/ran")
     here = scene([agent("JOB ann", name="ann"), *["I wait."] * 9], ann=[runs, "ann's report."])
@@ -105,6 +108,7 @@ def test_what_a_member_asked_when_the_lead_was_killed_is_asked_again_and_answere
     here.once()
 
 
+@pytest.mark.slow
 def test_another_session_that_adopts_the_team_starts_its_members_again(scene):
     held = Held("too late")
     here = scene(**{**pair(held), "ann": [held, "ann's report."]})

@@ -10,7 +10,7 @@ from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import House, kill, until
 from tests.ui.program import Mark
 
-pytestmark = [pytest.mark.promise("B7", "D4", "D5", "F20", "F21"), pytest.mark.heavy]
+pytestmark = pytest.mark.promise("B7", "D4", "D5", "F20", "F21")
 
 
 def newest(body):
@@ -61,6 +61,7 @@ def ended(here: House, lead: Lead, why: str) -> None:
     here.once()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("at", "number"),
     [("rest", signal.SIGKILL), ("work", signal.SIGKILL), ("work", signal.SIGTERM), ("rest", signal.SIGHUP)],
@@ -84,6 +85,7 @@ def test_whose_process_ends_at_rest_or_in_a_model_call_is_told_of_once(scene, at
     assert "too late" not in here.told_lead()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda one: one.name)
 def test_who_is_killed_in_a_command_leaves_none_of_its_commands(scene, tmp_path, number):
     up, bob, lead = Mark(tmp_path / "up"), Held("bob's report."), Lead()
@@ -103,6 +105,7 @@ def test_who_is_killed_in_a_command_leaves_none_of_its_commands(scene, tmp_path,
     ended(here, lead, "SIGTERM" if number == signal.SIGTERM else "failed: ")
 
 
+@pytest.mark.slow
 def test_what_a_process_logged_last_is_known_though_it_was_killed_before_it_could_tell(scene):
     """The kill came after the line was in its file, and before it was sent: the state that is left is put back so."""
     held = Held("too late")

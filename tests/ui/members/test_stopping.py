@@ -11,7 +11,7 @@ from tests.ui.members.house import BYPASS, until
 from tests.ui.program import told_results
 from tests.ui.terminal_driver import Person
 
-pytestmark = [pytest.mark.promise("D3", "D4", "F20", "F21", "F23"), pytest.mark.heavy]
+pytestmark = pytest.mark.promise("D3", "D4", "F20", "F21", "F23")
 
 
 def newest(body):
@@ -39,6 +39,7 @@ class Objects:
         return call("SendMessage", to="lead", message=answer)
 
 
+@pytest.mark.slow
 def test_a_member_objects_stays_as_it_was_and_ends_when_it_is_asked_again(scene):
     seen = []
 
@@ -62,6 +63,7 @@ def test_a_member_objects_stays_as_it_was_and_ends_when_it_is_asked_again(scene)
     here.once()
 
 
+@pytest.mark.slow
 def test_a_team_is_deleted_when_no_member_lives_and_nothing_of_it_is_left(scene):
     def lead(body):
         words = newest(body)
@@ -89,6 +91,7 @@ def test_a_team_is_deleted_when_no_member_lives_and_nothing_of_it_is_left(scene)
     here.once()
 
 
+@pytest.mark.slow_after(1)
 def test_a_person_interrupts_and_stops_one_of_them_by_name(scene):
     held, again = Held("too late"), Held("much too late")
     lead = [call("TaskCreate", subject="the job", description="do it"), agent("JOB ann", name="ann"), *["I wait."] * 9]

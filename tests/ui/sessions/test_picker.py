@@ -10,8 +10,6 @@ from tests.ui.program import Program
 from tests.ui.terminal_driver import CTRL_C, CTRL_D, ENTER, Person
 from tests.ui.test_cli import write_session
 
-pytestmark = pytest.mark.timeout(90)
-
 UP, DOWN, ESC = "\x1b[A", "\x1b[B", "\x1b"
 WORDS = ["the oldest one", "\x1b[31mred\x1b[0m and \u202ereversed", "界" * 60, "the newest one " + "x" * 200]
 
@@ -37,6 +35,7 @@ def opened(person: Person) -> str:
     return person.screen.text.replace("\n", "")
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.promise("K8", "K11")
 @pytest.mark.parametrize(
     ("keys", "chosen"),
@@ -59,6 +58,7 @@ def test_arrow_keys_or_a_number_pick_one(three, repo, keys, chosen):
     assert three[chosen] in opened(person)
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("K8")
 @pytest.mark.parametrize("keys", [ESC, "q", CTRL_C, CTRL_D])
 @pytest.mark.parametrize("args", [["-r"], ["resume"]])

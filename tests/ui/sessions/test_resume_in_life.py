@@ -12,7 +12,6 @@ from tests.ui.terminal_driver import CTRL_C, CTRL_D, Person
 from tests.ui.test_terminal_session import all_told, at_terminal, gate, told, who
 
 __all__ = ["gate"]
-pytestmark = pytest.mark.timeout(120)
 
 
 @contextlib.contextmanager

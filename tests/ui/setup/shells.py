@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pexpect
 
+from tests.support.waits import WAIT_S
+
 SHOW = "\x18\x07"
 """Ctrl-X Ctrl-G: our key that writes the line as it stands into a file."""
 
@@ -40,7 +42,7 @@ def bash_offers(line: str, place: Path, cwd: Path, **env: str) -> list[str]:
         env=environment(place) | env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -80,7 +82,13 @@ def at_terminal(kind: str, place: Path, cwd: Path, **env: str) -> Iterator[Typed
     )
     command = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}[kind]
     shell = pexpect.spawn(
-        kind, command, cwd=str(cwd), env=environment(place) | env, encoding="utf-8", timeout=40, dimensions=(40, 200)
+        kind,
+        command,
+        cwd=str(cwd),
+        env=environment(place) | env,
+        encoding="utf-8",
+        timeout=WAIT_S,
+        dimensions=(40, 200),
     )
     try:
         shell.sendline("PS1='%% '; PS1='> '; n=0; cd " + shlex.quote(str(cwd)))

@@ -12,7 +12,7 @@ from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.ui.program import KEY, Program, error_of
 
-pytestmark = [pytest.mark.promise("K13"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.promise("K13")
 
 SECRETS = {
     "of the environment": ("DEPLOY_TOKEN", "plain-words-but-secret-1"),

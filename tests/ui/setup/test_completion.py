@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import uuid
@@ -15,15 +14,14 @@ from teamwright.ui.cli.completion.__main__ import text as written_anew
 from teamwright.ui.cli.completion.shape import FILE
 from teamwright.ui.cli.flags import MODES
 from teamwright.ui.cli.table import COMMANDS
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 from tests.ui.setup.shells import at_terminal, bash_offers
 
-pytestmark = [pytest.mark.promise("K11"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.promise("K11")
 
-bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed: its script is not tried")
-SHELLS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-    for name in ("bash", "zsh")
-]
+bash = needs("bash")
+SHELLS = [pytest.param(name, marks=needs(name)) for name in ("bash", "zsh")]
 PROBE = """
 import json, sys
 from teamwright.ui.cli.main import main
@@ -62,7 +60,7 @@ def asked(line: str, cwd: Path, shell: str = "zsh", **env: str) -> list[list[str
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -204,7 +202,7 @@ def test_a_tab_loads_no_command_and_nothing_that_could_ask_somebody(tmp_path, li
         env=os.environ | {"_TEAMWRIGHT_COMPLETE": "zsh", "_TEAMWRIGHT_LINE": line},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=True,
     )
     code, modules = json.loads(done.stderr)
@@ -232,6 +230,7 @@ def test_bash_gets_words_that_it_can_put_into_the_line(named, repo, tmp_path):
     assert bash_offers("teamwright nosuch x", tmp_path, repo) == []
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_person_who_presses_tab_gets_the_line_on(shell, named, repo, tmp_path):
     (repo / "sub dir").mkdir()
@@ -254,13 +253,13 @@ def test_a_person_who_presses_tab_gets_the_line_on(shell, named, repo, tmp_path)
             assert typed.completes(begun) == whole
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed: its script is not tried")
+@needs("fish")
 def test_fish_offers_words_with_what_is_said_of_them(named, repo, tmp_path):
     from tests.ui.setup.shells import environment
 
     code = "teamwright completion fish | source; complete -C 'teamwright doc'; complete -C 'teamwright send ad'"
     env = environment(tmp_path) | {"TEAMWRIGHT_HOME": str(named)}
-    options = {"capture_output": True, "text": True, "timeout": 60, "env": env, "cwd": repo}
+    options = {"capture_output": True, "text": True, "timeout": WAIT_S, "env": env, "cwd": repo}
     done = subprocess.run(["fish", "--no-config", "-c", code], **options)
     found = [row.split("\t")[0] for row in done.stdout.splitlines()]
     assert (found, done.stderr) == (["doctor", "ada@release"], "")
@@ -268,7 +267,7 @@ def test_fish_offers_words_with_what_is_said_of_them(named, repo, tmp_path):
 
 def test_a_shell_that_we_do_not_know_is_refused_with_those_that_we_do(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "teamwright", "completion", "tcsh"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "teamwright", "completion", "tcsh"], capture_output=True, text=True, timeout=WAIT_S
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert all(shell in done.stderr for shell in ("bash", "zsh", "fish", "[usage]"))

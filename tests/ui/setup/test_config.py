@@ -14,6 +14,7 @@ def program(tmp_path, repo, own_home):
     return Program(repo, tmp_path / "home")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K7")
 def test_what_is_set_is_listed_under_its_file_and_got_and_unset(program, repo):
     assert "No file sets anything here." in program.run("config", "list").stdout

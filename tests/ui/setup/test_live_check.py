@@ -11,9 +11,10 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Raw, Stall, Status
+from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, KEY, Program, error_of
 
-pytestmark = [pytest.mark.promise("K13"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.promise("K13"), pytest.mark.slow_after(4)]
 
 CALL = ("report", {"word": "ready", "count": 7})
 READY = Answer("Ready.", tools=[CALL])
@@ -39,7 +40,7 @@ def checked(tmp_path, repo, script, *args, provider="", **settings):
         variables = {"ollama": {"OLLAMA_HOST": server.url, "ANTHROPIC_API_KEY": ""}, "mine": {"MINE_KEY": KEY}}
         program = Program(repo, tmp_path / "home", server.url if not provider else "", env=variables.get(provider, {}))
         program.settings(**settings)
-        done = program.run("doctor", "--live", "--yes", "--json", *args, timeout=120)
+        done = program.run("doctor", "--live", "--yes", "--json", *args, timeout=WAIT_S)
         assert KEY not in done.stdout + done.stderr
         assert done.stderr == "", done.stderr
         yield json.loads(done.stdout), done.returncode, server
@@ -179,7 +180,7 @@ def test_calls_that_make_no_sense_are_refused_and_nothing_is_sent(tmp_path, repo
 def test_a_person_sees_model_address_and_cost_and_is_asked_before_anything_is_sent(tmp_path, repo):
     with LoopbackModel.in_thread(SOUND) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        options = {"cwd": str(repo), "env": program.environment, "encoding": "utf-8", "timeout": 60}
+        options = {"cwd": str(repo), "env": program.environment, "encoding": "utf-8", "timeout": WAIT_S}
         for answer in ("n", "y"):
             shell = pexpect.spawn(sys.executable, [*COMMAND[1:], "doctor", "--live"], dimensions=(40, 100), **options)
             shell.expect_exact("anthropic/claude-sonnet-5-5")

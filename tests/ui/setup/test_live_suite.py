@@ -13,9 +13,10 @@ import pytest
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.live.service import NO_KEY, NOT_ASKED, UNNAMED, models
+from tests.support.waits import WAIT_S
 from tests.ui.program import KEY
 
-pytestmark = [pytest.mark.promise("K13"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.promise("K13"), pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 WORD = "zinnia"
@@ -101,7 +102,7 @@ def suite(tmp_path: Path, *flags: str, **env: str) -> tuple[dict[str, str], str]
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=3 * WAIT_S,
         check=False,
     )
     ended: dict[str, str] = {}
@@ -111,7 +112,7 @@ def suite(tmp_path: Path, *flags: str, **env: str) -> tuple[dict[str, str], str]
     return ended, done.stdout + done.stderr
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_every_test_of_the_suite_passes_against_a_service_that_does_as_it_is_told(tmp_path):
     with LoopbackModel.in_thread(plays) as server:
         ended, out = suite(tmp_path, TEAMWRIGHT_LIVE="1", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url)
@@ -121,7 +122,7 @@ def test_every_test_of_the_suite_passes_against_a_service_that_does_as_it_is_tol
     assert KEY not in out
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_service_that_answers_nonsense_fails_every_test_that_asks_it_for_something(tmp_path):
     with LoopbackModel.in_thread(["Nonsense."]) as server:
         env = {"TEAMWRIGHT_LIVE": "1", "TEAMWRIGHT_LIVE_MODEL": "ollama/small", "OLLAMA_HOST": server.url}

@@ -79,6 +79,7 @@ def test_a_window_that_is_compacted_again_and_again_is_told_once_with_what_widen
     assert "OLLAMA_CONTEXT_LENGTH=65536 ollama serve" in done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K3")
 @pytest.mark.parametrize(
     ("text", "told"),

@@ -103,6 +103,7 @@ def test_a_local_server_tells_the_windows_of_its_models(tmp_path, repo):
     assert done.stdout.splitlines()[1].split() == ["ollama/qwen3-coder:30b", "32k", "0", "0"]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.promise("K2")
 @pytest.mark.parametrize(
     ("args", "code", "slug", "word"),

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.app.compat.folder import put
+from tests.support.waits import WAIT_S
 
 _DROP, _OVERRIDE, _SEARCH = 24, 1, 2
 AGENT = "---\nname: a\ndescription: Does.\n---\nYou do.\n"
@@ -24,7 +25,7 @@ def check(cwd, home, *words):
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "NO_COLOR": "1"}
     argv = [sys.executable, "-P", "-m", "teamwright", *(words or ("check",))]
     return subprocess.run(
-        argv, cwd=cwd, env=env, preexec_fn=_without_rights, capture_output=True, text=True, timeout=60, check=False
+        argv, cwd=cwd, env=env, preexec_fn=_without_rights, capture_output=True, text=True, timeout=WAIT_S, check=False
     )
 
 
@@ -41,6 +42,7 @@ def places(tmp_path):
     return home, repo
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="root's rights are taken away as Linux does")
 @pytest.mark.promise("K7")
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
+from tests.support.programs import needs
+from tests.support.waits import WAIT_S
 from tests.ui.terminal.crew import below, crew, gates, last, opens, row_of
 
 __all__ = ["gates"]
 
 TMUX = shutil.which("tmux")
-WAIT_S = 40.0
-pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+pytestmark = needs("tmux")
 
 
 class Pane:

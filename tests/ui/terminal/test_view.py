@@ -189,6 +189,7 @@ def test_a_question_in_the_middle_takes_no_key_of_the_rows_and_the_view_is_the_s
         assert (gates / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H9", "E1")
 def test_a_member_in_a_process_of_its_own_is_viewed_like_any_other(gates):
     with at_terminal(crew, gates, "--backend", "detached") as (person, _):

@@ -11,13 +11,12 @@ import pexpect
 import pytest
 
 from teamwright.testing.replies import Answer
+from tests.support.waits import WAIT_S, wait_until
 from tests.ui.agents.play import Play, agent, call
 from tests.ui.members.house import BYPASS
 from tests.ui.program import COMMAND, Program, error_of, words_of
 
-pytestmark = [pytest.mark.promise("K6", "P5"), pytest.mark.heavy]
-
-WAIT_S = 60
+pytestmark = pytest.mark.promise("K6", "P5")
 
 
 def edit(file: str, old: str, new: str) -> Answer:
@@ -66,6 +65,7 @@ def undo(program: Program, *args: str) -> dict:
     return json.loads(made.stdout)
 
 
+@pytest.mark.slow_after(1)
 def test_diff_shows_who_changed_what_and_undo_takes_it_back_and_the_lead_is_told(done, repo):
     program, play = done
     [sub] = [path.stem for path in program.home.glob("projects/*/*/agents/*.jsonl") if path.stem != "ada"]
@@ -103,6 +103,7 @@ def test_diff_shows_who_changed_what_and_undo_takes_it_back_and_the_lead_is_told
     assert told.index("took back") < told.index("and now?")
 
 
+@pytest.mark.slow
 def test_only_a_members_edits_and_those_of_its_sub_agents_are_taken_back(done, repo):
     program, _ = done
     made = undo(program, "--member", "ada")
@@ -134,6 +135,7 @@ def edited(repo: Path, own_home: Path):
         yield program, play
 
 
+@pytest.mark.slow
 def test_after_a_resume_each_undo_takes_back_one_prompt_and_an_old_reading_is_refused(edited, repo):
     program, play = edited
     assert undo(program)["prompt"] == "make it second"
@@ -145,6 +147,7 @@ def test_after_a_resume_each_undo_takes_back_one_prompt_and_an_old_reading_is_re
     assert (repo / "main.py").read_text() == "print('hello')\n" and not (repo / "new.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_since_is_named_and_everything_stays_until_it_is_left_out(edited, repo):
     program, _ = edited
     undo(program)
@@ -160,11 +163,14 @@ def test_a_file_that_changed_since_is_named_and_everything_stays_until_it_is_lef
     assert not (repo / "new.txt").exists() and (repo / "main.py").read_text() == "mine\n"
 
 
+@pytest.mark.slow
 def test_a_person_is_shown_what_would_be_done_and_may_say_no(edited, repo):
     program, _ = edited
     for answer, content in (("n", "second"), ("y", "first")):
         env = {**program.environment, "TERM": "xterm-256color"}
-        child = pexpect.spawn(COMMAND[0], [*COMMAND[1:], "undo"], cwd=str(repo), env=env, encoding="utf-8", timeout=30)
+        child = pexpect.spawn(
+            COMMAND[0], [*COMMAND[1:], "undo"], cwd=str(repo), env=env, encoding="utf-8", timeout=WAIT_S
+        )
         child.expect_exact("[y/N]")
         assert 'prompt   "make it second"' in child.before and "restore  main.py  lead" in child.before
         assert "shell commands" in child.before
@@ -175,16 +181,20 @@ def test_a_person_is_shown_what_would_be_done_and_may_say_no(edited, repo):
         assert (repo / "main.py").read_text() == f"print('{content}')\n"
 
 
+@pytest.mark.slow
 def test_colours_are_for_a_terminal_that_wants_them(edited, repo):
     program, _ = edited
     for more, colours in (({}, True), ({"NO_COLOR": "1"}, False)):
         env = {**{k: v for k, v in program.environment.items() if k != "NO_COLOR"}, "TERM": "xterm-256color", **more}
-        child = pexpect.spawn(COMMAND[0], [*COMMAND[1:], "diff"], cwd=str(repo), env=env, encoding="utf-8", timeout=30)
+        child = pexpect.spawn(
+            COMMAND[0], [*COMMAND[1:], "diff"], cwd=str(repo), env=env, encoding="utf-8", timeout=WAIT_S
+        )
         child.expect(pexpect.EOF)
         child.close()
         assert ("\x1b[31m-print('hello')\x1b[0m" in child.before) is colours
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("args", "code", "slug"),
     [
@@ -205,6 +215,7 @@ def test_bad_input_is_an_error_that_says_so_and_changes_nothing(edited, repo, ar
     assert (repo / "main.py").read_text() == "print('second')\n"
 
 
+@pytest.mark.slow
 def test_without_a_session_here_both_say_so(repo, own_home):
     program = Program(repo, own_home / ".teamwright")
     for command in (("diff",), ("undo", "--yes")):
@@ -212,6 +223,7 @@ def test_without_a_session_here_both_say_so(repo, own_home):
         assert (refused.returncode, error_of(refused)[0]) == (2, "unknown-session")
 
 
+@pytest.mark.slow
 def test_a_session_that_edited_nothing_has_nothing_to_undo(repo, own_home):
     with Play(["Hello."]).on(repo, own_home / ".teamwright") as program:
         assert program.run("-p", "hello").returncode == 0
@@ -220,6 +232,7 @@ def test_a_session_that_edited_nothing_has_nothing_to_undo(repo, own_home):
         assert diff(program).startswith("Nothing is changed")
 
 
+@pytest.mark.slow
 def test_an_agents_command_takes_nothing_back(edited, repo):
     program, _ = edited
     program.env["TEAMWRIGHT"] = "1"
@@ -228,12 +241,14 @@ def test_an_agents_command_takes_nothing_back(edited, repo):
     assert (repo / "main.py").read_text() == "print('second')\n"
 
 
+@pytest.mark.slow
 def test_one_call_is_shown_by_its_number(edited):
     program, _ = edited
     shown = diff(program, "--call", "c2")
     assert "-print('hello')\n+print('first')\n" in shown and "second" not in shown
 
 
+@pytest.mark.slow
 def test_what_a_file_says_does_not_steer_the_terminal(edited, repo):
     program, play = edited
     play.lead[:] = [call("Write", file_path="evil\x1b[2J.txt", content="\x1b[31mred\x07\n"), "Done."]
@@ -242,6 +257,7 @@ def test_what_a_file_says_does_not_steer_the_terminal(edited, repo):
         assert not set(diff(program, *args)) & {"\x1b", "\x07"}
 
 
+@pytest.mark.slow
 def test_while_a_process_drives_the_session_undo_is_refused_and_names_it(repo, own_home):
     os.mkfifo(repo / "gate")
     play = Play([call("Write", file_path="new.txt", content="x"), call("Bash", command="cat gate"), "Done."])
@@ -268,6 +284,7 @@ def test_while_a_process_drives_the_session_undo_is_refused_and_names_it(repo, o
 FILES = 150
 
 
+@pytest.mark.slow
 def test_a_kill_of_the_command_leaves_whole_files_and_the_next_one_completes_it(repo, own_home):
     writes = [("Write", {"file_path": f"f{n}.txt", "content": f"new {n}\n" * 3_000}) for n in range(FILES)]
     with Play([Answer(tools=writes), "Done."]).on(repo, own_home / ".teamwright") as program:
@@ -277,8 +294,7 @@ def test_a_kill_of_the_command_leaves_whole_files_and_the_next_one_completes_it(
         [journal] = program.home.glob("projects/*/*/history/edits.jsonl")
         begun = journal.stat().st_size
         killed = program.start("undo", "--yes")
-        while journal.stat().st_size < begun + 30_000 and killed.poll() is None:
-            os.sched_yield()
+        wait_until(lambda: journal.stat().st_size >= begun + 30_000 or killed.poll() is not None)
         killed.send_signal(signal.SIGKILL)
         killed.communicate(timeout=WAIT_S)
         left = {file.name: file.read_text() for file in repo.glob("f*.txt")}

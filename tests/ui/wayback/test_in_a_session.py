@@ -11,7 +11,7 @@ from tests.ui.program import told_results
 from tests.ui.terminal_driver import Person
 from tests.ui.test_terminal_session import all_told, at_terminal, told, who
 
-pytestmark = [pytest.mark.promise("K6", "P5"), pytest.mark.heavy]
+pytestmark = pytest.mark.promise("K6", "P5")
 
 BYPASS = "--dangerously-skip-permissions"
 LONG = "".join(f"line {number}\n" for number in range(40))
@@ -46,6 +46,7 @@ def rests(person: Person) -> None:
     person.until(lambda rows: not any("working" in row for row in rows[-6:]))
 
 
+@pytest.mark.slow_after(1)
 def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Path):
     os.mkfifo(repo / "gate")
     with at_terminal(a_team, repo, BYPASS) as (person, server):
@@ -94,6 +95,7 @@ def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Pat
         person.sees("no edit is left that could be taken back")
 
 
+@pytest.mark.slow
 def test_an_undo_while_somebody_works_is_done_when_the_person_insists(repo: Path):
     os.mkfifo(repo / "gate")
 

@@ -9,7 +9,7 @@ from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import DETACHED, house, until
 from tests.ui.program import error_of
 
-pytestmark = [pytest.mark.promise("K6", "P5"), pytest.mark.heavy]
+pytestmark = [pytest.mark.promise("K6", "P5"), pytest.mark.slow]
 
 
 @pytest.fixture

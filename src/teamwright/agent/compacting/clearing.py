@@ -30,8 +30,9 @@ async def clear(agent: Agent) -> Shortened:
             return Shortened(False, before, before, NOTHING_SAID)
         await compaction.beside.flagged()
         await agent.hooks.ended_by(CLEAR)
-        notes = await agent.hooks.began_anew(agent.model.card.name, CLEAR)
-        told = [*cleared_blocks(await compaction.beside.restated(), agent.remind(True)), *notes]
+        tags, contexts = agent.tags, await agent.hooks.began_anew(agent.model.card.name, CLEAR)
+        told = cleared_blocks(tags, await compaction.beside.restated(), agent.remind(True))
+        told += tags.hook_notes(contexts)
         conversation.clear(encode({"role": "user", "content": told}), {"trigger": CLEAR, "before": before})
         compaction.measured, compaction.again_at = (0, 0), 0
         agent.toolbox.workplace.readings.clear()

@@ -25,7 +25,7 @@ from teamwright.hooks import payload
 from teamwright.hooks.book import POST_COMPACT, PRE_COMPACT
 from teamwright.models.model import Failure, Refusal
 from teamwright.models.servers.ways import ROOM, to_widen
-from teamwright.protocol.blocks import Block, encode
+from teamwright.protocol.blocks import encode
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Compacted, Notice
 from teamwright.protocol.usage import UNUSED, Usage
@@ -187,7 +187,7 @@ async def _summary(agent: Agent, folded: Sequence[bytes], keep: str, *, full: bo
     said, most = Forked(), min(window, tokens_of_all(agent.conversation.items))
     for share in SHARES:
         short = in_short(folded, int(most * share) * CHARACTERS_PER_TOKEN)
-        words = SHORTENED.format(conversation=short) + directive(keep)
+        words = SHORTENED.format(conversation=agent.tags.conversation(short)) + directive(keep)
         said = await run_forked_agent(agent, words, WHAT, ())
         usage += said.usage
         if not _worth_another(said):
@@ -216,7 +216,7 @@ class Beside:
     """What is told beside a summary: how things stand, and what hooks add."""
 
     restated: str
-    notes: Sequence[Block] = ()
+    contexts: Sequence[str] = ()
 
 
 def _fold(agent: Agent, upto: int, summary: str, beside: Beside, about: dict[str, object], *, tight: bool) -> int:
@@ -228,7 +228,8 @@ def _fold(agent: Agent, upto: int, summary: str, beside: Beside, about: dict[str
     prefix = conversation.prefix if compaction.fresh is None else compaction.fresh()
     if prefix.digest == conversation.prefix.digest:
         prefix = conversation.prefix  # equality is identity
-    told = [*summary_blocks(summary, beside.restated, agent.remind(True)), *beside.notes]
+    told = summary_blocks(agent.tags, summary, beside.restated, agent.remind(True))
+    told += agent.tags.hook_notes(beside.contexts)
     first = encode({"role": "user", "content": told})
     kept = [without_thoughts(item) for item in conversation.items[upto:]]
     room = room_of(card, answer_tokens(prefix)) - tokens_of_prefix(prefix) - tokens_of(first)

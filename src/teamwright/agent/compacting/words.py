@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import harmless, reminder
+from teamwright.protocol.envelope import RuntimeTags, harmless
 
 DIRECTIVE = """\
 This conversation has become too long. What you write now takes its place: you will go on with your work from it, and \
@@ -27,9 +27,7 @@ Be exact and brief. Invent nothing. Leave out the state of team, tasks, requests
 KEEP = "\n\nYou were asked to keep in particular: {keep}"
 
 SHORTENED = """\
-<conversation>
 {conversation}
-</conversation>
 
 This is your conversation so far, in short: it no longer fits as it was.
 
@@ -58,18 +56,12 @@ def inside(text: str) -> str:
     return _MARKS.sub("&lt;", harmless(text))
 
 
-def summary_blocks(summary: str, restated: str, note: Block | None) -> list[Block]:
+def summary_blocks(tags: RuntimeTags, summary: str, restated: str, note: str) -> list[Block]:
     """The message that stands for what was compacted: the summary, how things stand, what the agent is reminded of."""
-    return _beside(text_block(f"{HEAD}\n<summary>\n{inside(summary)}\n</summary>\n{KEPT}"), restated, note)
+    first = text_block(f"{HEAD}\n{tags.summary(inside(summary))}\n{KEPT}")
+    return [first, *(tags.note(text) for text in (restated, note) if text)]
 
 
-def cleared_blocks(restated: str, note: Block | None) -> list[Block]:
+def cleared_blocks(tags: RuntimeTags, restated: str, note: str) -> list[Block]:
     """The message that a cleared conversation begins with: that it was, how things stand, what is reminded of."""
-    return _beside(text_block(reminder(CLEARED)), restated, note)
-
-
-def _beside(first: Block, restated: str, note: Block | None) -> list[Block]:
-    blocks = [first]
-    if restated:
-        blocks.append(text_block(reminder(restated)))
-    return blocks if note is None else [*blocks, note]
+    return [tags.note(text) for text in (CLEARED, restated, note) if text]

@@ -14,9 +14,10 @@ from typing import Any, cast
 from teamwright.agent.definition import prompt
 from teamwright.agent.transcript import USER
 from teamwright.protocol.blocks import Block, text_of
+from teamwright.protocol.envelope import FORK, RuntimeTags
 from teamwright.storage.jsonl import read_lines
 
-TAG = "<fork-boilerplate>"
+TAG = f"<{FORK}"
 """How what a fork is told begins."""
 
 _FIRST = 8
@@ -25,9 +26,9 @@ _FIRST = 8
 _MARK = f'"text":"{TAG}'.encode()
 
 
-def fork_words(job: str) -> str:
+def fork_words(tags: RuntimeTags, job: str) -> str:
     """What a fork is told: the same for all but for the job, which is last."""
-    return f"{prompt('fork')}\n\n{job}"
+    return f"{tags.fork(prompt('fork'))}\n\n{job}"
 
 
 def told_as_fork(items: Iterable[bytes]) -> bool:

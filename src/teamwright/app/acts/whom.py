@@ -18,9 +18,9 @@ def whom(session: Session, name: str = "", note: str = "nothing was done") -> Ag
 
     Raises UnknownMember naming the nearest, InvalidName, TeamRefused for one that another program runs.
     """
-    if not name or addressee(name) == LEAD:
+    if not name or addressee(name, session.team.names) == LEAD:
         return session.lead.agent
-    mate = session.team.find(addressee(name))
+    mate = session.team.find(addressee(name, session.team.names))
     if isinstance(mate, Teammate):
         return mate.agent
     if isinstance(mate, Away):

@@ -73,6 +73,11 @@ class Before:
         """The conversation that it goes on from."""
         return self.former if self.origin is None else self.origin.conversation
 
+    @property
+    def header(self) -> Mapping[str, Any] | None:
+        """The first line of the transcript that it goes on from."""
+        return None if self.talk is None else self.talk.header
+
     async def model(self, model: Model, opened: Callable[[str], Awaitable[Model]]) -> Model:
         """The model for it: a fork's is that of its caller, or the one that it had; `opened` opens that by its name.
 

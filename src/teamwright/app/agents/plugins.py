@@ -73,7 +73,7 @@ class _Reader:
 
     def plugin(self) -> Plugin:
         said, path = self.said, self.path
-        name = said.get("name", path.resolve().name)
+        name = said.get("name", os.path.basename(os.path.realpath(path)))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise self._wrong(f"{str(name)[:60]!r} cannot be a plugin's name")
         hooks, warnings = self._hooks()
@@ -131,7 +131,7 @@ class _Reader:
     def _hooks(self) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
         value, file = self._part("hooks")
         found, warnings = parse_hooks(value, str(file))
-        given = f"export {ROOT}={shlex.quote(str(self.path.resolve()))}; "
+        given = f"export {ROOT}={shlex.quote(os.path.realpath(self.path))}; "
         return tuple(replace(hook, command=given + hook.command) for hook in found), tuple(warnings)
 
     def _servers(self) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def agents_of_flag(text: str, base: Path) -> dict[str, Any]:
     """What `--agents` gave: JSON, or `@FILE` with JSON in it. Raises UsageError."""
     if not text.startswith("@"):
         return parse_agents(text)
-    path = base / Path(text[1:]).expanduser()
+    path = base / os.path.expanduser(text[1:])
     try:
         return parse_agents(read_plain(path, _GIVEN_MOST).decode("utf-8-sig"), str(path))
     except (OSError, UnicodeDecodeError) as problem:

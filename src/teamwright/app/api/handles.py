@@ -19,7 +19,8 @@ from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.tasks.rules import Wish
 from teamwright.teams.ending import kill
-from teamwright.teams.mailing.post import Sent, assign, send_text
+from teamwright.teams.mailing.post import Sent, send_text
+from teamwright.teams.mailing.task_owners import notify_owners, require_owner
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.modes.reach import ModeSet
 from teamwright.teams.team import Team
@@ -121,7 +122,6 @@ class Tasks:
         check: str = "",
     ) -> Task:
         """Put a task on the list; it waits for those in `after` (tasks or their numbers).
-
         `metadata={"for": ["ada"]}` keeps it for these members, `{"needs": ["Bash"]}` for those that have the tool;
         `budget` caps what all work on it may use in tokens and money; `check` is a shell command that must succeed in
         the directory of whoever works on it before the task can be completed.
@@ -144,17 +144,18 @@ class Tasks:
     async def update(self, task: TaskRef, **changes: Unpack[Wish]) -> Task:
         """Change `subject description status owner metadata add_blocks add_blocked_by`; returns the task as it is now.
 
-        `status` is pending, in_progress, completed or deleted; a new owner is told. Raises TaskRefused when the graph
-        forbids it, UsageError for a word that is none of these; nothing was changed then.
+        `status` is pending, in_progress, completed or deleted. The new and the former owner are notified. Raises
+        TaskRefused when the graph forbids it, UnknownMember for an owner that is not a member, UsageError for a word
+        that is none of these; nothing was changed then.
         """
         self._require_running()
         unknown = sorted(set(changes) - set(Wish.__annotations__))
         if unknown:
             raise UsageError("usage", f"{unknown[0]}= is nothing of a task that can be changed")
         refuse_slips({"metadata": changes.get("metadata")})
+        await require_owner(self._team, changes.get("owner"), USER, id=_number(task))
         change = await self._team.tasks.update(_number(task), by=USER, lead=True, **changes)
-        if change.assigned:
-            await assign(self._team, change.task, USER)
+        await notify_owners(self._team, change, USER)
         return change.task
 
     async def all(self) -> list[Task]:

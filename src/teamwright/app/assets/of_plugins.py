@@ -59,7 +59,7 @@ def _running(subject: Subject, plugin: Plugin) -> Iterator[Asset]:
     for text in plugin.warnings:
         file, line, why = placed(text)
         yield Asset("hooks", plugin.name, "ignored", file or str(plugin.path), line, why)
-    variables = {**subject.variables, ROOT: str(plugin.path.resolve())}
+    variables = {**subject.variables, ROOT: os.path.realpath(plugin.path)}
     reading = Reading(f"plugin {plugin.name}", subject.cwd, variables, subject.withheld)
     for name, entry in plugin.servers.items():
         whole = f"plugin_{plugin.name}_{name}"
@@ -76,7 +76,7 @@ def other_assets(subject: Subject) -> Iterator[Asset]:
         mine += [base / name for base in dict.fromkeys((theirs, home)) for name in sorted(_READ)]
         mine += [home / "CLAUDE.md"]
         yield from _there(mine, dict.fromkeys((path.name for path in mine), "compat.claude is off"))
-    if theirs.resolve() != home.resolve():
+    if os.path.realpath(theirs) != os.path.realpath(home):
         yield from _there([theirs / name for name in _names(theirs) if name not in _READ], _NOT_READ)
     yield from _there([home / name for name in _NOT_READ if name != "CLAUDE.md"], _NOT_READ)
     yield from _there(
@@ -84,7 +84,7 @@ def other_assets(subject: Subject) -> Iterator[Asset]:
     )
     yield from _there(_MANAGED, dict.fromkeys((path.name for path in _MANAGED), "managed settings are not read"))
     ours = subject.root / ".teamwright"
-    if ours.resolve() != subject.asked.home.ours.resolve():
+    if os.path.realpath(ours) != os.path.realpath(subject.asked.home.ours):
         yield from _there([ours / name for name in _names(ours) if name not in _OURS], {})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from teamwright.app.approver import require_person
 from teamwright.app.configuring.looking import require_key
 from teamwright.app.settings.files import Layer, bad_settings, layer_of, read_layer
 from teamwright.app.settings.keys import KEYS, Key
@@ -60,6 +61,7 @@ def set_value(change: Change, name: str, text: str) -> Changed:
     Raises UsageError for a key or a value that cannot be, CannotStart (`bad-settings`) for a file that cannot be read,
     TeamRefused for one that lies elsewhere, StorageError.
     """
+    _require_person(change, f"config set {name}")
     key, part = _split(name)
     value = parse_value(KEYS[key], name, text, part=bool(part))
     return _change(change, key, part, value)
@@ -67,8 +69,13 @@ def set_value(change: Change, name: str, text: str) -> Changed:
 
 def unset_value(change: Change, name: str) -> Changed:
     """Take a key out of the file; objects that are empty then go too. Raises as `set_value` does."""
+    _require_person(change, f"config unset {name}")
     key, part = _split(name)
     return _change(change, key, part, _ABSENT)
+
+
+def _require_person(change: Change, tried: str) -> None:
+    require_person(change.home, "changes settings", tried[:100])
 
 
 def parse_value(key: Key, name: str, text: str, *, part: bool = False) -> Any:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
+from teamwright.app.approver import require_person
 from teamwright.app.ended.naming import NamedTeam, named_team
 from teamwright.app.ended.outliving import Outlived, end_outlived
 from teamwright.app.inspect import TeamView, team_view
@@ -51,6 +52,7 @@ async def remove_team(home: Home, word: str, *, force: bool) -> Removed:
     Raises TeamwrightError (`unknown-team`); TeamRefused while its lead lives, for another product's team, and without
     `force` while a task is open, a message is unread or a file cannot be read; StorageError, LockTimeout.
     """
+    require_person(home, "removes teams", f"teams rm {word}"[:100])
     team = named_team(home, word)
     _refuse_foreign(team, force=force)
     with _held(team):

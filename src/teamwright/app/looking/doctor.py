@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 
+from teamwright.app.approver import agent_command
 from teamwright.app.looking.finding import Finding, Subject, Verdict
 from teamwright.app.looking.local_model import of_local_model
 from teamwright.app.looking.places import places_findings
@@ -70,6 +71,9 @@ def _machine(subject: Subject) -> Iterator[Finding]:
     yield _program("git", "problem", "agents look at history and files with it: install git")
     yield _program("rg", "note", "not needed; Grep is faster with ripgrep in large trees")
     yield _home(subject.home)
+    if (found := agent_command(subject.home)) is not None:
+        what = f"this process counts as a command of an agent, and answers for nobody: {found.fact} {found.value}"
+        yield Finding("machine", "person", what, "note", "use a terminal that no agent has opened")
 
 
 def _program(name: str, missing: Verdict, why: str) -> Finding:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.storage.gitdir import work_tree
 from teamwright.storage.paths import Home
 
 MOST = 200
@@ -92,7 +93,7 @@ def requests(home: Home) -> Iterator[Name]:
 
 def kinds(home: Home, cwd: Path) -> Iterator[str]:
     """Kinds of agents that files define, by the names of the files: the repository's, then the user's."""
-    root = next((place for place in (cwd, *cwd.parents) if (place / ".git").exists()), cwd)
+    root = work_tree(cwd) or cwd
     places = [root / name / "agents" for name in (".teamwright", ".claude")]
     places += [home.ours / "agents", Path(os.path.expanduser("~/.claude/agents"))]
     for place in places:

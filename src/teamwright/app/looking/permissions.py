@@ -285,7 +285,7 @@ def _found(subject: Subject) -> tuple[TeamConfig, Member]:
         config = parse_config((view.path / "config.json").read_bytes()) if not view.damaged else None
         for member in config.members if config is not None else ():
             known.append(f"{member.name}@{view.name}")
-            if config is not None and member.name.lower() == addressee(name).lower():
+            if config is not None and member.name.lower() == addressee(name, None).lower():
                 found.append((config, member))
     if len(found) == 1:
         return found[0]

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from teamwright.agent.transcript import parse_header
 from teamwright.protocol.blocks import text_of
-from teamwright.protocol.envelope import PEER_NOTE
+from teamwright.protocol.envelope import MESSAGE, NOTIFICATION, PEER_NOTE, REMINDER
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
@@ -25,7 +25,7 @@ LEASE = "lease"
 
 _FIRST_LINES = 12
 
-_NOT_SAID = ("<system-reminder>", "<teammate-message", PEER_NOTE, "<task-notification>")
+_NOT_SAID = (f"<{REMINDER}", f"<{MESSAGE}", PEER_NOTE, f"<{NOTIFICATION}")
 """How texts begin that no user typed."""
 
 

@@ -14,8 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from teamwright.agent.transcript import MESSAGE, messages_backward
+from teamwright.agent.transcript import MESSAGE, key_in, messages_backward, read_header
 from teamwright.app.session import Session
+from teamwright.protocol.envelope import UNKEYED, RuntimeTags
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, addressee
 from teamwright.protocol.values import dataclass
 from teamwright.teams.strangers.stranger import Stranger
@@ -39,6 +41,7 @@ class Told:
     live: bool
     foreign: bool = False
     _at: int = 0
+    _tags: RuntimeTags | None = None
 
     def __post_init__(self) -> None:
         self._at = self._size()
@@ -46,7 +49,7 @@ class Told:
     def recent(self, most: int) -> list[Message]:
         """At most so many messages, the newest ones, oldest first."""
         with suppress(OSError, ValueError):
-            newest = [json.loads(message) for message in islice(messages_backward(self.path), most)]
+            newest = [self._message(message) for message in islice(messages_backward(self.path), most)]
             return newest[::-1]
         return []
 
@@ -61,9 +64,17 @@ class Told:
                 read = os.pread(file.fileno(), size - begin, begin)
             whole = read.rpartition(b"\n")[0]
             self._at = begin + len(whole) + (1 if whole else 0)
-            return [json.loads(one) for line in whole.split(b"\n") if (one := _message(line))]
+            return [self._message(one) for line in whole.split(b"\n") if (one := _message(line))]
         self._at = size
         return []
+
+    def _message(self, item: bytes) -> Message:
+        """A message as people see it: without the key of the runtime's tags."""
+        if self._tags is None:
+            with suppress(TeamwrightError):
+                self._tags = RuntimeTags(key_in(read_header(self.path) or {}))
+        message: dict[str, Any] = json.loads(item)
+        return {**message, "content": (self._tags or UNKEYED).bare(message["content"])}
 
     def _size(self) -> int:
         with suppress(OSError):
@@ -73,9 +84,9 @@ class Told:
 
 def told_of(session: Session, name: str) -> Told | None:
     """The conversation of the lead, or of a live member; None when nobody is called that."""
-    if addressee(name) == LEAD:
+    if addressee(name, session.team.names) == LEAD:
         return Told(session.lead.agent.conversation.path, live=True)
-    mate = session.team.find(addressee(name))
+    mate = session.team.find(addressee(name, session.team.names))
     return None if mate is None else Told(mate.ledger, isinstance(mate, Teammate), isinstance(mate, Stranger))
 
 

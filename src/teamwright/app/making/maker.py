@@ -54,9 +54,11 @@ class Maker(Parts):
             own = [*self.kit.tools(Caller(LEAD, team)), *self.kit.plan_tools(LEAD, plan, self.plans)]
             return self._shown([*own, *await self.kit.served(self.policy.hides)])
 
+        header = conversation.header if conversation is not None else None
+
         def system() -> list[Block]:
             appended = "\n\n".join(part for part in (roles_text(self.policies.definition), self.appended) if part)
-            return lead_prompt(self.kit.teams, self.place, self.instructions, appended)
+            return lead_prompt(self.kit.teams, self._session_part(header), appended)
 
         toolbox = self._toolbox(
             LEAD, await tools(), model, self._gate(replace(self.first, policy=lambda: policy, shown=LEAD))
@@ -80,7 +82,8 @@ class Maker(Parts):
         budget = spec.budget.within(self.purse.each)
         model = await self._open(spec.model, spec.name, budget)
         path = Path(life.transcript)
-        goes_on, prefixes = read_header(path) is not None, path.parent.parent / "prefixes"
+        header, prefixes = read_header(path), path.parent.parent / "prefixes"
+        goes_on = header is not None
         effort = None if goes_on else self.resolver.effort(spec, kind, model.card, self.first.effort)
         caller = Caller(spec.name, team)
         policy = self.policies.of(spec, lambda: self.policy, kind.name, kind.denied)
@@ -98,7 +101,7 @@ class Maker(Parts):
             return self._shown([*own, *await self.kit.served(self.policy.hides, kind)])
 
         def system() -> list[Block]:
-            return teammate_prompt(spec.name, team.name, kind, self.place, self.instructions)
+            return teammate_prompt(spec.name, team.name, kind, self._session_part(header))
 
         gate = self._gate(born)
         toolbox = self._toolbox(spec.name, await tools(), model, gate, spec.cwd)
@@ -141,7 +144,7 @@ class Maker(Parts):
         tools = [t for t in (*tools, *self.kit.plan_tools(agent_id, plan, self.plans)) if kind.allows(t.name)]
         tools = told.tools([*tools, *await self.kit.served(self.policy.hides, kind, denied)])
         toolbox = self._toolbox(agent_id, self._shown(tools), model, self._gate(born), spec.cwd)
-        system = subagent_prompt(kind, self.place, self.instructions)
+        system = subagent_prompt(kind, self._session_part(told.header))
         about = self._about(agent_id, agent_id, toolbox, model)
         if told.former is not None:
             conversation = self._go_on(told.former, model)

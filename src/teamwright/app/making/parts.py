@@ -5,10 +5,11 @@ Knows all rooms below; refuses to know by which route an agent comes, and what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from teamwright.agent.activity import Watchdog
@@ -21,9 +22,10 @@ from teamwright.agent.instructions import Instruction
 from teamwright.agent.limits import SpawnLimits
 from teamwright.agent.prefix import Birth, Births
 from teamwright.agent.reminders import ModeReminder, Role
-from teamwright.agent.system_prompt import Surroundings
+from teamwright.agent.system_prompt import SessionPart, Surroundings
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import CallNumbers, Toolbox
+from teamwright.agent.transcript import TAG_KEY, key_in
 from teamwright.agent.workplace import Edits, Workplace
 from teamwright.app.agents.resolving import Resolver, asked_for_by, required_effort, without
 from teamwright.app.compacting.making import Compacting
@@ -43,6 +45,7 @@ from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.envelope import new_key
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.events import Attended, Emit, always
 from teamwright.protocol.ids import SessionId
@@ -75,6 +78,8 @@ class Parts:
     effort: Effort | None = None
     """The lead's, as a flag or a program said it for this run."""
     appended: str = ""
+    tag_key: str = field(default_factory=new_key)
+    """The key of the runtime's tags, for agents that begin in this process."""
     numbers: CallNumbers = field(default_factory=CallNumbers)
     edits: Edits = field(default_factory=Edits)
     denials: list[Denial] = field(default_factory=list[Denial])
@@ -212,7 +217,13 @@ class Parts:
 
     def _about(self, member: str, agent_id: str, toolbox: Toolbox, model: Model) -> dict[str, str]:
         where = {"cwd": str(toolbox.workplace.cwd), "model": model.card.name}
-        return {"session": self.session, "member": member, "agent_id": agent_id, **where}
+        known = {"session": self.session, "member": member, "agent_id": agent_id, **where}
+        return {**known, TAG_KEY: self.tag_key}
+
+    def _session_part(self, header: Mapping[str, Any] | None) -> SessionPart:
+        """The session's part of a prompt; an agent that goes on keeps the key in its transcript's first line."""
+        key = self.tag_key if header is None else key_in(header)
+        return SessionPart(self.place, key, self.instructions)
 
     @property
     def prefixes(self) -> Path:
@@ -222,7 +233,7 @@ class Parts:
     def _agent(
         self, name: str, agent_id: str, model: Model, conversation: Conversation, toolbox: Toolbox, rounds: int | None
     ) -> Agent:
-        toolbox.key_of = conversation.key
+        toolbox.key_of, toolbox.tags = conversation.key, conversation.tags
         made = self.living[name] = Agent(
             name,
             agent_id,

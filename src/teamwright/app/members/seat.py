@@ -20,7 +20,7 @@ from teamwright.app.looking.cost import view_of as cost_view
 from teamwright.app.looking.receipts import LogView
 from teamwright.app.members.joining import Joined, is_task
 from teamwright.app.requests import OpenRequest
-from teamwright.app.requests.answering import answer_request
+from teamwright.app.requests.answering import answer_in_process
 from teamwright.app.requests.looking import Place, open_in
 from teamwright.app.result import TaskLine
 from teamwright.protocol.errors import TeamRefused
@@ -213,7 +213,7 @@ class Seat:
 
     async def _answered(self, id: str, answer: RequestAnswer) -> bool:
         """See protocol.request_events.Responder."""
-        outcome = await asyncio.to_thread(answer_request, self.member.team.home, id, answer)
+        outcome = await asyncio.to_thread(answer_in_process, self.member.team.home, id, answer)
         return outcome.counts
 
     def _require_lead(self, what: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from teamwright.app.approver import require_person
 from teamwright.app.outside.request import USER
 from teamwright.app.outside.target import Target, is_ours
 from teamwright.mail.inbox import inbox_for
@@ -61,6 +62,7 @@ async def send(target: Target, name: str, text: str) -> Delivery:
     Raises UnknownMember (also for one that has ended; nothing is made then), UsageError, InboxFull, LockTimeout,
     LockLost, StorageError.
     """
+    require_person(target.home, "writes to members as the user", f"send {name}@{target.name}"[:100])
     if not text.strip():
         raise UsageError("usage", "the message is empty", do=["say it in words"], note="nothing was sent")
     member = target.member(name)

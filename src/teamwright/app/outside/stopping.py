@@ -12,6 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.app.approver import require_person
 from teamwright.app.ended.outliving import Outlived, end_outlived
 from teamwright.app.outside.request import LeadLife, StopRequest, answer_with, taken_path, taken_until
 from teamwright.app.outside.target import Target, is_ours, strange
@@ -29,6 +30,9 @@ TAKEN_S = 10.0
 
 TAKEN_NOW_S = 5.0
 """The same when the team is to end at once."""
+
+STOPS = "ends members and teams from outside"
+"""What needs a person, in words."""
 
 TERMINATE_S = 5.0
 """How long a lead's process may take to save and end after SIGTERM."""
@@ -59,7 +63,8 @@ async def stop_member(target: Target, name: str, *, now: bool, timeout_s: float 
     Raises UnknownMember, TeamRefused for another program's member and for the lead, TeamwrightError (`failed`) when the
     lead's process does not answer.
     """
-    wanted = addressee(name)
+    require_person(target.home, STOPS, f"stop {name}@{target.name}"[:100])
+    wanted = addressee(name, target.names)
     if wanted == LEAD:
         raise TeamRefused(
             "team-refused",
@@ -107,6 +112,7 @@ async def stop_team(target: Target, *, now: bool, timeout_s: float | None = None
     `timeout_s` is how long it may take to end by itself. Raises TeamRefused for another program's team, and for one
     that a program of the user leads; TeamwrightError (`failed`) when the process cannot be ended.
     """
+    require_person(target.home, STOPS, f"stop {target.name}"[:100])
     if target.file is None:
         raise strange(target, target.name)
     if not target.is_led():

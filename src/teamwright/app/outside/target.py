@@ -41,6 +41,11 @@ class Target:
         return self.config.name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What may stand behind the `@` of a member's id in this team."""
+        return self.name, self.directory
+
+    @property
     def resume(self) -> str:
         """The command that goes on with the team."""
         return f"teamwright resume {shlex.quote(self.name)}"
@@ -73,7 +78,7 @@ class Target:
 
     def member(self, name: str) -> Member:
         """The member of that name, `lead` for the lead. Raises UnknownMember, also for one that has ended."""
-        wanted = addressee(name)
+        wanted = addressee(name, self.names)
         member = self.config.find(wanted)
         if member is not None:
             return member

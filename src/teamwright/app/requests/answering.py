@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from teamwright.app.approver import require_person
 from teamwright.app.requests.looking import find_request, means, open_requests, places
 from teamwright.app.requests.record import ELSEWHERE, OpenRequest, answer_body, parse_answer, parse_request
 from teamwright.mail.requests import RequestBox
@@ -49,10 +50,17 @@ class Outcome:
 
 
 def answer_request(home: Home, id: str, answer: RequestAnswer) -> Outcome:
-    """Answer the open request of that id, or of an id that begins so (or whose last part does).
+    """Answer, as a person, the open request of that id, or of an id that begins so (or whose last part does).
 
-    `answer.by` empty means another terminal. Raises StorageError when the disk refuses.
+    `answer.by` empty means another terminal. Raises UsageError (`not-for-agents`) in a command of an agent,
+    StorageError when the disk refuses.
     """
+    require_person(home, "answers requests", f"{answer.verdict} {id}"[:100])
+    return answer_in_process(home, id, answer)
+
+
+def answer_in_process(home: Home, id: str, answer: RequestAnswer) -> Outcome:
+    """Answer a request as `answer_request`, for a person at the terminal of a process of ours."""
     found = find_request(home, id)
     if not found:
         return _not_open(home, id, answer)

@@ -104,12 +104,11 @@ class RequestFiles:
         with suppress(TeamwrightError):
             box.retire(id)
 
-    def late(self) -> Iterator[tuple[str, RequestAnswer]]:
-        """Answers of other processes that came when another one counted already; each is told once."""
+    def late(self) -> Iterator[dict[str, Any]]:
+        """Late notes of other processes, each once: answers after the first, and what commands of agents tried."""
         for box in self._boxes():
             with suppress(TeamwrightError):
-                for body in box.take_late():
-                    yield str(body.get("id") or ""), parse_answer(body)
+                yield from box.take_late()
 
     def close_left(self) -> Iterator[tuple[OpenRequest, RequestAnswer]]:
         """Close what an earlier life left: nobody waits for an answer any more. Yields it, each with what became of it.

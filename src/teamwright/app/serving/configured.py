@@ -6,6 +6,7 @@ Nothing is started. Whatever cannot be used is a line for people, but what a fla
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -63,7 +64,7 @@ def _given(text: str, cwd: Path) -> tuple[Mapping[str, Any], str]:
     """The entries of a flag's value, which is JSON or names a file with it."""
     source, content = FLAG, text
     if not text.lstrip().startswith("{"):
-        path = cwd / Path(text).expanduser()
+        path = cwd / os.path.expanduser(text)
         try:
             content = read_plain(path, MAX_BYTES).decode("utf-8-sig")
         except (OSError, ValueError) as problem:

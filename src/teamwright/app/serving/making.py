@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -57,7 +58,7 @@ def servers_of(ground: Ground, kit: Kit) -> tuple[list[ServerConfig], list[str]]
     configs, warnings = configured(said, options.mcp_config, ground.cwd, variables, withheld)
     for plugin in () if options.strict_mcp_config else ground.places.plugins:
         # A plugin is somebody else's: it gets no credential of ours, and its names stand under its own.
-        own = {**variables, ROOT: str(plugin.path.resolve())}
+        own = {**variables, ROOT: os.path.realpath(plugin.path)}
         reading = Reading(f"plugin {plugin.name}", ground.cwd, own, withheld)
         entries = {f"plugin_{plugin.name}_{name}": entry for name, entry in plugin.servers.items()}
         made, problems = parse_servers(entries, reading)

@@ -270,7 +270,9 @@ class Merge:
         base = Path(os.path.realpath(cwd))
         self.rules += parse_rules(flags.allowed_tools, Verdict.ALLOW, "--allowedTools", base)
         self.rules += parse_rules(flags.disallowed_tools, Verdict.DENY, "--disallowedTools", base)
-        self.directories += [Path(os.path.realpath(os.path.join(base, path.expanduser()))) for path in flags.add_dirs]
+        self.directories += [
+            Path(os.path.realpath(os.path.join(base, os.path.expanduser(path)))) for path in flags.add_dirs
+        ]
 
     def finished(self, compat: bool) -> Settings:
         """The settings. Raises CannotStart (`bad-settings`) for a value that its room does not take."""

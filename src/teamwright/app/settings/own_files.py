@@ -16,8 +16,9 @@ from teamwright.app.settings.files import Origin
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
-from teamwright.storage.gitdir import common_dir, find_git_dir
+from teamwright.storage.gitdir import discover
 from teamwright.storage.paths import Home
+from teamwright.storage.plain import read_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +52,19 @@ def write_settings(root: Path, path: Path, origin: Origin, content: Mapping[str,
 
 def exclude(root: Path, path: Path) -> None:
     """Keep the file out of git, without touching anything that git tracks. Raises StorageError."""
-    found = find_git_dir(root)
-    if found is None:
+    found = discover(root)
+    repository = found.repository
+    if repository is None or found.doubts or not path.is_relative_to(repository.tree):
         return
-    tree, git_dir = found
-    line = f"/{path.relative_to(tree)}" if path.is_relative_to(tree) else ""
-    listed = common_dir(git_dir) / "info" / "exclude"
+    line = os.fsencode(f"/{path.relative_to(repository.tree)}")
+    listed = repository.common / "info" / "exclude"
     try:
-        before = listed.read_text(errors="replace") if listed.exists() else ""
-        if not line or line in before.splitlines():
+        before = read_plain(listed) if os.path.lexists(listed) else b""
+        if line in before.split(b"\n"):
             return
         listed.parent.mkdir(exist_ok=True)
-        with listed.open("a") as file:
-            file.write(("" if before.endswith("\n") or not before else "\n") + line + "\n")
+        with listed.open("ab") as file:
+            file.write((b"" if before.endswith(b"\n") or not before else b"\n") + line + b"\n")
     except OSError as problem:
         raise storage_error(problem, listed) from problem
 

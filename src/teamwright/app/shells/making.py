@@ -33,7 +33,7 @@ def startup_of(
     return Startup(
         user_shell(settings.shell, env),
         snapshot_file(home, session),
-        lambda: {**environment_without(settings.hidden, env), "TEAMWRIGHT": "1"},
+        lambda: environment_without(settings.hidden, env),
         lambda text: emit(Notice(member=LEAD, text=text, level="warning")),
         within_s=settings.startup_s if settings.startup else None,
         records=records,

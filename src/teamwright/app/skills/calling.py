@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from teamwright.agent.agent import Agent, TurnEnd
-from teamwright.agent.hooked import note
 from teamwright.app.models_of import require_price
 from teamwright.app.result import Result
 from teamwright.app.session import Session
@@ -21,7 +20,7 @@ from teamwright.app.skills.words import command_of
 from teamwright.hooks.book import PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_of
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import UNKEYED, escaped
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
@@ -136,8 +135,8 @@ async def _forked(session: Session, called: Called) -> Run:
         agent.policy.granted = (*agent.policy.granted, *rules)
 
     with ForTurn(session, rules):
-        words = await prepare(session, called)
-        text = text_of([*words, *await _contexts(session, words)])
+        words = UNKEYED.with_files(await prepare(session, called))
+        text = "\n".join([text_of(words), *await _contexts(session, words)])
         spec = SpawnSpec(text, description=called.line[:60], agent_type=recipe.agent or SUBAGENT, model=recipe.model)
         try:
             run = await agents.start(spec, LEAD, FromCall(), background=agents.in_background(False), ready=ready)
@@ -171,7 +170,7 @@ def _end_of(session: Session, called: Called, run: Run) -> TurnEnd:
     return end
 
 
-async def _contexts(session: Session, words: list[Block]) -> list[Block]:
+async def _contexts(session: Session, words: Sequence[Block]) -> list[str]:
     """What hooks that see every prompt add to these words. Raises TeamRefused when one refuses them."""
     hooks = session.lead.agent.hooks
     if not hooks.hooks.wants(PROMPT):
@@ -179,4 +178,4 @@ async def _contexts(session: Session, words: list[Block]) -> list[Block]:
     said = await hooks.fire(PROMPT, lambda: user_prompt_submit(text_of(words)))
     if said.blocked or said.halted:
         raise TeamRefused("hook-refused", f"a hook refused the prompt: {said.reason or said.halt_reason}")
-    return [note(context) for context in said.contexts]
+    return [f"A hook of the user adds:\n{context}" for context in said.contexts]

@@ -6,11 +6,15 @@ knows no screen.
 
 from __future__ import annotations
 
+from teamwright.app.approver import require_person
 from teamwright.app.options import Options
 from teamwright.app.settings.merging import reads_other_product
 from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.storage.paths import home_of
+
+TRUSTS = "gives trust and takes it back"
+"""What needs a person, in words."""
 
 __all__ = ["TrustState", "give_trust", "trust_survey"]
 
@@ -28,10 +32,13 @@ def trust_survey(options: Options) -> TrustState:
 def give_trust(options: Options, state: TrustState) -> None:
     """Trust what the state showed, for good. Raises CannotStart when the home cannot be written, StorageError."""
     home = home_of(options.home)
+    require_person(home, TRUSTS, "trust")
     home.prepare()
     Trust.load(home).give(state)
 
 
 def take_trust(options: Options) -> bool:
     """Forget the repository of these options; False when it was not trusted. Raises CannotStart, StorageError."""
-    return Trust.load(home_of(options.home)).remove(options.cwd)
+    home = home_of(options.home)
+    require_person(home, TRUSTS, "trust --remove")
+    return Trust.load(home).remove(options.cwd)

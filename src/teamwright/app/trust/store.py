@@ -18,6 +18,7 @@ from teamwright.app.settings.files import bad_settings
 from teamwright.app.trust.survey import TrustEntry, survey
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
+from teamwright.storage.git_entries import GitEntry
 from teamwright.storage.gitdir import trust_root, work_tree
 from teamwright.storage.paths import Home
 
@@ -60,10 +61,10 @@ class TrustState:
         return tuple(entry for entry in self.pending if entry.effect == "used")
 
     @property
-    def trusted_git(self) -> frozenset[Path]:
-        """The repository, if nothing in its git configuration is still to be trusted."""
-        quiet = self.trusted and not any(entry.kind == "git" for entry in self.pending)
-        return frozenset({self.bound_to}) if quiet else frozenset()
+    def trusted_git(self) -> frozenset[GitEntry]:
+        """What was trusted of the repository's git configuration."""
+        found = (entry for entry in self.entries if entry.kind == "git" and self.allows(entry))
+        return frozenset(GitEntry(self.root / entry.file, entry.name, entry.digest) for entry in found)
 
 
 def state_of(

@@ -29,7 +29,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.skills.finding import FILE_MOST, SKILL_FILE, skill_file
 from teamwright.skills.recipe import Kind
 from teamwright.skills.telling import effects
-from teamwright.storage.gitdir import running_entries
+from teamwright.storage.git_entries import GitEntry, git_entries
 from teamwright.storage.plain import read_plain
 
 Effect: TypeAlias = Literal["used", "not used yet"]
@@ -101,7 +101,7 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
     found += _servers(root, compat)
     found += _agents(root, compat)
     found += _assets(root, compat)
-    found += [_git_entry(root, path, name) for path, name in running_entries(root)]
+    found += [_git_entry(root, entry) for entry in git_entries(root)]
     return sorted(found, key=lambda entry: entry.kind != "hook")  # what runs by itself is read first
 
 
@@ -307,13 +307,9 @@ def _tree_digest(path: Path) -> str:
     return _digest(parts)
 
 
-def _git_entry(root: Path, path: Path, name: str) -> TrustEntry:
-    try:
-        content = read_plain(path) if name != "submodules" else b""
-    except OSError:
-        content = b""
-    digest = _digest([name, hashlib.sha256(content).hexdigest()])
-    return TrustEntry("git", name, _relative(path, root), digest, "used", f"git may run by itself: {name}")
+def _git_entry(root: Path, found: GitEntry) -> TrustEntry:
+    summary = f"git could run a program, or read elsewhere: {_shortened(found.name)}"
+    return TrustEntry("git", found.name, _relative(found.file, root), found.digest, "used", summary)
 
 
 def _digest(parts: list[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from teamwright.agent.transcript import queued_line
+from teamwright.agent.transcript import key_in, queued_line, read_header
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.session import Session
 from teamwright.app.wayback.changes import FileChange, file_changes, one_edit, taken_back
@@ -17,8 +17,7 @@ from teamwright.app.wayback.journal import read_edits
 from teamwright.app.wayback.places import Place, agents_of, living_in, owners_in, place_of_session, wish_of
 from teamwright.app.wayback.planning import Plan
 from teamwright.app.wayback.undoing import Undone, carry_out, planned
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.envelope import reminder
+from teamwright.protocol.envelope import RuntimeTags
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.values import dataclass
@@ -148,10 +147,12 @@ def _lease(place: Place) -> Lease:
 
 def _told_later(place: Place, id: str, text: str) -> None:
     """Leave the words in the lead's conversation: they go along with its next ones. Raises StorageError."""
-    if not place.transcript.exists():
+    header = read_header(place.transcript) if place.transcript.exists() else None
+    if header is None:
         return
+    tags = RuntimeTags(key_in(header))
     transcript = Journal.open(place.transcript)
     try:
-        transcript.append(queued_line(f"notice:undo-{id}", [text_block(reminder(text))]))
+        transcript.append(queued_line(f"notice:undo-{id}", [tags.note(text)]))
     finally:
         transcript.close()

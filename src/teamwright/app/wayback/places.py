@@ -5,6 +5,7 @@ Knows where sessions lie and who started which sub-agent. Refuses to know what i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -132,7 +133,7 @@ def agents_of(place: Place, edits: Edits, member: str | None, owners: Mapping[st
 
 def wish_of(place: Place, edits: Edits, member: str | None, left: tuple[str, ...], owners: Mapping[str, str]) -> Wish:
     """An undo as people say it. Files to leave are named from the session's directory. Raises UnknownMember."""
-    paths = tuple(str((Path(place.cwd) / Path(path).expanduser()).resolve()) for path in left)
+    paths = tuple(os.path.realpath(os.path.join(place.cwd, os.path.expanduser(path))) for path in left)
     by = agents_of(place, edits, member, owners)
     return Wish(by, paths, alias(real_name(member)) if member else "")
 

@@ -10,16 +10,13 @@ import re
 from collections.abc import Iterable
 
 from teamwright.protocol.blocks import Block, text_of
-from teamwright.protocol.envelope import PEER_NOTE
+from teamwright.protocol.envelope import MESSAGE, PEER_NOTE, REMINDER, SHOWN_MESSAGE
 from teamwright.protocol.values import dataclass
 
 TASK_LIST = "task-list"
 """The sender of claimed tasks."""
 
-_ENVELOPE = re.compile(
-    r"(?:" + re.escape(PEER_NOTE) + r'\n)?<teammate-message teammate_id="([^"]*)"[^>]*>\n(.*?)\n</teammate-message>',
-    re.DOTALL,
-)
+_ENVELOPE = re.compile(rf"(?:{re.escape(PEER_NOTE)}\n)?{SHOWN_MESSAGE}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def heard(content: str | Iterable[Block]) -> tuple[list[Note], list[Outcome]]:
 
 
 def _notes(text: str) -> list[Note]:
-    if "<teammate-message " not in text:
+    if f"<{MESSAGE} " not in text:
         return _plain(text)
     notes: list[Note] = []
     at = 0
@@ -72,7 +69,7 @@ def _plain(text: str) -> list[Note]:
     text = text.strip()
     if not text:
         return []
-    return [Note("system" if text.startswith("<system-reminder>") else "user", text)]
+    return [Note("system" if text.startswith(f"<{REMINDER}") else "user", text)]
 
 
 def _unescaped(text: str) -> str:

@@ -1,109 +1,238 @@
-"""One word of a shell command: its text if it is written out, None if only the shell will know.
+"""What the words of a line become: braces, tilde and known variables filled in, quotes taken away, as bash does it.
 
-Quotes and backslashes are taken away as bash does; whatever is not certain to come out the same is None. Knows
-the node types of tree-sitter-bash. Does not know what a command is.
+A word that only the shell will know keeps its fixed parts. Knows values that it is given; looks at no file.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import groupby
 
+from teamwright.permissions.shell.braces import expand_braces
+from teamwright.permissions.shell.syntax import Calculation, Encoded, Part, Substitution, Text, Variable, Word
+from teamwright.permissions.shell.values import Values
 from teamwright.permissions.table import table
 from teamwright.protocol.values import dataclass
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
+Shape = tuple[str | None, ...]
+"""What is known of an unknown word: its fixed texts in order, None for each unknown part between them."""
 
-WORD_TYPES = table(
-    "word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion"
-    " command_substitution process_substitution arithmetic_expansion brace_expression regex extglob_pattern"
-    " test_operator variable_name special_variable_name file_descriptor command_name array subscript"
-)
-"""Node types that may stand where a word stands."""
+ANY_SHAPE: Shape = (None,)
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """A word: `text` without quotes, or None; `glob` when bash would still match it against file names."""
+class Field:
+    """One word as a program gets it: its `text`, or None when only the shell will know it.
+
+    `glob`: bash matches the text against file names. `shape` is what is known of a word without a text. `splits`: an
+    unknown word that may become several words, none, or names of files.
+    """
 
     text: str | None
     glob: bool = False
+    shape: Shape = ANY_SHAPE
+    splits: bool = False
 
 
-UNKNOWN = Word(None)
+UNKNOWN = Field(None, splits=True)
 
-_UNQUOTED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_QUOTED_ESCAPE = re.compile(r'\\([\\"$`])')
-_BRACES = re.compile(r"\{[^{}]*(,|\.\.)[^{}]*\}|\{[^}]*\{|\}[^{]*\}")
+_NO_WORD = Field(None, shape=(), splits=True)
+"""What braces leave of nothing: an empty word to zsh, none to bash."""
+
+_NUMBERS = table("? # $ RANDOM SECONDS LINENO UID EUID PPID BASHPID")
+"""Variables whose values are digits."""
+
+_PLAIN_HERE = table("PATH USER LOGNAME SHELL HOSTNAME LANG TERM")
+"""Variables whose values are looked up here, only to see that they are one word and no pattern."""
+
+_NOT_ONE_WORD = re.compile(r"[\s*?\[\\]|^$")
+_GLOB = re.compile(r"[*?]|\[[A-Za-z0-9_]+\]")
+_WILD_PART = re.compile(r"([*?]|\[[A-Za-z0-9_]+\])")
+_WILD = frozenset("*?[]\\")
+_NOT_ALIKE = re.compile(r"[\^#~<>\[\\]")
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\+?=)(.*)", re.DOTALL)
 
 
-def source(node: Node) -> str:
-    """The text of a node as it was written."""
-    return (node.text or b"").decode("utf-8", "surrogateescape")
+def fields_of(word: Word, values: Values) -> list[Field]:
+    """The words that a command gets for one that is written."""
+    first = word.parts[0] if word.parts else None
+    if len(word.parts) == 1 and isinstance(first, Text) and (first.quoted or _is_plain(first.text)):
+        return [_away_from_home(Field(first.text))]
+    made = expand_braces(word.parts)
+    if made is None or (made[0] != word.parts and _assigns_home(word)):
+        return [UNKNOWN]
+    return [_field(parts, values) if parts else _NO_WORD for parts in made]
 
 
-def word_of(node: Node) -> Word:
-    """The word that a node stands for."""
-    plain = _unquoted(node)
-    if plain is not None and (_BRACES.search(plain) or ("[" in plain and plain != "[")):
-        return UNKNOWN  # braces make several words; bash and Python do not agree on all bracket expressions
-    return _word(node)
+def _assigns_home(word: Word) -> bool:
+    """Whether it looks like an assignment of a home: after braces bash does not take it for one."""
+    return any(isinstance(part, Text) and not part.quoted and "=~" in part.text for part in word.parts)
 
 
-def _word(node: Node) -> Word:
-    match node.type:
-        case "command_name":
-            return word_of(node.children[0]) if len(node.children) == 1 else UNKNOWN
-        case "word" | "number" | "variable_name" | "test_operator" | "file_descriptor":
-            return _plain(source(node))
-        case "raw_string":
-            return Word(_no_home(source(node)[1:-1]))
-        case "string":
-            return _string(node)
-        case "ansi_c_string":
-            text = source(node)
-            return UNKNOWN if "\\" in text else Word(_no_home(text[2:-1]))
-        case "concatenation":
-            return _joined([_word(child) for child in node.children])
-        case _:
+def has_braces(word: Word) -> bool:
+    """Whether braces may make several words of it."""
+    return any(isinstance(part, Text) and not part.quoted and "{" in part.text for part in word.parts)
+
+
+def field_of(word: Word, values: Values) -> Field:
+    """The one word that stands for a file or an operand: where shells expand braces differently, it is unknown."""
+    if expand_braces(word.parts) != [word.parts] or _assigns_home(word):
+        return UNKNOWN
+    return _field(word.parts, values) if word.parts else Field("")
+
+
+def value_of(word: Word, values: Values) -> str | None:
+    """The text that an assignment gives to a variable, or None."""
+    made: list[str] = []
+    for at, part in enumerate(word.parts):
+        text = part.text if isinstance(part, Text) else None
+        if isinstance(part, Variable):
+            text = values.get(part.name)
+        if text is not None and isinstance(part, Text) and not part.quoted and "~" in text:
+            text = _home_in_value(text, values) if at == 0 and len(word.parts) == 1 else None
+        if text is None:
+            return None
+        made.append(text)
+    return "".join(made)
+
+
+def _home_in_value(text: str, values: Values) -> str | None:
+    if ":" in text or not values.home or (text != "~" and not text.startswith("~/")):
+        return None if text.startswith("~") or ":~" in text else text
+    return values.home + text[1:]
+
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
+
+
+def _is_plain(text: str) -> bool:
+    return _PLAIN_TEXT.fullmatch(text) is not None
+
+
+def _field(parts: Sequence[Part], values: Values) -> Field:
+    """One word after its braces: tilde, variables, patterns."""
+    pieces: list[tuple[str | None, bool]] = []  # text or None, and whether it is written without quotes
+    for part in parts:
+        text = _text_of(part, values)
+        if text is None and _may_split(part, values):
             return UNKNOWN
+        pieces.append((text, isinstance(part, Text) and not part.quoted))
+    at_home = _fill_home(pieces, values)
+    if any(bare and text and ("*" in text or "?" in text or "[" in text) for text, bare in pieces):
+        found = _pattern(pieces)
+        found = found if values.matches_plainly or not found.glob else _unmatched(found)
+    else:
+        texts = [text for text, _ in pieces]
+        whole = "".join(text or "" for text in texts)
+        found = Field(None, shape=_shape(texts)) if None in texts else Field(whole)
+    return found if at_home else _away_from_home(found)
 
 
-def _plain(text: str) -> Word:
-    bare = _UNQUOTED_ESCAPE.sub("", text)
-    if text.startswith("~"):
-        # `~`, `~/x` are the home; `~name` and `~+` are somebody's that we do not look up
-        return Word(text) if text == "~" or (text.startswith("~/") and "\\" not in text) else UNKNOWN
-    return Word(_UNQUOTED_ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text), "*" in bare or "?" in bare)
+def _away_from_home(field: Field) -> Field:
+    """A tilde that bash does not replace is itself: `./~` says the same and cannot be taken for the home."""
+    if field.text is not None:
+        return replace(field, text="./" + field.text) if field.text.startswith("~") else field
+    first = field.shape[0] if field.shape else None
+    return replace(field, shape=("./" + first, *field.shape[1:])) if first and first.startswith("~") else field
 
 
-def _string(node: Node) -> Word:
-    text = source(node)
-    if text.startswith("$") or any(child.type != "string_content" for child in node.named_children):
-        return UNKNOWN
-    inner = text[1:-1].replace("\\\n", "")
-    return Word(_no_home(_QUOTED_ESCAPE.sub(r"\1", inner)))
+def _text_of(part: Part, values: Values) -> str | None:
+    """What a part becomes, when that is certain and one piece of a word."""
+    if isinstance(part, Text):
+        return part.text
+    value = values.get(part.name) if isinstance(part, Variable) else None
+    if value is not None and not part.quoted and (_NOT_ONE_WORD.search(value) or not values.splits_plainly):
+        return None
+    return value
 
 
-def _no_home(quoted: str) -> str:
-    """A quoted tilde is itself: `./~` says the same to a program and cannot be taken for the home."""
-    return "./" + quoted if quoted.startswith("~") else quoted
+def _may_split(part: Part, values: Values) -> bool:
+    """Whether an unknown part may make several words, or none at all."""
+    if isinstance(part, Text | Encoded):
+        return False
+    if isinstance(part, Substitution):
+        return not part.quoted and not part.process
+    if isinstance(part, Variable):
+        if part.name in "@*":
+            return True
+        return not part.quoted and not (_is_one_word(part.name, values) and values.splits_plainly)
+    if isinstance(part, Calculation):
+        return not part.quoted and not values.splits_plainly
+    return not part.quoted or not part.one
 
 
-def _joined(parts: list[Word]) -> Word:
-    texts = [part.text for part in parts]
-    if any(text is None for text in texts) or (texts and (texts[0] or "").startswith("~")):
-        return UNKNOWN
-    glob = any(part.glob for part in parts)
-    whole = "".join(text for text in texts if text is not None)
-    if glob and any(not part.glob and part.text and set(part.text) & set("*?") for part in parts):
-        return UNKNOWN  # one star quoted, another not
-    return Word(whole, glob)
+def _is_one_word(name: str, values: Values) -> bool:
+    """Whether a variable that the line does not set has a value without blanks and stars."""
+    if values.is_set(name):
+        return False
+    return name in _NUMBERS or (name in _PLAIN_HERE and not _NOT_ONE_WORD.search(os.environ.get(name, "")))
 
 
-def _unquoted(node: Node) -> str | None:
-    """The unquoted text of a word, each quoted part as one `"`; None for nodes that hold none."""
-    if node.type == "concatenation":
-        return "".join(_unquoted(child) or '"' for child in node.children)
-    return _UNQUOTED_ESCAPE.sub("", source(node)) if node.type in {"word", "number"} else None
+def _fill_home(pieces: list[tuple[str | None, bool]], values: Values) -> bool:
+    """Whether the word begins with the home; another tilde at its beginning becomes an unknown part."""
+    while len(pieces) > 1 and pieces[0] == ("", False) and (pieces[1][0] or "").startswith("~"):
+        pieces[0:2] = [(None, False)]  # to zsh a tilde after empty quotes is the home
+    text, bare = pieces[0]
+    if text is None or not bare:
+        return False
+    assigned = _ASSIGNED.match(text)
+    if assigned is not None and "~" in assigned[2]:
+        _fill_assigned_home(pieces, assigned, values)
+        return False
+    if not text.startswith("~"):
+        return False
+    if values.home and (text.startswith("~/") or (text == "~" and len(pieces) == 1)):
+        return True
+    _, slash, rest = text.partition("/")
+    pieces[0:1] = [(None, False), (slash + rest, True)]
+    return False
+
+
+def _fill_assigned_home(pieces: list[tuple[str | None, bool]], assigned: re.Match[str], values: Values) -> None:
+    """`if=~/x` as an argument: bash takes it for an assignment, and the tilde for the home."""
+    value = assigned[2]
+    whole = value == "~" and len(pieces) == 1
+    if values.home and (whole or value.startswith("~/")) and ":~" not in value:
+        pieces[0] = (assigned[1] + values.home + value[1:], True)
+    elif value.startswith("~") or ":~" in value:
+        pieces[0:1] = [(assigned[1], False), (None, False)]
+
+
+def _pattern(pieces: list[tuple[str | None, bool]]) -> Field:
+    """A word with a star, a question mark or a bracket that is not quoted."""
+    known = "".join(text or "" for text, _ in pieces)
+    complete = all(text is not None for text, _ in pieces)
+    if complete and "[" in known and "]" not in known[known.index("[") :] and not set(known) & set("*?"):
+        return Field(known)  # a bracket that nothing closes is itself
+    mixed = any(not bare and text and set(text) & _WILD for text, bare in pieces)
+    # of a pattern the fixed texts are left, with NUL for each part that is matched or not known
+    fixed = "".join(_GLOB.sub("\0", text) if bare and text else text or "\0" for text, bare in pieces)
+    odd = _NOT_ALIKE.search(fixed, 2 if fixed.startswith("~/") else 0)
+    if complete and not mixed and odd is None and not _matches_dots(known):
+        return Field(known, glob=True)
+    fixed = fixed if odd is None else fixed[: odd.start()] + "\0"
+    return Field(None, shape=_shape([part or None for part in re.split("(\0)", fixed)]), splits=True)
+
+
+def _unmatched(found: Field) -> Field:
+    """A pattern that may match other names than it usually does."""
+    parts = re.split(_WILD_PART, found.text or "")
+    return Field(None, shape=_shape([None if _WILD_PART.fullmatch(part) else part for part in parts]), splits=True)
+
+
+def _shape(texts: Sequence[str | None]) -> Shape:
+    """Neighbouring texts as one, and neighbouring unknown parts as one."""
+    made: list[str | None] = []
+    for unknown, group in groupby((text for text in texts if text != ""), key=lambda text: text in {None, "\0"}):
+        made.append(None if unknown else "".join(text for text in group if text))
+    return tuple(made)
+
+
+def _matches_dots(pattern: str) -> bool:
+    """Whether it may stand for `.` or `..`, which bash before 5.2 lists."""
+    parts = (part for part in pattern.split("/") if part.startswith(".") and set(part) & _WILD)
+    return any(fnmatchcase(dots, part) for part in parts for dots in (".", ".."))

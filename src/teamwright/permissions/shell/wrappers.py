@@ -291,6 +291,8 @@ _EVALUATES = frozenset(
 def _coproc(words: Words) -> Inside | None:
     if any(word in _EVALUATES for word in words[1:3]):
         return _ANYTHING
+    if len(words) > 1 and _ASSIGNMENT.match(words[1] or "="):
+        return _ANYTHING
     named = len(words) > 2 and words[2] in _COMPOUND  # `coproc NAME { …; }`
     return Inside((words[2:] if named else words[1:],), clear=True) if len(words) > 1 else None
 

@@ -213,6 +213,27 @@ def processes() -> list[Row]:
     return _from_proc() if _LINUX else _from_ps()
 
 
+def row_of(pid: int) -> Row | None:
+    """The process of this number now; None when there is none."""
+    return _row(str(pid)) if _LINUX else next((row for row in processes() if row.pid == pid), None)
+
+
+def ancestry() -> list[Row]:
+    """This process, its parent, its parent's parent, and so on, as far as they can be seen."""
+    rows = {} if _LINUX else {row.pid: row for row in processes()}
+    found, pid = list[Row](), os.getpid()
+    while (row := _row(str(pid)) if _LINUX else rows.get(pid)) is not None and row not in found:
+        found.append(row)
+        pid = row.parent
+    return found
+
+
+def has_variable(pid: int, name: str) -> bool:
+    """Whether the process was started with this variable, and it was not empty (Linux; elsewhere False)."""
+    begins = f"{name}=".encode()
+    return any(one.startswith(begins) and one != begins for one in _environment(pid).split(b"\0"))
+
+
 @cache
 def this_boot() -> str:
     """Since when, and among which processes, numbers of processes mean what they do now; empty when unknown."""

@@ -74,13 +74,13 @@ def end_leftovers(session: Path, grace_s: float = 2.0) -> list[Leftover]:
 
 def _found(session: Path) -> list[tuple[Leftover, Family]]:
     found: list[tuple[Leftover, Family]] = []
-    files = _files(session)
+    files = record_files(session)
     if not files:
         return found
     look = Look()
     own_line = look.line_of(os.getpid())
     for file in files:
-        record = _read(file)
+        record = read_record(file)
         if record is None or record.program_lives(look):
             continue
         # After another boot numbers mean nothing; the mark is proof anywhere.
@@ -93,8 +93,11 @@ def _found(session: Path) -> list[tuple[Leftover, Family]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
-    """One record as it stands in its file."""
+class Record:
+    """One record as it stands in its file. `by` is the pid and the start of the program that made it.
+
+    `agent`: the process is a command of an agent, or was started by the runtime for one.
+    """
 
     mark: str
     boot: str
@@ -103,6 +106,7 @@ class _Record:
     purpose: Purpose
     pid: int
     start: str
+    agent: bool = True
 
     def program_lives(self, look: Look) -> bool:
         """Whether the program that made the record still runs, as far as this machine can tell."""
@@ -110,7 +114,8 @@ class _Record:
         return self.boot == this_boot() and look.lives(pid, start)
 
 
-def _read(file: Path) -> _Record | None:
+def read_record(file: Path) -> Record | None:
+    """The record in the file; None when it is none."""
     try:
         facts = cast("dict[str, Any]", json.loads(read_plain(file, _MOST)))
         by = facts["by"]
@@ -119,7 +124,7 @@ def _read(file: Path) -> _Record | None:
         if len(mark) < 16 or not mark.endswith(f".{file.stem}") or pid in {1, -1}:
             return None
         names = ("member", "call", "job", "output")
-        return _Record(
+        return Record(
             mark,
             str(facts["boot"]),
             (int(by["pid"]), str(by["start"])),
@@ -127,12 +132,14 @@ def _read(file: Path) -> _Record | None:
             Purpose(*(str(facts.get(name, "")) for name in names)),
             max(0, pid),
             str(facts.get("start", "")),
+            facts.get("agent") is not False,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _files(session: Path) -> list[Path]:
+def record_files(session: Path) -> list[Path]:
+    """The files of records in the directory of a session, or of a member's own process."""
     try:
         return [path for path in (session / RECORDS).iterdir() if path.suffix == ".json"]
     except OSError:
@@ -141,7 +148,7 @@ def _files(session: Path) -> list[Path]:
 
 def _clear(session: Path) -> None:
     """Take away what is no record, unless it is so young that it may become one."""
-    for file in _files(session):
+    for file in record_files(session):
         with contextlib.suppress(OSError):
-            if _read(file) is None and time.time() - file.stat().st_mtime > _DAMAGED_KEPT_S:
+            if read_record(file) is None and time.time() - file.stat().st_mtime > _DAMAGED_KEPT_S:
                 file.unlink()

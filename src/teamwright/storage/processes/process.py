@@ -17,6 +17,7 @@ from typing import Protocol
 
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
+from teamwright.storage.processes.command_mark import AGENT, with_mark
 from teamwright.storage.processes.family import MARK, Family, new_mark
 from teamwright.storage.processes.records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose
 
@@ -40,7 +41,8 @@ class Command:
     """What to start: program and arguments, directory, the whole environment; and what for, if it is to be recorded.
 
     `input` is what it reads on its stdin; one that does not read keeps nobody waiting. `converses`: its stdin stays
-    open after that, for `Process.write`.
+    open after that, for `Process.write`. `by_agent`: it carries the mark of agents' commands, as everything does that
+    no person started or that runs what an agent may have written.
     """
 
     argv: Sequence[str]
@@ -50,6 +52,15 @@ class Command:
     purpose: Purpose = NOTHING_KNOWN
     input: bytes = b""
     converses: bool = False
+    by_agent: bool = True
+
+    def start_words(self) -> list[str]:
+        """Return the arguments to start. Raises OSError when there is no such program."""
+        return with_mark(self.argv, self.cwd, self.env) if self.by_agent else list(self.argv)
+
+    def start_env(self, mark: str) -> dict[str, str]:
+        """Return the environment to start with; `mark` names the family."""
+        return {**self.env, MARK: mark, **({AGENT: "1"} if self.by_agent else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +105,15 @@ class Process:
     def start(cls, command: Command, output: Sink, errors: Sink | None = None) -> Process:
         """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
         mark = new_mark()
-        record = command.records.begin(mark, command.purpose) if command.records is not None else None
+        record = _begin(command, mark)
         pipes = [_Pipe(sink) for sink in (output, errors) if sink is not None]
         feed = _Feed(command.input, stays=command.converses) if command.input or command.converses else None
         ends = [*pipes, *([feed] if feed is not None else [])]
         try:
             child = subprocess.Popen(
-                list(command.argv),
+                command.start_words(),
                 cwd=command.cwd,
-                env={**command.env, MARK: mark},
+                env=command.start_env(mark),
                 stdin=subprocess.DEVNULL if feed is None else feed.theirs,
                 stdout=pipes[0].theirs,
                 stderr=pipes[-1].theirs,
@@ -272,8 +283,14 @@ async def run(
 async def run_argv(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float = 30.0, max_output: int = 1_000_000
 ) -> Outcome:
-    """Run a program whose output is for us: stdout and stderr apart, `max_output` characters kept, no file."""
-    return await run(Command(argv, cwd, env), Output(max_output), Output(20_000), timeout_s=timeout_s)
+    """Run a program of our own choice, unmarked: stdout and stderr apart, `max_output` characters kept, no file."""
+    return await run(Command(argv, cwd, env, by_agent=False), Output(max_output), Output(20_000), timeout_s=timeout_s)
+
+
+def _begin(command: Command, mark: str) -> ProcessRecord | None:
+    if command.records is None:
+        return None
+    return command.records.begin(mark, command.purpose, by_agent=command.by_agent)
 
 
 def _exists(group: int) -> bool:

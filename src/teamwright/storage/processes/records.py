@@ -48,8 +48,8 @@ class ProcessRecords:
         self._before = f"{self._directory}{os.sep}"
         self._by: dict[str, object] = {}
 
-    def begin(self, mark: str, purpose: Purpose) -> ProcessRecord:
-        """Note that a process with this mark is about to start."""
+    def begin(self, mark: str, purpose: Purpose, *, by_agent: bool = True) -> ProcessRecord:
+        """Note that a process with this mark is about to start, for an agent or for a person."""
         if not self._by:
             self._by = {"pid": os.getpid(), "start": start_of(os.getpid())}
         facts = {
@@ -62,6 +62,7 @@ class ProcessRecords:
             "call": purpose.call,
             "job": purpose.job,
             "output": purpose.output,
+            "agent": by_agent,
         }
         content = _encoder.encode(facts).encode("utf-8", "replace")
         path = f"{self._before}{mark.rpartition('.')[2]}.json"

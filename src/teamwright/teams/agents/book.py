@@ -20,17 +20,18 @@ from teamwright.agent.commands import told
 from teamwright.agent.conversation import Told
 from teamwright.agent.forking.words import fork_words
 from teamwright.agent.limits import SpawnLimits
-from teamwright.protocol.blocks import Block, text_block
+from teamwright.protocol.blocks import text_block
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LimitExceeded, TeamRefused, TeamwrightError
 from teamwright.protocol.events import Emit
 from teamwright.protocol.ids import run_id
+from teamwright.storage.started_task import start_task
 from teamwright.teams.agents.journal import RunJournal, kept, spec_of
 from teamwright.teams.agents.ledger import has_words, is_run_id, last_said, remembered
 from teamwright.teams.agents.life import Pending, QueueSteering, let_go, lived, tell_lost_below, written
 from teamwright.teams.agents.ports import AgentSettings, FromCall, SubagentBuilder, Teller
 from teamwright.teams.agents.run import Run, find_run
-from teamwright.teams.agents.words import RunFile, changed, it_runs, notification
+from teamwright.teams.agents.words import RunFile, changed, it_runs, notification, words_from
 from teamwright.teams.spec import SpawnSpec
 
 LEFT = "the session was left"
@@ -139,15 +140,15 @@ class Agents:
         agent = await self._made(spec, owner, run)
         if ready is not None:
             ready(agent)
-        words = fork_words(spec.prompt) if spec.fork else spec.prompt
+        words = fork_words(agent.tags, spec.prompt) if spec.fork else spec.prompt
         agent.conversation.queue(f"prompt:{run.id}", [text_block(words)])
         return self._begin(run, agent)
 
     async def go_on(self, run: Run, prompt: str, owner: str, call: FromCall, *, background: bool, id: str = "") -> Run:
         """Go on with one that has ended: all of its conversation, and the new words. Its id stays.
 
-        Without words it goes on where a kill cut it off. `id` names the words: they are told once. Raises as `start`,
-        and TeamRefused for one that runs.
+        Without words it goes on where a kill cut it off. `id` names the words of a message: they are told once. Raises
+        as `start`, and TeamRefused for one that runs.
         """
         async with run.lock:
             return await self._go_on(run, prompt, owner, call, background=background, id=id)
@@ -170,10 +171,11 @@ class Agents:
         if run.task is None and run.state == "killed" and run.owner == owner:
             self.withdraw(owner, run.notice_key)  # a kill ended it, and it runs again before that was told
         tell_lost_below(run, talk, self._jobs, self)
+        words = words_from(owner if id else run.owner, run, talk.tags, prompt)
         run.owner, run.background = owner, background
         if prompt:
             run.generation, run.answers_before = run.generation + 1, talk.answers
-            talk.queue(id or f"prompt:{call.key or run_id()}-{run.generation}", [text_block(prompt)])
+            talk.queue(id or f"prompt:{call.key or run_id()}-{run.generation}", [words])
         return self._begin(run, agent)
 
     def _begin(self, run: Run, agent: Agent) -> Run:
@@ -195,7 +197,7 @@ class Agents:
         self._journal.begun(run)
         file.begin(run)
         self._emit(changed(run))
-        run.task = asyncio.create_task(self._life(run, agent, opening, file), name=f"sub-agent {run.id}")
+        run.task = start_task(self._life(run, agent, opening, file), f"sub-agent {run.id}")
         return run
 
     async def _made(self, spec: SpawnSpec, owner: str, run: Run, *, goes_on: bool = False) -> Agent:
@@ -327,7 +329,7 @@ class Agents:
 
     # ── writing to one ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def send(self, run: Run, words: Block, prompt: str, sender: str, call: FromCall) -> bool:
+    async def send(self, run: Run, text: str, sender: str, call: FromCall) -> bool:
         """Words for it: a running one has them in its transcript at once, one that ended goes on with them.
 
         Returns whether it was running. Raises as `start`, StorageError.
@@ -340,6 +342,7 @@ class Agents:
                     await self._go_on(run, "", sender, call, background=True, id="")
                 return run.running
             if run.running and agent is not None and not run.ended.is_set():
+                words = words_from(sender, run, agent.tags, text)
                 agent.conversation.queue(id, [words])
                 run.queue.put("lead", (words,), id)
                 run.moved.set()
@@ -351,15 +354,15 @@ class Agents:
                     do=[f'Agent with resume "{run.id}" goes on with it.'],
                     note="nothing was sent",
                 )
-            await self._go_on(run, prompt, sender, call, background=True, id=id)
+            await self._go_on(run, text, sender, call, background=True, id=id)
             return False
 
     def heard(self, id: str, text: str, key: str) -> bool:
         """A notice for a sub-agent: a job of its own has ended. False when it does not run."""
         run = self.runs.get(id)
-        if run is None or not run.running:
+        if run is None or not run.running or run.agent is None:
             return False
-        run.queue.notice(text, key)
+        run.queue.notice(run.agent.tags, text, key)
         run.moved.set()
         return True
 

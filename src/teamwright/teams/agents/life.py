@@ -64,7 +64,7 @@ async def lived(
     talk = agent.conversation
     if opening is None and talk.items and not (talk.owes_round or talk.interrupted):
         return TurnEnd("done", talk.said_since(talk.inherited))  # it was done, and killed before that was noted
-    first = await agent.hooks.began()
+    first = agent.tags.hook_notes(await agent.hooks.began())
     if opening is not None and first:
         words = (*first, *opening.blocks) if talk.unbegun else (*opening.blocks, *first)  # a fork's job is last
         opening = Told(words, opening.ids)
@@ -148,4 +148,4 @@ def tell_lost_below(run: Run, talk: Conversation, jobs: BackgroundJobs, agents: 
         if talk.holds({f"notice:{key}"}):
             settle([id])
         else:
-            run.queue.notice(text, key)
+            run.queue.notice(talk.tags, text, key)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import RuntimeTags, escaped
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import AgentChanged
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
 
@@ -21,7 +22,7 @@ _SHOWN = 200
 
 
 def notification(run: Run) -> str:
-    """The end of a background sub-agent, as its owner reads it."""
+    """The end of a background sub-agent, as its owner reads it inside the runtime's tag."""
     tags = [
         ("task-id", run.id),
         ("tool-use-id", run.call),
@@ -32,20 +33,26 @@ def notification(run: Run) -> str:
     ]
     lines = [f"<{tag}>{escaped(text)}</{tag}>" for tag, text in tags if text]
     lines.append(f"<usage>{usage(run)}</usage>")
-    return "\n".join(["<task-notification>", *lines, "</task-notification>", _next(run)]).rstrip()
+    return "\n".join([*lines, _next(run)]).rstrip()
 
 
 def job_notification(job: Job) -> str:
-    """The end of a background command, as its owner reads it (tags as observed)."""
+    """The end of a background command, as its owner reads it inside the runtime's tag (tags as observed)."""
     how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
     if job.state == "killed":
         how = "was killed: it ended with the process that ran it"
     what = escaped(job.description or job.command or job.id)
     return (
-        f"<task-notification>\n<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
+        f"<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
         f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
-        "</summary>\n</task-notification>\nRead the output file for what it printed."
+        "</summary>\nRead the output file for what it printed."
     )
+
+
+def words_from(sender: str, run: Run, tags: RuntimeTags, text: str) -> Block:
+    """Words for a sub-agent: its owner's are its job, those of others come as a message."""
+    whose = run.owner in {"", sender}
+    return text_block(text if whose else tags.message(LEAD_ALIAS if sender == LEAD else sender, text))
 
 
 def changed(run: Run) -> AgentChanged:

@@ -130,7 +130,7 @@ class OwnInbox(GuestInbox):
         found: Sequence[Entry] = ()
         with suppress(StorageError):  # being written
             found = peek(self.path)
-        return [entry for entry in found if entry.msg_id and not entry.read]
+        return [self.prover.checked(entry) for entry in found if entry.msg_id and not entry.read]
 
     def _hold_up(self, problem: LockTimeout) -> None:
         if not self._held_up:

@@ -16,10 +16,11 @@ from teamwright.agent.conversation import Conversation, Told
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import ms_of, now_ms
-from teamwright.protocol.envelope import escaped, reminder, render_entry
+from teamwright.protocol.envelope import RuntimeTags, escaped
 from teamwright.protocol.events import Emit, MessageSeen
-from teamwright.protocol.ids import LEAD, message_id
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import (
+    RUNTIME_SENDERS,
     Entry,
     IdleNotification,
     ModeChanged,
@@ -32,9 +33,6 @@ from teamwright.teams.mailing.told import ToldIds
 
 WAKE_ORDER = tuple(source for source in SOURCES if source in {"user", "shutdown", "lead", "peer", "task"})
 """Whose mail wakes an idle member first. A shutdown comes alone; all else comes in one turn, in this order."""
-
-RUNTIME_SENDERS = frozenset({"system", "user", "task-list"})
-"""Senders that only the runtime and the user's own surfaces use: shown without the note on peers."""
 
 
 def kind_of(entry: Entry) -> str:
@@ -59,12 +57,12 @@ def wakes(entry: Entry) -> bool:
             return entry.extra.get("no_reply") is not True
 
 
-def _how_old(entries: Sequence[Entry]) -> list[Block]:
+def _how_old(tags: RuntimeTags, entries: Sequence[Entry]) -> list[Block]:
     """A note on mail that waited for a minute or more: much may have happened since."""
     now = now_ms()
     waited = [(e.sender, (now - (ms_of(e.timestamp or "") or now)) // 60_000) for e in entries]
     old = ", ".join(f"{escaped(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
-    return [text_block(reminder(f"Some of this mail waited before you could read it: {old}."))] if old else []
+    return [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
 
 
 def pick(entries: Sequence[Entry]) -> list[Entry]:
@@ -150,18 +148,19 @@ class Desk:
 
         The transcript will hold it as `notice:<key>`; without a key it gets a new one.
         """
-        self.notices.notice(text, key)
+        self.notices.notice(self.conversation.tags, text, key)
         self.ring()
 
     def late(self, text: str) -> None:
         """An answer to a request that is gone: told like a notice, before those."""
-        self.notices.put("permission", (text_block(text),), f"notice:{message_id()}")
+        self.notices.late(self.conversation.tags, text)
         self.ring()
 
     def told(self, entries: Sequence[Entry]) -> Told:
         """The entries as one user line, an envelope each, and the notices that wait."""
-        blocks = [text_block(self.words(e) or render_entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
-        blocks += _how_old(entries)
+        tags = self.conversation.tags
+        blocks = [text_block(self.words(e) or tags.entry(e, plain=e.sender in RUNTIME_SENDERS)) for e in entries]
+        blocks += _how_old(tags, entries)
         ids = [f"mail:{e.msg_id}" for e in entries]
         waiting = self.notices.inline()
         for one in waiting:

@@ -13,9 +13,8 @@ from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMember, UsageError
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, keyed_id, message_id, nearest
-from teamwright.protocol.mail import Entry, IdleNotification, Protocol, TaskAssignment, fenced
+from teamwright.protocol.mail import Entry, IdleNotification, Protocol, fenced
 from teamwright.protocol.roster import Member
-from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.lifecycle import State
@@ -66,8 +65,10 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
         raise UsageError(
             "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
         )
-    if call is not None and call.again and (sent := await _sent_before(team, addressee(to), call)) is not None:
-        return sent
+    if call is not None and call.again:
+        sent = await _sent_before(team, addressee(to, team.names), call)
+        if sent is not None:
+            return sent
     member = await recipient(team, to)
     if member.name.lower() == sender.lower():
         raise TeamRefused(
@@ -170,57 +171,24 @@ async def send_protocol(
     return sent
 
 
-async def assign(team: Team, task: Task, by: str, call: Call | None = None) -> None:
-    """Tell a task's new owner, when it is a live member other than whoever made it so; once for each `call`.
-
-    A member that another program runs is told too: it hears of it in no other way.
-    """
-    owner = await _owner(team, task.owner or "")
-    if owner in {"", by}:
-        return
-    id = call.message_to(owner) if call is not None else ""
-    if call is not None and call.again and await team.inbox(owner).has(id):
-        return
-    await send_protocol(
-        team,
-        by,
-        owner,
-        TaskAssignment(
-            task_id=task.id, subject=task.subject, description=task.description, assigned_by=by, timestamp=iso()
-        ),
-        id=id,
-    )
-
-
-async def _owner(team: Team, name: str) -> str:
-    """The member that an owner's name means, as the roster spells it; empty when nobody here is told."""
-    if not team.exists:
-        return ""
-    if (mate := team.find(name)) is not None:
-        return mate.name
-    if name.lower() in team.outside.strangers:
-        member = (await team.roster.read()).find(name)
-        return member.name if member is not None else ""
-    return LEAD if name == LEAD else ""
-
-
-async def recipient(team: Team, to: str) -> Member:
+async def recipient(team: Team, to: str, note: str = "nothing was sent") -> Member:
     """The member that a `to` means: a name, an agent id, or the lead's alias.
 
-    Raises UnknownMember listing the members and the nearest name; an agent type names the member that has it.
+    Raises UnknownMember listing the members and the nearest name; an agent type names the member that has it. `note`
+    says in the error that nothing was done.
     """
-    name: MemberName = addressee(to)
+    name: MemberName = addressee(to, team.names)
     config = await team.roster.read()
     member = config.find(name)
     if member is None:
-        raise _unknown(team, name, config.members)
+        raise _unknown(team, name, config.members, note)
     if not _reachable(team, member):
         raise UnknownMember(
             "unknown-member",
             f'"{member.name}" is no longer running',
             looked_at=[("running", _names(team))],
-            do=["Give the work to somebody who is running, or start a new teammate."],
-            note="nothing was sent",
+            do=["Give the work to an agent that is running, or start a new teammate."],
+            note=note,
         )
     return member
 
@@ -235,10 +203,10 @@ def _reachable(team: Team, member: Member) -> bool:
     return team.find(name) is not None or name in team.coming_back or name in team.outside.strangers
 
 
-def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
+def _unknown(team: Team, name: str, members: Sequence[Member], note: str) -> UnknownMember:
     same_type = next((m.name for m in members if m.agent_type.lower() == name.lower()), None)
     close = same_type or nearest(name, [m.name for m in members])
-    do = ["Write to one of the members."]
+    do = ["Name one of the members."]
     if same_type:
         do = [f'"{name}" is an agent type; the member of that type is {same_type}']
     elif close:
@@ -248,7 +216,7 @@ def _unknown(team: Team, name: str, members: Sequence[Member]) -> UnknownMember:
         f'"{name}" is not in team {team.name}',
         looked_at=[("members", ", ".join(LEAD_ALIAS if m.is_lead else m.name for m in members))],
         do=do,
-        note="nothing was sent",
+        note=note,
     )
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.protocol.envelope import PEER_NOTE, envelope, escaped, reminder, render_entry
+from teamwright.protocol.envelope import PEER_NOTE, RuntimeTags, escaped
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, PlanApprovalRequest, PlanApprovalResponse, parse_protocol
@@ -23,26 +23,26 @@ _NO_ANSWER = "This is no answer to a plan of yours, whatever it says: nothing wa
 _NO_REQUEST = "No plan of that request_id waits for you: there is nothing to answer."
 
 
-def plan_words(team: Team, reader: str, entry: Entry) -> str | None:
+def plan_words(team: Team, reader: str, entry: Entry, tags: RuntimeTags) -> str | None:
     """What the reader's model is told of a message about a plan; None for every other message."""
     if "plan_approval" not in entry.text[:200]:
         return None
     message = parse_protocol(entry.text)
     if isinstance(message, PlanApprovalRequest):
-        return _request(team, reader, entry, message)
+        return _request(team, reader, entry, message, tags)
     if isinstance(message, PlanApprovalResponse):
-        return _response(team, reader, entry, message)
+        return _response(team, reader, entry, message, tags)
     return None
 
 
-def _request(team: Team, reader: str, entry: Entry, message: PlanApprovalRequest) -> str:
+def _request(team: Team, reader: str, entry: Entry, message: PlanApprovalRequest, tags: RuntimeTags) -> str:
     request = _row(team, message.request_id) or {}
     life = life_of(team, entry.sender)
     mine = life is not None and of_life(request, entry.sender, life) and request.get("target") == reader
     if not mine or team.requests.answer_of(message.request_id) is not None:
-        return f"{render_entry(entry)}\n{reminder(_NO_REQUEST)}"
-    plan = envelope(entry.sender, str(request["plan"]), color=entry.color, summary="a plan to approve")
-    return f"{PEER_NOTE}\n{plan}\n{reminder(_how_to_answer(entry.sender, request))}"
+        return f"{tags.entry(entry)}\n{tags.reminder(_NO_REQUEST)}"
+    plan = tags.message(entry.sender, str(request["plan"]), color=entry.color, summary="a plan to approve")
+    return f"{PEER_NOTE}\n{plan}\n{tags.reminder(_how_to_answer(entry.sender, request))}"
 
 
 def _row(team: Team, id: object) -> Mapping[str, Any] | None:
@@ -65,12 +65,12 @@ def _how_to_answer(name: str, request: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _response(team: Team, reader: str, entry: Entry, message: PlanApprovalResponse) -> str:
+def _response(team: Team, reader: str, entry: Entry, message: PlanApprovalResponse, tags: RuntimeTags) -> str:
     request = _row(team, message.request_id) or {}
     answer = team.requests.answer_of(message.request_id) if request else None
     mate = team.own(reader)
     if reader == LEAD or answer is None or mate is None or not of_life(request, mate.name, mate.incarnation):
-        return f"{render_entry(entry)}\n{reminder(_NO_ANSWER)}"
+        return f"{tags.entry(entry)}\n{tags.reminder(_NO_ANSWER)}"
     plan = mate.agent.plan
     if answer.get("approve") is True:
         body = f"Your plan was approved. Plan mode is over.{_now(plan)} Carry out the plan in {request['plan_file']}."
@@ -80,7 +80,7 @@ def _response(team: Team, reader: str, entry: Entry, message: PlanApprovalRespon
             f"Your plan was not approved: {why}\nYou are still in plan mode. "
             f"Change the plan ({request['plan_file']}), then call ExitPlanMode again."
         )
-    return envelope(entry.sender, body, summary="the answer to your plan")
+    return tags.message(entry.sender, body, summary="the answer to your plan")
 
 
 def _now(plan: PlanMode | None) -> str:

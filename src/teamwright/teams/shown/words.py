@@ -5,14 +5,15 @@ Knows who has words; has none itself.
 
 from __future__ import annotations
 
+from teamwright.protocol.envelope import RuntimeTags
 from teamwright.protocol.mail import Entry
 from teamwright.teams.plans.shown import plan_words
 from teamwright.teams.shown.permits import permission_words
 from teamwright.teams.team import Team
 
 
-def words_of(team: Team, reader: str, entry: Entry) -> str | None:
+def words_of(team: Team, reader: str, entry: Entry, tags: RuntimeTags) -> str | None:
     """Plain words for the entry, as this reader's model is told it; None: it is told as it stands."""
     if not entry.text.startswith("{"):
         return None
-    return plan_words(team, reader, entry) or permission_words(team, reader, entry)
+    return plan_words(team, reader, entry, tags) or permission_words(team, reader, entry, tags)

@@ -10,7 +10,7 @@ from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.job_journal import Job
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.run import Run
 from teamwright.teams.ending import kill
@@ -53,9 +53,11 @@ class TaskStop(Tool[TaskStopInput]):
         wanted = call.task_id.strip()
         if wanted.lower() in {LEAD, LEAD_ALIAS}:
             raise _not_the_lead()
-        mate = self._caller.team.find(wanted.partition("@")[0])
-        if mate is not None and self._agents.find(wanted) is None:
-            return await self._member(mate.name)
+        team = self._caller.team
+        if self._agents.find(wanted) is None:
+            mate = team.find(addressee(wanted, team.names) if "@" in wanted else wanted)
+            if mate is not None:
+                return await self._member(mate.name)
         found = known_task(self._agents, self._jobs, wanted, self._caller.name)
         if found.state != "running" and not (isinstance(found, Run) and found.comes):
             return ToolResult.error(

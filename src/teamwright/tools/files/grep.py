@@ -211,7 +211,7 @@ def _anchored(root: str, segments: Segments) -> str:
 
 async def _run(argv: Sequence[str], env: dict[str, str]) -> _Answer:
     output, errors = Output(_MOST_READ), Output(2_000)
-    outcome = await run(Command(argv, Path("/"), env), output, errors, timeout_s=WITHIN_S, grace_s=0.5)
+    outcome = await run(Command(argv, Path("/"), env, by_agent=False), output, errors, timeout_s=WITHIN_S, grace_s=0.5)
     if outcome.exit_code == 2 and not outcome.timed_out and outcome.errors.strip():
         return _Answer(trouble=outcome.errors.replace("regex parse error:", "").strip()[-300:])
     return _Answer(output.head(), not output.is_cut, outcome.timed_out)

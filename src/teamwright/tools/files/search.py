@@ -17,6 +17,7 @@ from typing import Any
 from teamwright.permissions.left_out import Segments
 from teamwright.permissions.left_out import expression as left_out_of
 from teamwright.protocol.values import dataclass
+from teamwright.storage.plain import read_plain
 from teamwright.tools.files.globs import compiled
 from teamwright.tools.files.text import decode, is_binary, shown
 from teamwright.tools.files.walk import walk
@@ -115,9 +116,7 @@ def _files(root: Path, names: re.Pattern[str] | None, but: Sequence[Segments]) -
 def _text(path: str) -> str:
     """The text of a file with plain line ends and without the last one; empty for what is no text."""
     try:
-        if Path(path).stat().st_size > MOST_BYTES:
-            return ""
-        content = Path(path).read_bytes()
+        content = read_plain(path, MOST_BYTES)
     except OSError:
         return ""
     if is_binary(content) or (b"\0" in content and not content.startswith((b"\xff\xfe", b"\xfe\xff"))):

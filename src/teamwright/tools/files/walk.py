@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.protocol.values import dataclass
+from teamwright.storage.plain import read_plain
+
+_IGNORE_MOST = 1_000_000
+"""Bytes of a `.gitignore`; a longer one is taken to be empty."""
 
 
 class OutOfTime(Exception):
@@ -82,10 +86,10 @@ def _walk(directory: str, in_git: bool, chain: _Chain, terms: _Terms) -> Iterato
 def _above(root: Path) -> tuple[bool, _Chain]:
     """Whether the directory lies in a repository, and the rules from above it, the nearest first."""
     chain: list[_Rules] = []
-    for parent in root.parents if not (root / ".git").exists() else ():
-        if (parent / ".gitignore").is_file():
+    for parent in root.parents if not os.path.lexists(root / ".git") else ():
+        if os.path.isfile(parent / ".gitignore"):
             chain.append(_rules(str(parent)))
-        if (parent / ".git").exists():
+        if os.path.lexists(parent / ".git"):
             rules = tuple(chain)
             # Somebody who asks for an ignored directory by name wants to see into it.
             return True, () if any(_ignored(rules, f"{one}/") for one in (root, *root.parents)) else rules
@@ -97,7 +101,7 @@ def _rules(directory: str) -> _Rules:
 
     base = directory.rstrip("/") + "/"
     try:
-        lines = Path(base, ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_plain(f"{base}.gitignore", _IGNORE_MOST).decode("utf-8", "replace").split("\n")
     except OSError:
         lines = []
     return _Rules(base, GitIgnoreSpec.from_lines(lines))

@@ -55,7 +55,7 @@ async def answer_by_lead(caller: Caller, given: PlanGiven) -> ToolResult:
 def _require_the_same(caller: Caller, to: str, request_id: str) -> None:
     """An answer that was written to one member is not given to another."""
     owner = whose_plan(caller.team, request_id)
-    if owner and to.strip() and addressee(to).lower() != owner.lower():
+    if owner and to.strip() and addressee(to, caller.team.names).lower() != owner.lower():
         raise TeamRefused(
             "team-refused",
             f"that request is of {owner}, not of {to.strip()[:64]}",

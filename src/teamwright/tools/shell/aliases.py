@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
-from teamwright.permissions.shell.parse import MAX_BYTES, parser
+from teamwright.permissions.shell.misread import parser
+from teamwright.permissions.shell.parse import MAX_BYTES
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -29,7 +29,6 @@ from teamwright.tools.shell.startup import Startup
 from teamwright.tools.shell.which import plain_shell
 
 MANNERS: Mapping[str, str] = {
-    "TEAMWRIGHT": "1",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
@@ -83,11 +82,22 @@ class BashInput(ToolInput):
     _cwd: Path | None = PrivateAttr(default=None)
     _real: str = PrivateAttr(default="")
     _means: str = PrivateAttr(default="")
+    _by_person: bool = PrivateAttr(default=False)
 
     @property
     def seen_from(self) -> Path:
         """The directory that `access` saw; the root before that."""
         return self._cwd or Path(os.sep)
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person typed the command: then it does not carry the mark of agents' commands."""
+        return self._by_person
+
+    def typed_by_person(self) -> BashInput:
+        """Note that a person typed the command."""
+        self._by_person = True
+        return self
 
     def see_from(self, cwd: Path, means: str = "") -> None:
         """Note the directory in which the command would run, and what it means where it has aliases."""
@@ -238,7 +248,8 @@ class Bash(Tool[BashInput]):
         ended_in = place.scratch / f"{stem}.cwd"
         line = self._line(call, place, ended_in)
         purpose = Purpose(ctx.member, ctx.call, output=str(place.scratch / f"{stem}.output"))
-        process = Process.start(Command(line.argv, before, line.env, self._jobs.records, purpose), output)
+        records, by_agent = self._jobs.records, not call.by_person
+        process = Process.start(Command(line.argv, before, line.env, records, purpose, by_agent=by_agent), output)
         goes_on = False
         try:
             with self._jobs.in_front(process, ctx.member, call.command):

@@ -13,7 +13,8 @@ from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import TaskRefused
 from teamwright.protocol.task import CALL, Task
 from teamwright.tasks.check import own_check
-from teamwright.tasks.rules import DELETED
+from teamwright.tasks.rules import DELETED, Wish, merged, same
+from teamwright.tasks.task_list import Change
 from teamwright.tools.tasks.port import TaskPort, TaskWatch
 
 KEPT = ["(a hook looks at it)"]
@@ -38,9 +39,13 @@ class TaskCreateInput(ToolInput):
     subject: str = Field(description="What is to be done, in one line.")
     description: str = Field(description="All that somebody else needs to do it.")
     activeForm: str | None = Field(None, description="The same as an activity, e.g. Fixing the parser.")
+    owner: str = Field("", description="The member that does it and is notified now.")
+    reserved_for: list[str] = Field([], alias="for", description="The only members that may claim it.")
+    blockedBy: list[str] = Field([], description="Numbers that this task must wait for.")
+    ready: bool = Field(False, description="Idle teammates may claim it before your turn ends.")
     metadata: dict[str, Any] | None = Field(
         None,
-        description='Any keys. {"for": ["ann"]} keeps it for ann; {"needs": ["Edit"]} for those with that tool; '
+        description='Any keys. {"needs": ["Edit"]} keeps it for members with that tool; '
         '{"budget": {"tokens": 90000}} caps what it may use; {"check": "make test"} is run before it counts as '
         "completed, and must succeed.",
     )
@@ -77,23 +82,32 @@ class TaskCreate(Tool[TaskCreateInput]):
         me, _ = self._port.me()
         require_budget(call.metadata, lead=True)
         watched = self._watch is not None and self._watch.looks()
+        await self._port.require_owner(call.owner)
+        reserved = {"for": call.reserved_for or (call.metadata or {}).get("for")}
         task = await self._made_before(ctx) or await self._port.tasks.create(
             call.subject,
             call.description,
             by=me,
             active_form=call.activeForm,
             seen_from=ctx.workplace.cwd,
-            metadata={
-                **(call.metadata or {}),
-                **({CALL: ctx.key} if ctx.key else {}),
-                **({"for": KEPT} if watched else {}),
-            },
+            owner="" if watched else call.owner,
+            blocked_by=call.blockedBy,
+            draft=not call.ready,
+            metadata=merged(
+                call.metadata,
+                {**reserved, **({CALL: ctx.key} if ctx.key else {}), **({"for": KEPT} if watched else {})},
+            ),
         )
         if (task.metadata or {}).get("for") == KEPT:
             if refusal := await self._looked_at(task, me):
                 return ToolResult.error(f"The task was refused and is not on the list: {refusal}", "Do as it says.")
-            kept = {"for": (call.metadata or {}).get("for")}
-            task = (await self._port.tasks.update(task.id, by=me, lead=True, metadata=kept)).task
+            accepted: Wish = {"metadata": reserved}
+            if call.owner:
+                accepted["owner"] = call.owner
+            task = (await self._port.tasks.update(task.id, by=me, lead=True, **accepted)).task
+        if task.owner is not None:
+            created = Change(task, (), assigned=None if same(task.owner, me) else task.owner)
+            await self._port.notify_owners(created, ctx.key, again=ctx.again)
         brief = f"Task #{task.id} created: {task.subject}"
         return ToolResult(brief, brief=brief, facts={"task": task.to_json()})
 

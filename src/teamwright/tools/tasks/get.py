@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.protocol.task import CALL, CHECKED, Task
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
+from teamwright.protocol.task import CALL, Task
+from teamwright.tasks.rules import RUNTIME_KEYS
 from teamwright.tools.tasks.port import TaskPort
 
 
@@ -56,6 +59,9 @@ def shown(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
     lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
     if task.owner:
         lines.append(f"Owner: {task.owner}")
+    if task.draft is not None and task.owner is None and task.draft.is_open(now_ms()):
+        creator = LEAD_ALIAS if task.draft.by == LEAD else task.draft.by
+        lines.append(f"Draft: {creator} is still describing it; idle teammates do not claim it yet.")
     lines.append(f"Description: {task.description}")
     if waits:
         lines.append(f"Waits for: {numbered(waits)}")
@@ -63,7 +69,7 @@ def shown(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
         lines.append(f"Blocked by: {numbered(task.blocked_by)}")
     if task.blocks:
         lines.append(f"Blocks: {numbered(task.blocks)}")
-    metadata = {key: value for key, value in (task.metadata or {}).items() if key not in {CALL, CHECKED}}
+    metadata = {key: value for key, value in (task.metadata or {}).items() if key not in {CALL, *RUNTIME_KEYS}}
     if metadata:
         lines.append(f"Metadata: {json.dumps(metadata, ensure_ascii=False)}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What the task tools need of whoever makes them: the list, who is calling, and a way to tell a new owner.
+"""What the task tools need of whoever makes them: the list, who is calling, and a way to notify owners.
 
 Filled in `app`. The caller's name is set by the runtime, never by the model.
 """
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from teamwright.protocol.task import Task
 from teamwright.protocol.values import dataclass
-from teamwright.tasks.task_list import TaskList
+from teamwright.tasks.task_list import Change, TaskList
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,10 @@ class TaskPort(Protocol):
         """The caller's name, and whether it is the lead."""
         ...
 
-    async def assigned(self, task: Task, by: str, call: str, *, again: bool) -> None:
-        """Tell the task's new owner of it, once for each `call`; `again`: a kill cut the call off before."""
+    async def require_owner(self, owner: str | None, *, id: str = "") -> None:
+        """Check that a name can own a task. `id` is the task that is changed. Raises UnknownMember."""
+        ...
+
+    async def notify_owners(self, change: Change, call: str, *, again: bool) -> None:
+        """Notify a task's new and former owner, once for each `call`; `again`: a kill cut the call off before."""
         ...

@@ -26,8 +26,9 @@ class TaskUpdateInput(ToolInput):
     subject: str | None = None
     description: str | None = None
     activeForm: str | None = None
-    owner: str | None = Field(None, description="A member's name; empty: nobody.")
+    owner: str | None = Field(None, description="A member's name; empty: no owner.")
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
+    ready: bool = Field(False, description="Idle teammates may claim it before your turn ends.")
     addBlocks: list[str] = Field([], description="Numbers that must wait for this task.")
     addBlockedBy: list[str] = Field([], description="Numbers that this task must wait for.")
     metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes one.")
@@ -65,13 +66,13 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         """Change it, tell a new owner, and say what changed."""
         me, lead = self._port.me()
         require_budget(call.metadata, lead=lead)
+        await self._port.require_owner(call.owner, id=call.taskId)
         if (refused := await self._refused(call)) is not None:
             return refused
         wish = wish_of(call)
         wish["seen_from"] = ctx.workplace.cwd
         change = await self._port.tasks.update(call.taskId, by=me, lead=lead, **wish)
-        if change.assigned or (ctx.again and call.owner and change.task.owner):
-            await self._port.assigned(change.task, me, ctx.key, again=ctx.again)
+        await self._port.notify_owners(change, ctx.key, again=ctx.again and bool(call.owner))
         told = told_of(change)
         brief = told.split("\n", 1)[0]
         if "status" in change.changed and change.task.status == "completed" and not lead:
@@ -111,6 +112,8 @@ def wish_of(call: TaskUpdateInput) -> Wish:
         wish["status"] = call.status
     if call.metadata is not None:
         wish["metadata"] = call.metadata
+    if call.ready:
+        wish["ready"] = True
     if call.addBlocks:
         wish["add_blocks"] = call.addBlocks
     if call.addBlockedBy:

@@ -9,10 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.protocol.blocks import text_block
-from teamwright.protocol.envelope import envelope
 from teamwright.protocol.errors import UsageError
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.agents.run import Run
@@ -56,10 +53,8 @@ async def tell_agent(agents: Agents, run: Run, text: str, sender: str, ctx: Tool
     """Words for a sub-agent. Raises UsageError for none, TeamwrightError when it cannot go on."""
     if not text.strip():
         raise UsageError("usage", "a message needs words", note="nothing was sent")
-    whose = not run.owner or sender == run.owner
-    words = text if whose else envelope(LEAD_ALIAS if sender == LEAD else sender, text)
     call = FromCall(ctx.tool_use_id, ctx.key, ctx.again)
-    if await agents.send(run, text_block(words), words, sender, call):
+    if await agents.send(run, text, sender, call):
         said, outcome = f"{run.id} reads it before its next step.", "queued_next_round"
     else:
         said, outcome = f"{run.id} goes on with it in the background. You are told when it ends.", "resumed"

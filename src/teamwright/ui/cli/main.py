@@ -85,7 +85,9 @@ def _ending(problem: BaseException, args: list[str]) -> int:
     error = _error_of(problem, args)
     _say_where(error, _home(args))
     with contextlib.suppress(OSError):
-        sys.stderr.write(error.render() + "\n")
+        from teamwright.ui.printable import clean
+
+        sys.stderr.write(clean(error.render()) + "\n")
     return error.exit_code
 
 
@@ -145,8 +147,10 @@ def _given(args: list[str], flag: str) -> str | None:
 def _show_traceback() -> None:
     import traceback
 
+    from teamwright.ui.printable import clean
+
     with contextlib.suppress(OSError):
-        traceback.print_exc()
+        sys.stderr.write(clean(traceback.format_exc()))
 
 
 def _no_stdout() -> TeamwrightError:

@@ -5,8 +5,6 @@ What others wrote is shown without control characters: no text of a file moves t
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -14,30 +12,37 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from teamwright.ui.printable import clean, json_text
+
 WIDTH = 80
 
 CELL_MOST = 1_000
 """Characters of a cell that are looked at: no line has room for more."""
 
 
-_STEERING = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters that JSON leaves as they are, and those that turn the direction of text."""
-
-
 def say(line: str = "") -> None:
-    """One line on stdout."""
-    sys.stdout.write(line + "\n")
+    """One line on stdout, without what would steer a terminal."""
+    sys.stdout.write(clean(line) + "\n")
 
 
 def note(line: str) -> None:
-    """One line on stderr, for people."""
-    sys.stderr.write(line + "\n")
+    """One line on stderr, for people, without what would steer a terminal."""
+    sys.stderr.write(clean(line) + "\n")
+
+
+def say_painted(line: str) -> None:
+    """One line on stdout that bears colours; its text was cleaned before it was painted."""
+    sys.stdout.write(line + "\n")
 
 
 def say_json(value: Any) -> None:
     """A value as JSON on stdout, two spaces deep; dataclasses become objects, what steers a terminal is escaped."""
-    text = json.dumps(plain(value), ensure_ascii=False, indent=2)
-    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    sys.stdout.write(json_text(plain(value), indent=2) + "\n")
+
+
+def say_json_line(value: Any) -> None:
+    """A value as JSON on one line of stdout."""
+    sys.stdout.write(json_text(plain(value)) + "\n")
 
 
 def plain(value: Any) -> Any:
@@ -63,21 +68,6 @@ def one_line(text: str, width: int | None = None) -> str:
     """The text on one line without control characters, cut with `…` to so many columns."""
     flat = " ".join(clean(text).split())
     return flat if width is None else cut(flat, width)
-
-
-def clean(text: str) -> str:
-    """The text without control characters, but for newlines and tabs."""
-    return "".join(char if char in "\n\t" or char.isprintable() else _shown(char) for char in text)
-
-
-def _shown(char: str) -> str:
-    return (
-        " "
-        if unicodedata.category(char) in ("Zs", "Zl", "Zp")
-        else "�"
-        if ord(char) > 0x7F
-        else f"^{chr(ord(char) ^ 64)}"
-    )
 
 
 def columns(text: str) -> int:

@@ -27,15 +27,15 @@ class Place:
 
     def path(self, given: str) -> Path:
         """A path of the command line: relative ones begin at `cwd`."""
-        return self.cwd / Path(given).expanduser()
+        return self.cwd / os.path.expanduser(given)
 
 
 def place_of(ctx: click.Context) -> Place:
     """The place of a command. Raises UsageError for a directory that is not there."""
     said = cast("dict[str, Any]", ctx.meta.get(PLACE_KEY, {}))
     here = _here()
-    cwd = Path(os.path.normpath(here / Path(said.get("cwd", "")).expanduser()))
-    if not cwd.is_dir():
+    cwd = Path(os.path.normpath(here / os.path.expanduser(said.get("cwd", ""))))
+    if not os.path.isdir(cwd):
         raise UsageError(
             "usage", f"there is no directory {cwd}", looked_at=[("flag", "-C")], note="nothing was started"
         )
@@ -43,7 +43,7 @@ def place_of(ctx: click.Context) -> Place:
     return Place(
         cwd=cwd,
         home=os.path.join(cwd, os.path.expanduser(said["home"])) if said.get("home") else None,
-        settings=cwd / Path(settings).expanduser() if settings is not None else None,
+        settings=cwd / os.path.expanduser(settings) if settings is not None else None,
         debug=bool(said.get("debug")),
     )
 

@@ -19,7 +19,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.usage import Usage
 from teamwright.ui.asked import answer_command, asked_for
 from teamwright.ui.cli.looking import clock, json_flag
-from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, plain, say, say_json, table
+from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, say, say_json, say_json_line, table
 from teamwright.ui.cli.place import Place, place_of
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.window import window_size
@@ -179,7 +179,7 @@ class Screen:
         self._view = view
         if self.as_json:
             if view is not None:
-                say(json.dumps(plain(view), ensure_ascii=False))
+                say_json_line(view)
         elif self.draws:
             self._draw()
         elif view is not None:
@@ -196,7 +196,7 @@ class Screen:
         """The last words."""
         last = {"over": why, "resume": view.resume if view is not None else ""}
         if self.as_json:
-            say(json.dumps(last, ensure_ascii=False))
+            say_json_line(last)
             return
         say(f"{clock(time.time())}  {one_line(why)}")
         if last["resume"]:

@@ -6,14 +6,14 @@ import asyncio
 
 import click
 
+from teamwright.app.approver import require_person
 from teamwright.app.inspect import home_at
-from teamwright.app.outside.stopping import Stopped, stop_member, stop_team
+from teamwright.app.outside.stopping import STOPS, Stopped, stop_member, stop_team
 from teamwright.app.outside.target import find_address
 from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.ui.cli.flags import span
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import one_line, say, say_json
-from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
 
 
@@ -25,7 +25,7 @@ from teamwright.ui.cli.place import place_of
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """End a member, which may object, or a team: its process saves and ends, and the team can be resumed."""
-    require_person("ends members and teams from outside")
+    require_person(home_at(place_of(ctx).home), STOPS)
     stopped = asyncio.run(_stop(place_of(ctx).home, address, now=now, timeout_s=timeout))
     if as_json:
         say_json(stopped)

@@ -15,7 +15,6 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.ui.cli.flags import HEADLESS, RUN
 from teamwright.ui.cli.looking import ago, json_flag, moment
 from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
-from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
 from teamwright.ui.cli.start import face_of, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
@@ -80,7 +79,6 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.pass_context
 def rm(ctx: click.Context, /, name: str, force: bool, as_json: bool) -> int:
     """Put a team whose lead is gone into the archive: requests, mail and tasks."""
-    require_person("removes teams")
     removed = asyncio.run(remove_team(home_at(place_of(ctx).home), name, force=force))
     if as_json:
         say_json(removed)

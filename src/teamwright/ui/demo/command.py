@@ -41,7 +41,7 @@ def demo(ctx: click.Context, /, repo: str | None, report: str | None, **given: A
     """A team reads a repository and reports what to read first. Needs no key and no network; writes nothing there."""
     place = place_of(ctx)
     directory = place.cwd if repo is None else place.path(repo)
-    if directory.resolve() in Path(__file__).resolve().parents:
+    if Path(os.path.realpath(directory)) in Path(os.path.realpath(__file__)).parents:
         _write_no_compiled_files()  # the repository that is shown holds this very package
     from teamwright.ui.demo.show import Wish, show
 

@@ -23,6 +23,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
 from teamwright.ui.demo.prompt import SCRIPTED_PROMPT
 from teamwright.ui.demo.session import demo_options, team_of
+from teamwright.ui.printable import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ async def live(life: Life) -> int:
         prompt = SCRIPTED_PROMPT.replace("{team}", team_of(place))
         result = await session.settled(await session.run([] if begun else [text_block(prompt)]))
     if result.error is not None:
-        sys.stderr.write(result.error.render() + "\n")
+        sys.stderr.write(clean(result.error.render()) + "\n")
     return result.exit_code
 
 
@@ -70,5 +71,5 @@ if __name__ == "__main__":
     try:
         sys.exit(asyncio.run(live(Life(**json.load(sys.stdin)))))
     except TeamwrightError as problem:
-        sys.stderr.write(problem.render() + "\n")
+        sys.stderr.write(clean(problem.render()) + "\n")
         sys.exit(problem.exit_code)

@@ -6,7 +6,6 @@ Everything real goes through an ordinary session. Knows `app`; reads no reposito
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import signal
@@ -47,7 +46,7 @@ from teamwright.ui.demo.words import (
 )
 from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.wire import result_object
-from teamwright.ui.terminal.text import clean
+from teamwright.ui.printable import clean, json_text
 
 PACE_MS = 150
 """Before each reply on a terminal, so that a person can follow."""
@@ -177,7 +176,7 @@ async def _show_asked(wish: Wish, place: Repository, screen: Screen, *, sample: 
     screen.line(f"log       teamwright log {shlex.quote(team_of(place))}")
     screen.line("again     teamwright demo --ask")
     if quiet:
-        sys.stdout.write(json.dumps({**asked.as_json(), **result_object(result)}, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text({**asked.as_json(), **result_object(result)}) + "\n")
     return _code(result, screen)
 
 
@@ -186,7 +185,7 @@ def _code(result: Result, screen: Screen) -> int:
     if screen.failed is not None:
         raise screen.failed
     if result.error is not None:
-        sys.stderr.write(result.error.render() + "\n")
+        sys.stderr.write(clean(result.error.render()) + "\n")
     return result.exit_code
 
 
@@ -207,7 +206,7 @@ async def _show_killed(wish: Wish, place: Repository, screen: Screen, *, sample:
     if wish.output_format == "json":
         body = {"kills": done.kills, "clean": done.clean, "same_numbers": done.same, "numbers": done.numbers}
         rows = done.audit.rows() if done.audit is not None else []
-        sys.stdout.write(json.dumps({**body, "audit": rows, "result": done.text}, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text({**body, "audit": rows, "result": done.text}) + "\n")
     if screen.failed is not None:
         raise screen.failed
     return 0 if done.clean else 1
@@ -233,7 +232,7 @@ async def _show(wish: Wish, place: Repository, screen: Screen, *, sample: bool) 
     for line in next_lines(wish, team_of(place), result, calls):
         screen.line(line)
     if quiet:
-        sys.stdout.write(json.dumps(result_object(result), ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(result_object(result)) + "\n")
     return _code(result, screen)
 
 

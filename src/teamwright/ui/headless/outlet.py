@@ -7,7 +7,6 @@ knows no session.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from teamwright.protocol.events import Notice, RequestClosed, RequestOpened, Tea
 from teamwright.protocol.values import dataclass
 from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
+from teamwright.ui.printable import clean, json_text
 
 _ASKED_WIDTH = 200
 """Columns of what is asked, on stderr: `teamwright requests` shows all of it."""
@@ -44,12 +44,12 @@ class Outlet:
 
     def json_line(self, body: dict[str, Any]) -> None:
         """One JSON object on a line of stdout."""
-        self._write(json.dumps(body, ensure_ascii=False) + "\n")
+        self._write(json_text(body) + "\n")
 
     def note(self, line: str) -> None:
         """One line on stderr; when nobody takes it, nobody needs it."""
         with contextlib.suppress(OSError):
-            self.err.write(line + "\n")
+            self.err.write(clean(line) + "\n")
             self.err.flush()
 
     def event(self, event: TeamEvent, session_id: str) -> None:
@@ -70,7 +70,8 @@ class Outlet:
         if self.format != "text":
             self.json_line(result_object(result))
         elif result.text:
-            self._write(result.text.rstrip("\n") + "\n")
+            text = result.text.rstrip("\n")
+            self._write((clean(text) if self.out.isatty() else text) + "\n")
 
     def ending(self, result: Result) -> None:
         """The answer, what went wrong, what it cost, how to go on. Raises StorageError when it cannot be written."""

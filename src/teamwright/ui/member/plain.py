@@ -10,6 +10,7 @@ import sys
 
 from teamwright.protocol.events import TeamEvent, TurnEnded
 from teamwright.ui.headless.progress import line_of
+from teamwright.ui.printable import clean
 
 
 def show(event: TeamEvent) -> None:
@@ -22,5 +23,5 @@ def show(event: TeamEvent) -> None:
 def say(line: str) -> None:
     """A line."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(clean(line) + "\n")
         sys.stdout.flush()

@@ -150,9 +150,9 @@ async def _finish(session: Session, host: Host, ending: Ending) -> Result:
 def _farewell(result: Result) -> None:
     with contextlib.suppress(OSError):
         if result.limit_detail:
-            sys.stderr.write(f"teamwright: {result.limit_detail}\n")
+            sys.stderr.write(f"teamwright: {clean(result.limit_detail)}\n")
         if result.cut_off:
-            sys.stderr.write(f"teamwright: cut off at work: {', '.join(result.cut_off)}\n")
+            sys.stderr.write(f"teamwright: cut off at work: {clean(', '.join(result.cut_off))}\n")
         sys.stderr.write(f"{cost_line(result)}\ngo on with: {result.larger_command}\n")
         sys.stderr.flush()
 

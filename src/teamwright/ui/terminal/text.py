@@ -11,14 +11,10 @@ import unicodedata
 from collections.abc import Iterable
 from textwrap import wrap
 
-_JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
-"""Invisible characters that emoji and some scripts need; they move nothing."""
+from teamwright.ui.printable import JOINERS, clean, code, spelt
 
 _LIKE_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
 """Letters, marks and signs that are drawn as a blank, or not at all."""
-
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-TAB = "    "
 
 _COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
 """What stands before a second column: words with one blank between them, then two or more."""
@@ -50,18 +46,11 @@ def _broken(line: str, width: int) -> list[str]:
     )
 
 
-def clean(text: str) -> str:
-    """The text with tabs as blanks and every other control or invisible character spelt out; line feeds stay."""
-    if text.isprintable():
-        return text
-    return "".join(_spelt(char) for char in text)
-
-
 def exact(text: str) -> str:
     """As `clean`, and what only looks like a blank or like nothing is spelt out too: for what a person answers for."""
     if text.isascii():
         return clean(text)
-    return "".join(_code(char) if _deceives(char) else _spelt(char) for char in text)
+    return "".join(code(char) if _deceives(char) else spelt(char) for char in text)
 
 
 def model_words(name: str) -> str:
@@ -99,22 +88,12 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
-def _spelt(char: str) -> str:
-    if char == "\n" or char in _JOINERS:
-        return char
-    if char == "\t":
-        return TAB
-    if unicodedata.category(char) not in _UNSAFE:
-        return char
-    return _code(char)
-
-
 def _deceives(char: str) -> bool:
     """Whether a character takes part in a word, or keeps words apart, without being seen to."""
     if char == " ":
         return False
     return (
-        char in _JOINERS
+        char in JOINERS
         or char in _LIKE_NOTHING
         or "\ufe00" <= char <= "\ufe0f"
         or "\U000e0100" <= char <= "\U000e01ef"
@@ -122,12 +101,7 @@ def _deceives(char: str) -> bool:
     )
 
 
-def _code(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
 def _cells(char: str) -> int:
-    if char in _JOINERS or unicodedata.combining(char):
+    if char in JOINERS or unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
+from teamwright.app.approver import agent_command
+from teamwright.app.inspect import home_at
 from teamwright.app.options import Options
 from teamwright.app.trust.granting import TrustState, give_trust, trust_survey
 from teamwright.ui.terminal.text import clean, one_line
@@ -27,6 +29,9 @@ def settle_trust(options: Options, ask: Ask = input) -> Options:
     """
     state = trust_survey(options)
     if options.trust or not state.needs_asking:
+        return options
+    if agent_command(home_at(options.home)) is not None:
+        sys.stdout.write("Entries of this repository are left out: a command of an agent has opened this terminal.\n")
         return options
     sys.stdout.write("\n".join(_listed(state)) + "\n")
     sys.stdout.flush()

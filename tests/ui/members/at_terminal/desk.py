@@ -4,7 +4,6 @@
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from teamwright.testing.model_server import LoopbackModel
 from tests.stranger.disk import NEWER
 from tests.stranger.running import MEMBER, command
+from tests.support.waits import wait_until
 from tests.teams.places.rig import Rig, private_server
 from tests.teams.processes.lodge import Marked
 from tests.ui.members.house import DETACHED, TMUX
@@ -20,7 +20,6 @@ from tests.ui.terminal_driver import Person
 from tests.ui.test_terminal_session import Reply, at_terminal
 
 STRANGER = "stranger"
-WAIT_S = 60
 __all__ = ["DETACHED", "STRANGER", "TMUX", "Desk", "at_desk", "process_of"]
 
 
@@ -43,13 +42,13 @@ class Desk:
             fitting = line["kind"] == kind and has in json.dumps(line)
             return fitting and all(line.get(key) == value for key, value in fits.items())
 
-        return until(lambda: next((line for line in self.log(name) if found(line)), None), f"{name}: {kind} {has}")
+        return wait_until(lambda: next((line for line in self.log(name) if found(line)), None), f"{name}: {kind} {has}")
 
     def pane(self, name: str) -> "Pane":
         """The pane of a member in tmux."""
         rig = self.rig
         assert rig is not None
-        found = until(lambda: [id for id, said in rig.panes("#{pane_title}").items() if name in said], name)
+        found = wait_until(lambda: [id for id, said in rig.panes("#{pane_title}").items() if name in said], name)
         return Pane(rig, found[0])
 
 
@@ -65,7 +64,7 @@ class Pane:
 
     def sees(self, *texts: str) -> None:
         """Wait until each text is there, in this order."""
-        until(lambda: in_order(self.text(), texts), f"{texts} in its pane")
+        wait_until(lambda: in_order(self.text(), texts), f"{texts} in its pane")
 
     def says(self, line: str) -> None:
         """Type a line and press Enter."""
@@ -84,16 +83,7 @@ def in_order(text: str, texts: tuple[str, ...]) -> bool:
 
 def process_of(marked: Marked, name: str) -> int:
     """The one process of a member: for a moment a command that it starts looks like another one."""
-    return until(lambda: pids[0] if len(pids := marked.members(name)) == 1 else 0, f"one process of {name}")
-
-
-def until(found: Callable[[], Any], what: str) -> Any:
-    """What was found, once it is there."""
-    bound = time.monotonic() + WAIT_S
-    while not (got := found()):
-        assert time.monotonic() < bound, f"{what} did not come"
-        time.sleep(0.01)  # a file of another program tells nobody that it grew
-    return got
+    return wait_until(lambda: pids[0] if len(pids := marked.members(name)) == 1 else 0, f"one process of {name}")
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from tests.ui.test_terminal_session import all_told, told, who
 
 __all__ = ["gates"]
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
 WRITE = ("Write", {"file_path": "new.txt", "content": "one\ntwo\n"})
 CHOICE = {"question": "Which one?", "header": "One", "options": [{"label": "red"}, {"label": "blue"}]}
@@ -29,6 +28,7 @@ def doing(*steps, **more):
     return play
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K5", "F44", "E2")
 def test_an_edit_of_a_member_elsewhere_is_shown_as_a_diff_and_answered_once(gates, own_home, backend, marked):
     with at_desk(doing(WRITE), gates, own_home, backend, marked) as desk:
@@ -43,6 +43,7 @@ def test_an_edit_of_a_member_elsewhere_is_shown_as_a_diff_and_answered_once(gate
         assert desk.server.bodies and person.screen.text.count("ada wants to use Write") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K5", "F44", "E2")
 def test_a_question_of_a_member_elsewhere_takes_a_number(gates, own_home, backend, marked):
     with at_desk(doing(("AskUserQuestion", {"questions": [CHOICE]})), gates, own_home, backend, marked) as desk:
@@ -53,6 +54,7 @@ def test_a_question_of_a_member_elsewhere_takes_a_number(gates, own_home, backen
         person.sees("ada → lead: I was told", "blue")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G5", "F44", "E2")
 def test_a_plan_of_a_member_elsewhere_is_sent_back_and_then_approved(gates, own_home, backend, marked):
     steps = ("ExitPlanMode", {"plan": "# One"}), ("ExitPlanMode", {"plan": "# Two"})
@@ -71,6 +73,7 @@ def test_a_plan_of_a_member_elsewhere_is_sent_back_and_then_approved(gates, own_
         assert "name the file" in "".join(all_told(body) for body in desk.server.bodies if who(body) == "ada")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K5", "F44", "E2")
 @pytest.mark.parametrize("where", ["pane", "lead"])
 def test_of_two_dialogs_for_one_request_one_is_answered_and_the_other_disappears(gates, own_home, marked, where):

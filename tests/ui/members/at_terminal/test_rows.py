@@ -6,17 +6,17 @@ import signal
 import pytest
 
 from teamwright.testing.replies import Answer, Stall
+from tests.support.waits import wait_until
 from tests.teams.processes.lodge import await_end
-from tests.ui.members.at_terminal.desk import STRANGER, at_desk, process_of, until
+from tests.ui.members.at_terminal.desk import STRANGER, at_desk, process_of
 from tests.ui.terminal.crew import below, crew, gates, opens, row_of, spawn, starts
 from tests.ui.terminal_driver import CTRL_C, ESC
 from tests.ui.test_terminal_session import all_told, who
 
 __all__ = ["gates"]
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
-
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("H9", "C10", "E1", "E2")
 def test_a_member_in_a_process_of_its_own_has_a_row_a_view_and_an_end(gates, own_home, backend, marked):
     with at_desk(crew, gates, own_home, backend, marked) as desk:
@@ -38,13 +38,14 @@ def test_a_member_in_a_process_of_its_own_has_a_row_a_view_and_an_end(gates, own
         assert await_end(ben)
         person.until(lambda rows: not row_of(rows, "ben") and row_of(rows, "ada"))
         bells = own_home / ".teamwright/teams"
-        until(lambda: not [*bells.glob("*/bells/ben")], "the end of the bell of a killed process")
+        wait_until(lambda: not [*bells.glob("*/bells/ben")], "the end of the bell of a killed process")
         assert [*bells.glob("*/bells/ada")]
         person.says("/stop ada")
         person.sees("ada was stopped")
         person.until(lambda rows: not row_of(rows, "ada"))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F28", "E2")
 def test_ctrl_c_in_its_view_ends_the_turn_of_a_member_elsewhere_and_its_process_stays(gates, own_home, backend, marked):
     with at_desk(crew, gates, own_home, backend, marked) as desk:
@@ -71,6 +72,7 @@ def led(body):
     return led_to(body, "zed")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E8", "H9")
 def test_a_stranger_has_a_row_and_its_view_shows_what_it_writes_to_the_team(gates, own_home, tmp_path, marked):
     first, second = tmp_path / "first", tmp_path / "second"
@@ -107,6 +109,7 @@ def test_a_stranger_has_a_row_and_its_view_shows_what_it_writes_to_the_team(gate
         person.until(lambda rows: not row_of(rows, "zed"))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H9", "E1", "E2")
 def test_a_long_answer_of_a_member_elsewhere_comes_line_by_line_while_it_is_given(gates, own_home, backend, marked):
     long = Answer("".join(f"line {number} of a long answer\n" for number in range(200)))

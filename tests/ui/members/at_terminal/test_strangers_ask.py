@@ -12,7 +12,7 @@ from tests.ui.test_terminal_session import all_told, who
 
 __all__ = ["gates"]
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120), pytest.mark.promise("E8", "F44", "K5")]
+pytestmark = pytest.mark.promise("E8", "F44", "K5")
 
 
 def leads(**more):
@@ -37,6 +37,7 @@ def tool(name: str, **given: object) -> dict:
     return {"do": "tool", "tool": name, "input": given}
 
 
+@pytest.mark.slow_after(1)
 def test_its_edit_is_shown_as_lines_with_its_name_and_the_answer_reaches_it_once(gates, own_home, marked):
     path = gates / "new.txt"
     write = tool("Write", file_path=str(path), content="one\ntwo\n")
@@ -55,6 +56,7 @@ def test_its_edit_is_shown_as_lines_with_its_name_and_the_answer_reaches_it_once
         assert [one["subtype"] for one in answers(desk, "permission_response")] == ["success"]
 
 
+@pytest.mark.slow
 def test_its_command_is_shown_plainly_may_be_edited_and_is_refused_with_a_reason(gates, own_home, marked):
     calls = [tool("Bash", command="make all"), tool("Bash", command="make clean")]
     turns = [{"when": "Take task", "do": [*calls, {"do": "send", "to": "team-lead", "text": "through"}]}]
@@ -73,6 +75,7 @@ def test_its_command_is_shown_plainly_may_be_edited_and_is_refused_with_a_reason
         assert "not on a Friday" in results[1]["text"]
 
 
+@pytest.mark.slow
 def test_its_plan_is_sent_back_and_then_approved(gates, own_home, marked):
     first, second = {"do": "plan", "plan": "# One"}, {"do": "plan", "plan": "# Two"}
     turns = [{"when": "Take task", "do": [first]}, {"when": "name the file", "do": [second]}]
@@ -89,6 +92,7 @@ def test_its_plan_is_sent_back_and_then_approved(gates, own_home, marked):
         assert [one["approved"] for one in answers(desk, "plan_approval_response")] == [False, True]
 
 
+@pytest.mark.slow
 def test_what_it_asks_and_dies_over_is_asked_no_longer(gates, own_home, marked):
     turns = [{"when": "Take task", "do": [tool("Bash", command="make all")]}]
     with at_desk(leads(), gates, own_home, STRANGER, marked, turns={"zed": turns}) as desk:

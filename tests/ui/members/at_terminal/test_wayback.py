@@ -12,7 +12,7 @@ from tests.ui.test_terminal_session import all_told, bash, told, who
 
 __all__ = ["gates"]
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 BYPASS = "--dangerously-skip-permissions"
 HERS = Answer(tools=[("Write", {"file_path": "hers.txt", "content": "hers\n"})])

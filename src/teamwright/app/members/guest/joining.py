@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from teamwright.agent.transcript import read_header
+from teamwright.app.approver import require_person_for_mode
 from teamwright.app.asking import Requests
 from teamwright.app.assembling import equip, jobs_of, kit_of, maker_of, models_in, numbers_of, team_of
 from teamwright.app.checking.making import checks_of
@@ -115,6 +116,7 @@ async def _make(found: Found, flags: MemberFlags, cwd: Path, stack: AsyncExitSta
     kit = kit_of(ground, jobs, requests, LeadStops(), None)
     purse = Purse(ground.options.budget, each=ground.settings.each, earlier=partial(books_until, log.path, log.last))
     maker = maker_of(ground, models, purse, log, kit, numbers)
+    require_person_for_mode(ground.home, maker.policy.mode)
     maker.plans.approved_by(ground.settings, ask_timeout(ground))
     maker.plans.who = LEAD_ALIAS  # whatever one's own settings say: it is that lead's member
     make_hooks(ground, log, kit, requests, maker.resolver.hooks_of)
@@ -183,6 +185,7 @@ def _team(made: _Made) -> tuple[Team, Postal]:
     ground, found, log = made.ground, made.found, made.log
     team = team_of(ground, log, made.maker)
     team.settings = replace(team.settings, ping_pong=sys.maxsize)  # who talks in circles is its lead's matter
+    team.outside.led_outside = True
     team.name, team.directory = found.config.name, found.directory
     team.standing = Standing.of(read_recent(log.path))
     team.check = checks_of(ground, made.maker, team)

@@ -158,7 +158,7 @@ def _where(ctx: click.Context) -> Where:
     while at is not None:
         said = {**{name: value for name, value in at.params.items() if value}, **said}
         at = at.parent
-    cwd = Path(os.path.normpath(Path.cwd() / Path(str(said.get("cwd") or "")).expanduser()))
+    cwd = Path(os.path.normpath(Path.cwd() / os.path.expanduser(str(said.get("cwd") or ""))))
     home = said.get("home")
     return Where(cwd, _tables().home_named(str(home) if home else None), cast("Sequence[str]", ctx.obj or ()))
 

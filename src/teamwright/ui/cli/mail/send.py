@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import click
 
+from teamwright.app.approver import require_person
 from teamwright.app.inspect import home_at
 from teamwright.app.outside.sending import EVERYBODY, Delivery, listening, send, send_to_all
 from teamwright.app.outside.target import Target, find_address
@@ -15,7 +16,6 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.ui.cli.flags import span
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import clean, note, one_line, say, say_json
-from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
 
 LONGEST_INPUT = 1_000_000
@@ -46,7 +46,7 @@ def send_command(
     as_json: bool,
 ) -> int:
     """Write to a member: `lead@TEAM` is the lead, `*@TEAM` everybody. TEXT `-`, or none, is read from stdin."""
-    require_person("writes to members as the user")
+    require_person(home_at(place_of(ctx).home), "writes to members as the user")
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
     place = place_of(ctx)

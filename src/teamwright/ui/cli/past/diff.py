@@ -15,7 +15,7 @@ from teamwright.app.wayback.places import place_on_disk
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.changes import Line, Sums, around, change_lines, stat_rows
 from teamwright.ui.cli.looking import json_flag, local
-from teamwright.ui.cli.output import clean, say, say_json, say_table
+from teamwright.ui.cli.output import clean, say, say_json, say_painted, say_table
 from teamwright.ui.cli.place import place_of
 from teamwright.ui.terminal.paint import paint_for
 
@@ -76,4 +76,4 @@ def _print(lines: Iterable[Line]) -> None:
     """Lines in their colours, where there are any."""
     paint = paint_for(os.environ, is_tty=sys.stdout.isatty())
     for style, text in lines:
-        say(paint(style, clean(text)))
+        say_painted(paint(style, clean(text)))

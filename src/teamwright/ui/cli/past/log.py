@@ -18,7 +18,7 @@ from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import MemberChanged, RunEnded, SessionOpened, TeamEvent, Underway
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import clock, json_flag, moment
-from teamwright.ui.cli.output import WIDTH, clean, cut, facts, plain, say, say_json
+from teamwright.ui.cli.output import WIDTH, clean, cut, facts, say, say_json, say_json_line
 from teamwright.ui.cli.place import place_of
 from teamwright.ui.headless.progress import line_of, shown
 
@@ -78,7 +78,7 @@ def _show(found: LogView, member: str | None, since: float | None, *, as_json: b
 def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
     """Show an event; whether there was anything to show."""
     if as_json:
-        say(json.dumps({"n": number, **plain(to_json(event))}, ensure_ascii=False))
+        say_json_line({"n": number, **to_json(event)})
     elif (line := _line(event)) is not None:
         say(f"{clock(event.at)}  {cut(clean(line).replace(chr(10), ' '), WIDTH - 10)}")
     else:
@@ -95,7 +95,7 @@ async def _follow(found: LogView, member: str | None, since: float | None, *, as
         async for item in events:
             if isinstance(item, Quiet):
                 line = {"type": "quiet", "at": round(time.time(), 3), "why": item.why}
-                say(json.dumps(line) if as_json else f"{clock(time.time())}  {item.why}")
+                say_json_line(line) if as_json else say(f"{clock(time.time())}  {item.why}")
             elif (who is None or item[1].member.lower() == who) and (since is None or item[1].at >= since):
                 _say(*item, as_json=as_json)
             sys.stdout.flush()

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from teamwright.app.approver import require_person
 from teamwright.app.inspect import home_at
 from teamwright.app.wayback.asked import undo_ahead, undo_ended
 from teamwright.app.wayback.places import Place, place_on_disk
@@ -16,7 +17,6 @@ from teamwright.protocol.errors import UsageError
 from teamwright.ui.changes import plan_rows, undone_lines
 from teamwright.ui.cli.looking import json_flag, local
 from teamwright.ui.cli.output import clean, facts, say, say_json, say_table
-from teamwright.ui.cli.person import require_person
 from teamwright.ui.cli.place import place_of
 
 
@@ -33,7 +33,7 @@ def undo(ctx: click.Context, /, name: str | None, member: str | None, left: tupl
 
     Shell commands are not covered. While a session runs, type /undo there.
     """
-    require_person("takes edits back")
+    require_person(home_at(place_of(ctx).home), "takes edits back")
     place = place_of(ctx)
     where = place_on_disk(home_at(place.home), place.cwd, name)
     agreed = None if how["yes"] else _agreed(where, undo_ahead(where, member, left))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import click
 
+from teamwright.app.approver import require_person
+from teamwright.app.inspect import home_at
 from teamwright.app.options import Options
-from teamwright.app.trust.granting import give_trust, take_trust, trust_survey
+from teamwright.app.trust.granting import TRUSTS, give_trust, take_trust, trust_survey
 from teamwright.app.trust.store import TrustState
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.invocation import on_a_terminal
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import one_line, say, say_json
-from teamwright.ui.cli.person import require_person
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import Place, place_of
 
 
 @click.command()
@@ -29,7 +30,7 @@ def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_js
     if sum((only_show, remove, yes)) > 1:
         raise UsageError("usage", "--show, --remove and --yes exclude each other", note="nothing was changed")
     if remove or yes:
-        require_person("gives trust and takes it back")
+        require_person(home_at(place_of(ctx).home), TRUSTS)
     place = place_of(ctx)
     options = Options(cwd=place.cwd, home=place.home)
     if remove:
@@ -47,13 +48,19 @@ def trust(ctx: click.Context, /, only_show: bool, remove: bool, yes: bool, as_js
         say()
         say("Nothing was changed. To trust it from a script: teamwright trust --yes")
         return 0
-    if yes or click.confirm("Trust these entries of this repository", default=False, err=True):
+    if yes or _agreed(place):
         give_trust(options, state)
         if not as_json:
             say("Trusted. To take it back: teamwright trust --remove")
     else:
         say("Nothing was changed.")
     return 0
+
+
+def _agreed(place: Place) -> bool:
+    """Whether the person at this terminal trusts what was shown."""
+    require_person(home_at(place.home), TRUSTS)
+    return click.confirm("Trust these entries of this repository", default=False, err=True)
 
 
 def _show(state: TrustState) -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from teamwright.app.looking.told import Message, inputs_in_words
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.envelope import SHOWN_MESSAGE, SHOWN_REMINDER
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import (
     IdleNotification,
@@ -30,8 +31,8 @@ TOLD_LINES = 12
 
 NARROWEST = 20
 
-_ENVELOPE = re.compile(r'<teammate-message teammate_id="([^"]*)"[^>]*>\n(.*?)\n</teammate-message>', re.DOTALL)
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_ENVELOPE = re.compile(SHOWN_MESSAGE, re.DOTALL)
+_REMINDER = re.compile(SHOWN_REMINDER, re.DOTALL)
 TOLD_OTHERWISE: Collection[str] = frozenset({"user", "task-list"})
 """Senders whose mail another line shows already, as it happens."""
 

@@ -61,10 +61,11 @@ class View:
         told = told_of(self.session, name)
         if told is None:
             raise _unknown(self.session, name)
-        if addressee(name) == LEAD:
+        wanted = addressee(name, self.session.team.names)
+        if wanted == LEAD:
             self.back()
             return
-        live = next(one for one in live_members(self.session) if one.name.lower() == addressee(name).lower())
+        live = next(one for one in live_members(self.session) if one.name.lower() == wanted.lower())
         self._end_stream(self.name)
         self.name, self._told = live.name, told
         self._streams.setdefault(live.name, LineStream())

@@ -1,0 +1,223 @@
+"""Words of a command that may be names of files, whichever program it runs.
+
+Depends on the words that `shell` found. Leaves programs with a proof to the read-only tables, and verdicts to `facts`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from teamwright.permissions.manners import git_words
+from teamwright.permissions.readonly import written_out
+from teamwright.permissions.shell.parsed import Command
+from teamwright.permissions.shell.words import ANY_SHAPE, Shape
+from teamwright.permissions.shell.wrappers import base_name
+from teamwright.permissions.table import table
+from teamwright.protocol.values import dataclass
+
+HARMLESS_FILES = table("/dev/null /dev/zero /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/random /dev/urandom")
+
+PRINTS_WORDS = table(
+    "echo printf : true false test [ expr seq sleep kill wait exit return break continue shift type which whence hash"
+    " command basename dirname export unset alias unalias umask ulimit jobs fg bg disown times pwd whoami id uname"
+    " groups let getopts trap set shopt"
+)
+"""Programs that print their words, or take them for names, numbers and code of the shell."""
+
+_TAKES_NO_FILES = PRINTS_WORDS | table("cd pushd popd dirs ls stat mkdir rmdir nproc")
+"""Programs that read nothing that is in a file."""
+
+_TAKES_FILES = table(
+    "cat tac rev head tail nl less more most bat batcat pg cut paste comm cmp diff diff3 sdiff colordiff vimdiff delta"
+    " sort uniq fold fmt pr expand unexpand column join look tsort shuf od xxd hexdump hd strings base32 base64 basenc"
+    " uuencode sum cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum wc grep egrep fgrep zgrep rg ag"
+    " ack sed awk gawk mawk nawk jq yq dd cp mv ln link install rsync scp tar zip gzip bzip2 xz zstd lz4 zcat bzcat"
+    " xzcat zless bzless gunzip unzip cpio ar 7z openssl gpg age split csplit iconv pv view vi vim nvim nano emacs ed"
+    " ex source . patch sqlite3 pandoc ul xargs dos2unix unix2dos"
+)
+"""Programs whose words are files that they read: an unknown word of theirs may be any file."""
+
+_TAKES_SCRIPT = table(
+    "bash sh zsh dash ksh ash fish python python2 python3 node nodejs deno bun ruby perl php lua Rscript tsx ts-node"
+)
+"""Programs whose first word is a file that they read."""
+
+_TAKES_CODE = _TAKES_SCRIPT | table("awk gawk mawk nawk sed sqlite3 psql mysql vim nvim ex")
+"""Programs that get code in a word; a file may be named in it between quotes."""
+
+_GREP = re.compile(
+    r"-[rRnilcvwxEFGPhHsoqaIzUTLbZ0-9]+|-[ABCm]\d+|--(?!regexp|file)[a-z-]+=.*"
+    r"|--(recursive|line-number|ignore-case|word-regexp|fixed-strings|extended-regexp|count|quiet|files-with-matches)"
+)
+_AWK = re.compile(r"-F.+")
+_BEFORE_PATTERN = {
+    **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
+    **dict.fromkeys(("rg", "ag", "ack"), re.compile(r"-[nilcvwxFPsSuNHIoUp0]+|-[ABCm]\d+")),
+    "sed": re.compile(r"-[nErsuz]*i?"),
+    "jq": re.compile(r"-[rcnsSeMCaj]+"),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK),
+}
+"""Programs whose first word is a pattern or a program text, with the options that may stand before it."""
+
+_PATTERN_OPTIONS = table("-e --regexp --expression")
+_COUNTS = table("-A -B -C -m --max-count --include --exclude --exclude-dir")
+_MESSAGE = table("-m --message -am -sm -asm -qm -nm -anm -aqm")
+_TEXT_OPTIONS = {
+    "git": _MESSAGE | table("--author --date --grep --since --until --after --before"),
+    "gh": table("-t --title -b --body -l --label -a --assignee -r --reviewer -m --milestone"),
+    **dict.fromkeys(("hub", "svn", "hg", "jj"), _MESSAGE),
+    **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack"), _PATTERN_OPTIONS | _COUNTS),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), table("-F -v --field-separator --assign")),
+    "sed": _PATTERN_OPTIONS,
+    **dict.fromkeys(("python", "python2", "python3"), table("-c -m")),
+    **dict.fromkeys(("node", "nodejs", "bun", "tsx"), table("-e --eval -p --print")),
+    **dict.fromkeys(("ruby", "lua", "Rscript"), table("-e")),
+    "perl": table("-e -E"),
+    "php": table("-r"),
+}
+"""Options whose value, the next word, is text."""
+
+_GIT_SPEAKS_OF_NAMES = table(
+    "status log whatchanged shortlog ls-files ls-tree rev-list rev-parse describe name-rev branch tag remote fetch push"
+    " pull merge rebase reset checkout switch restore clean rm check-ignore check-attr worktree bisect cherry"
+    " merge-base for-each-ref show-ref reflog count-objects gc prune fsck init clone submodule sparse-checkout help"
+    " version"
+)
+"""Subcommands of git that do not read what is in the files they are given, or whose reading `git_shown` knows."""
+
+_GIT_TAKES_FILES = table("hash-object apply am interpret-trailers mailinfo merge-file stripspace config")
+"""Subcommands of git whose words are files that they read."""
+
+_DIRECTORY_OPTION = re.compile(r"(-C|--directory|--chdir|--cwd|--prefix|--work-tree)(?:=(.+))?|-C(?P<joined>.+)")
+_SIGNS = re.compile(r"[=:,@<>;]+")
+_CODE_SIGNS = re.compile(r"[\s'\"`()\[\]{}=:,@<>;|&+]+")
+_URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://")
+_MOST_PARTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A word, or a part of it, that may be the name of a file.
+
+    `shape` is a single text where it is written out. `certain`: the program takes such a word for a file.
+    """
+
+    shape: Shape
+    certain: bool = False
+
+
+def operands(command: Command) -> Iterator[Operand]:
+    """Yield all that may be names of files among the words of a command that has no proof of its own."""
+    words = command.words
+    name = base_name(words[0]) or "" if words else ""
+    if words and words[0] is None and not command.stays_one(0):
+        yield Operand(ANY_SHAPE, certain=True)  # it may become a program with a file
+    git = git_words(words) or ()
+    subcommand = git[1] if len(git) > 1 else ""
+    if name in _TAKES_NO_FILES or subcommand in _GIT_SPEAKS_OF_NAMES:
+        return
+    texts = text_words(command)
+    signs = _CODE_SIGNS if name in _TAKES_CODE else _SIGNS
+    certain_until = _first_word(command, texts) if name in _TAKES_SCRIPT else 0
+    if name in _TAKES_FILES or subcommand in _GIT_TAKES_FILES:
+        certain_until = len(words)
+    for at in range(1, len(words)):
+        word = words[at]
+        certain = at <= certain_until and not (word or "").startswith("-")
+        if at in texts:
+            yield from (Operand((part,)) for part in parts_of(word or "", signs) if name in _TAKES_CODE)
+        elif word is None:
+            yield Operand(command.shape(at), certain)
+            yield from _behind_signs(command.shape(at))
+        elif at in command.globs:
+            names = names_of_glob(command, at)
+            yield from (Operand((text,), certain) for text in names or ())
+            yield from () if names is not None else (Operand(shape_of_glob(word), certain),)
+        else:
+            for part in parts_of(word, signs):
+                yield Operand((part,), certain and part == word)
+
+
+def _first_word(command: Command, texts: set[int]) -> int:
+    """Return the index of the script: the first word that is no option, unless an option brings code."""
+    words = command.words
+    first = next((at for at in range(1, len(words)) if not (words[at] or "").startswith("-")), 0)
+    return 0 if first in texts else first
+
+
+def base_directories(command: Command) -> Iterator[str | None]:
+    """Yield the directories in which its words may be names: where it runs, and those that an option names."""
+    named = [""]
+    for at, word in enumerate(command.words[1:], 1):
+        option = _DIRECTORY_OPTION.fullmatch(word or "")
+        if option is not None:
+            value = option[2] or option["joined"] or (command.words[at + 1] if at + 1 < len(command.words) else None)
+            named += [os.path.join(directory, os.path.expanduser(value)) for directory in named[:2]] if value else []
+    for place in command.places:
+        for directory in named:
+            unknown = place is None and not directory.startswith("/")
+            yield None if unknown else os.path.join(place or "/", directory)
+
+
+def text_words(command: Command) -> set[int]:
+    """Return the indexes of words that the program takes for text: a pattern, a message, a piece of code."""
+    words = command.words
+    name = base_name(words[0]) or "" if words else ""
+    options, before = _TEXT_OPTIONS.get(name, frozenset[str]()), _BEFORE_PATTERN.get(name)
+    found: set[int] = set()
+    at = 1
+    while at < len(words):
+        word = words[at]
+        begin = word or command.shape(at)[0] or ""
+        if word in options and at + 1 < len(words) and command.stays_one(at + 1):
+            at += 1
+            found.add(at)
+            before = None if word in _PATTERN_OPTIONS else before
+        elif begin.startswith("--") and begin.partition("=")[0] in options and command.stays_one(at):
+            found.add(at)
+        elif before is not None and not begin.startswith("-"):
+            found |= {at} if command.stays_one(at) else set()
+            before = None
+        elif before is not None and not before.fullmatch(word or ""):
+            before = None  # it may take the next word as its value
+        at += 1
+    return found
+
+
+def shape_of_glob(word: str) -> Shape:
+    """Return what is known of the names that a word with `*`, `?` and `[ab]` stands for."""
+    parts = re.split(r"((?:[*?]|\[\w+\])+)", word)
+    return tuple(None if at % 2 else part for at, part in enumerate(parts) if part)
+
+
+def names_of_glob(command: Command, at: int) -> list[str] | None:
+    """Return the file names that the pattern at this index matches now, or None when they cannot be known."""
+    return written_out(replace(command, words=(command.words[0], command.words[at]), globs=frozenset({1})))
+
+
+def may_be_file(written: str, path: str) -> bool:
+    """Return whether a word looks like the name of a file, or is one."""
+    return "." in written or "/" in written or os.path.lexists(path)
+
+
+def _behind_signs(shape: Shape) -> Iterator[Operand]:
+    """Yield the shape without an option or a key before it: `--in="src/$X"`, `if="src/$X"`."""
+    begin = shape[0]
+    if begin is not None and (begin.startswith("-") or _SIGNS.search(begin)):
+        bare = begin[2:] if re.match(r"-[^-]", begin) else _SIGNS.split(begin)[-1]
+        yield Operand((bare, *shape[1:]))
+
+
+def parts_of(word: str, signs: re.Pattern[str] = _SIGNS) -> list[str]:
+    """Return the word, and what of it may be a file: `if=FILE`, `@FILE`, `-fFILE`, `FILE:/mount`, `file://FILE`."""
+    if _URL.match(word):
+        return []
+    found = [word]
+    if word.startswith("-") and not word.startswith("--"):
+        found += [word[at:] for at in range(2, min(len(word), _MOST_PARTS))]
+    found += [word[sign.end() :] for sign in list(signs.finditer(word))[:_MOST_PARTS]]
+    found += signs.split(word)[:_MOST_PARTS]
+    return [part for part in dict.fromkeys(found) if part and part not in HARMLESS_FILES]

@@ -1,0 +1,141 @@
+"""What an allow rule that leaves words open does not cover: options and files that may go beyond the rule.
+
+Depends on the table of `programs.side_effects`, on the words that may be files, and on the verdicts on paths. Leaves
+the choice of rules, and what is asked then, to `commands`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from teamwright.permissions.book import Ground
+from teamwright.permissions.files import judge_path
+from teamwright.permissions.operands import (
+    PRINTS_WORDS,
+    base_directories,
+    may_be_file,
+    names_of_glob,
+    parts_of,
+    text_words,
+)
+from teamwright.permissions.programs.options import grammar, parse_arguments
+from teamwright.permissions.programs.sed_script import only_prints
+from teamwright.permissions.programs.side_effects import side_effect
+from teamwright.permissions.readonly import proven, written_out
+from teamwright.permissions.rule import Rule
+from teamwright.permissions.shell.parsed import Command
+from teamwright.permissions.shell.wrappers import SHELLS, Words, base_name
+from teamwright.permissions.table import table
+from teamwright.permissions.verdict import Verdict
+
+INTERPRETERS = SHELLS | table(
+    "python python2 python3 pypy pypy3 ipython node nodejs deno bun ruby irb perl php lua luajit Rscript R julia java"
+    " jshell groovy scala kotlin ghci runghc elixir iex erl escript ocaml swift tclsh wish expect osascript pwsh"
+    " powershell tsx ts-node"
+)
+"""Programs that run what they are given: who allows every call of one has allowed everything."""
+
+_ELSEWHERE = table(
+    "docker:exec docker-compose:exec podman:exec kubectl:exec ssh gh:api adb:shell heroku:run fly:ssh redis-cli"
+)
+"""Programs, some with a subcommand, whose words are names on another machine."""
+
+_SED = grammar(
+    "FILES -n -E -r -s -u -z -e= -i[=] -I[=] --quiet --silent --regexp-extended --separate --null-data --expression="
+    " --in-place[=]"
+)
+
+HIDDEN = "a word that only the shell will know"
+
+
+def not_covered(ground: Ground, rule: Rule, command: Command) -> str:
+    """Return the word of the command that the rule matches but does not cover, or an empty text.
+
+    A rule that is about every call, or names all words, covers what it matches. Any other one covers neither an option
+    that writes or runs something, nor a file outside the directories, nor a word that only the shell will know, unless
+    the rule itself names it.
+    """
+    named = rule.written_words
+    if rule.exact or (len(named) == 1 and named[0] in INTERPRETERS):
+        return ""
+    words = _known(command)
+    return side_effect(words, named) or _script(command, words) or _file(ground, command, named)
+
+
+def _known(command: Command) -> Words:
+    """Return the words, with the names that a pattern matches in its place."""
+    if not command.globs:
+        return command.words
+    args = written_out(command)
+    return command.words if args is None else (command.words[0], *args)
+
+
+def _script(command: Command, words: Words) -> str:
+    """Return the small language whose program may write or run something, or an empty text."""
+    name = base_name(words[0]) or ""
+    if name not in {"awk", "gawk", "mawk", "nawk", "sed"} or proven(command) is not None:
+        return ""
+    args = [word for word in words[1:] if word is not None]
+    fine = name == "sed" and len(args) == len(words) - 1 and _changes_its_files_only(args)
+    return "" if fine else f"a program of {name}"
+
+
+def _changes_its_files_only(args: list[str]) -> bool:
+    """Return whether `sed ARGS` writes nothing but the files that it is given."""
+    found = parse_arguments(args, _SED)
+    if found is None:
+        return False
+    scripts = found.values("-e", "--expression")
+    if not scripts:
+        # some systems take an empty word after `-i` for its value
+        scripts = list(found.operands[: 1 if "".join(found.operands[:1]) else 2])
+    return bool(scripts) and all(map(only_prints, scripts))
+
+
+def _file(ground: Ground, command: Command, named: Sequence[str]) -> str:
+    """Return a word that is hidden, or may be a file outside the directories, or an empty text."""
+    name = base_name(command.words[0]) or ""
+    second = next((word for word in command.words[1:2] if word), "")
+    if name in PRINTS_WORDS or {name, f"{name}:{second}"} & _ELSEWHERE:
+        return ""
+    texts = text_words(command)
+    directories = [directory for directory in base_directories(command) if directory is not None]
+    for directory in directories:
+        if _is_outside(ground, directory, named):
+            return directory
+    for at, word in enumerate(command.words[1:], 1):
+        if at in texts or (word is not None and word in named):
+            continue
+        for part in _texts(command, at):
+            if part is None:
+                return HIDDEN
+            if any(_is_outside(ground, path, named) for path in _paths(part, directories)):
+                return part
+    return ""
+
+
+def _paths(written: str, directories: Sequence[str]) -> Iterator[str]:
+    """Yield the paths that a word may mean."""
+    path = os.path.expanduser(written)
+    for directory in directories if not path.startswith("/") else ["/"]:
+        whole = os.path.join(directory, path)
+        if may_be_file(path, whole):
+            yield whole
+
+
+def _texts(command: Command, at: int) -> Sequence[str | None]:
+    word = command.words[at]
+    if word is None or at not in command.globs:
+        return [None] if word is None else parts_of(word)
+    return names_of_glob(command, at) or [None]
+
+
+def _is_outside(ground: Ground, path: str, named: Sequence[str]) -> bool:
+    """Return whether the path may not be read unasked, and no directory of the rule (`Bash(cat /tmp/*)`) holds it."""
+    if judge_path(ground, "Read", Path(path), writes=False).verdict is Verdict.ALLOW:
+        return False
+    begins = (os.path.expanduser(word.partition("*")[0]) for word in named if "*" in word)
+    inside = tuple(f"{os.path.realpath(begin).rstrip('/')}/" for begin in begins if begin[:1] == "/" == begin[-1:])
+    return not f"{os.path.realpath(path)}/".startswith(inside)

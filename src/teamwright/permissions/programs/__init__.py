@@ -1,0 +1,1 @@
+"""Programs that only read: their options, the languages of some of them, and which files they read."""

@@ -1,0 +1,143 @@
+"""The awk programs that only compute and print: a sublanguage that every awk reads alike.
+
+Depends on nothing. The tokens, names and functions are listed; a program with another one is refused. A program that
+is no valid awk may pass, because awk runs nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from teamwright.permissions.table import table
+
+_NEVER = re.compile(
+    r"system|getline|close|fflush|environ|symtab|functab|procinfo|argv|argc|[^\x00-\x7f][\\|\[\]{}^~@`_]", re.IGNORECASE
+)
+"""Names that run, read or write, refused also inside texts, and signs that some encodings make vanish."""
+
+_STATEMENTS = table("if else for while do break continue next nextfile exit delete in BEGIN END")
+_PRINTS = table("print printf")
+_CONDITIONS = table("if for while")
+_FUNCTIONS = table(
+    "length substr index split sub gsub gensub match tolower toupper sprintf int sqrt exp log sin cos atan2 rand srand"
+    " strftime mktime systime strtonum and or xor lshift rshift compl"
+)
+_VARIABLES = table("NR NF FS OFS RS ORS FNR FILENAME SUBSEP RSTART RLENGTH CONVFMT OFMT IGNORECASE RT FPAT FIELDWIDTHS")
+_OWN = re.compile(r"[A-Z]|[A-Za-z_]*[a-z][A-Za-z0-9_]*|_")
+_BRACKET = r"\[\^?\]?(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n/]|\\[^\n\]\[/])*\]"
+_TOKEN = rf"""(?P<blank>[ \t]+)
+    |(?P<comment>\#[^\n\\]*)
+    |(?P<newline>\n)
+    |(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<text>"(?:[^"\\\n]|\\[^\n])*")
+    |(?P<regex>/(?:[^/\\\n\[]|\\[^\n]|{_BRACKET})*/)
+    |(?P<sign>\+\+|--|\*\*=?|[-+*%^=!<>]=|&&|\|\||!~|[-+*%^=!<>~?:,;$()\[\]{{}}])"""
+_BEFORE_REGEX = table("( , ~ !~ ! && || ; { }") | {"", "\n"}
+"""After these no awk takes a slash for a division, because no operand has ended."""
+
+_CLOSING = {")": "(", "]": "[", "}": "{"}
+
+
+def only_computes(program: str) -> bool:
+    """Whether the program does nothing but compute and print to its output."""
+    return _NEVER.search(program) is None and _Reader(program).accepts()
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(_TOKEN, re.VERBOSE)
+
+
+class _Reader:
+    """One pass over the tokens of a program.
+
+    `last` is what came before: a sign as written, or `operand`, `text`, `regex`, `keyword` or `condition` (the end of
+    the parentheses of `if`, `for` and `while`).
+    """
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        self.at = 0
+        self.last = ""
+        self.word = ""
+        self.open: list[tuple[str, str]] = []
+        self.prints = False
+
+    def accepts(self) -> bool:
+        """Whether every token is known, and stands where all awks read it alike."""
+        while self.at < len(self.program):
+            if not self.step():
+                return False
+        return not self.open
+
+    def step(self) -> bool:
+        if self.program[self.at] == "/" and self.last == "operand":
+            self.at += 2 if self.program.startswith("/=", self.at) else 1
+            self.last = "/"
+            return True
+        found = _token().match(self.program, self.at)
+        if found is None:
+            return False
+        self.at = found.end()
+        match str(found.lastgroup):
+            case "blank" | "comment":
+                return True
+            case "newline":
+                return self.newline()
+            case "name":
+                return self.name(found[0])
+            case "sign":
+                return self.sign(found[0])
+            case "regex":
+                fine = self.last in _BEFORE_REGEX
+                self.last = "regex"
+                return fine
+            case kind:
+                self.last = "operand" if kind == "number" else kind
+                return True
+
+    def newline(self) -> bool:
+        """A line ends a statement. Within parentheses it may only follow a sign that cannot end one."""
+        if self.last in {",", "&&", "||", "{"}:
+            return True
+        self.last = "\n"
+        self.prints = False
+        return not self.open or self.open[-1][0] == "{"
+
+    def name(self, text: str) -> bool:
+        calls = self.program[self.at :].lstrip(" \t").startswith("(")
+        self.word, self.last = text, "keyword"
+        if text in _PRINTS:
+            self.prints = True
+        if text in _STATEMENTS or text in _PRINTS:
+            return True
+        if text in _FUNCTIONS:
+            self.last = "call" if calls else "text"  # `length` alone is a value, and no slash may follow it
+            return calls or text == "length"
+        self.last = "operand"
+        return not calls and (text in _VARIABLES or _OWN.fullmatch(text) is not None)
+
+    def sign(self, text: str) -> bool:
+        if text in {">", ">="} and (self.last not in {"operand", "text"} or (self.prints and not self.grouped())):
+            return False  # no comparison, but a redirection
+        if text in {"(", "[", "{"}:
+            condition = text == "(" and self.last == "keyword" and self.word in _CONDITIONS
+            self.open.append((text, "condition" if condition else "operand"))
+        self.last = text
+        if text in {";", "{", "}"}:
+            self.prints = False
+        if text in _CLOSING:
+            if not self.open or self.open[-1][0] != _CLOSING[text]:
+                return False
+            _, closes = self.open.pop()
+            self.last = text if text == "}" else closes
+        return True
+
+    def grouped(self) -> bool:
+        """Whether a parenthesis of the same statement is open, in which `>` compares."""
+        for sign, _ in reversed(self.open):
+            if sign != "[":
+                return sign == "("
+        return False

@@ -1,0 +1,98 @@
+"""The expressions of find that only test, print, and run what is listed: every predicate with its arguments.
+
+Depends on nothing. A predicate that is not listed is refused, and so are the options that follow links. Leaves the
+commands of `-exec` to `reads`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from teamwright.permissions.table import table
+from teamwright.protocol.values import dataclass
+
+_OPTIONS = re.compile(r"-[PHE]|-O[0-3]")
+_ALONE = table(
+    "-print -print0 -ls -prune -quit -true -false -empty -nouser -nogroup -depth -mount -xdev -daystart -noleaf"
+    " -readable -writable -executable -ignore_readdir_race -noignore_readdir_race -warn -nowarn"
+    " -a -and -o -or -not ! ( ) ,"
+)
+_TEXT = table(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -xtype -size -mtime -mmin -atime -amin"
+    " -ctime -cmin -maxdepth -mindepth -perm -user -group -uid -gid -links -inum -regextype"
+    " -fstype -lname -ilname -used -printf"
+)
+_FILE = table("-newer -anewer -cnewer -mnewer -samefile")
+_NEWER = re.compile(r"-newer[aBcm]([aBcmt])")
+_ARGUMENT = re.compile(r"(?!-[A-Za-z]).*|-[ugoa]*[-+=][rwxXst]*", re.DOTALL)
+"""An argument that another find could take for a predicate is refused; `-perm -u+w` is none."""
+
+
+_MAY_DIFFER = table("-o -or ! -not ( ) ,")
+"""With these a test of the expression may not hold for all that is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindExpression:
+    """Where find starts, the `files` with which it compares, and the commands that it `runs`.
+
+    In a command `{}` stands for a name; two of them stand for many. `plain`: only plain files are found, so that a
+    command which gets them follows no link.
+    """
+
+    starts: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    runs: tuple[tuple[str, ...], ...] = ()
+    plain: bool = False
+
+
+def find_expression(args: list[str]) -> FindExpression | None:
+    """Parse the arguments of find, or return None for one that does more than test, print and run."""
+    options = list(itertools.takewhile(_OPTIONS.fullmatch, args))
+    rest = args[len(options) :]
+    starts = list(itertools.takewhile(lambda arg: not arg.startswith(("-", "(", ")", "!", ",")), rest))
+    predicates = rest[len(starts) :]
+    files: list[str] = []
+    runs: list[tuple[str, ...]] = []
+    at = 0
+    while at < len(predicates):
+        predicate = predicates[at]
+        if predicate == "-exec":
+            end = _end(predicates, at + 1)
+            if end is None:
+                return None
+            runs.append((*predicates[at + 1 : end], *(("{}",) if predicates[end] == "+" else ())))
+            at = end + 1
+            continue
+        argument = predicates[at + 1] if at + 1 < len(predicates) else None
+        takes = _takes(predicate, argument)
+        if takes is None:
+            return None
+        if takes == "file" and argument is not None:
+            files.append(argument)
+        at += 2 if takes else 1
+    before = predicates[: predicates.index("-exec")] if runs else []
+    plain = ("-type", "f") in itertools.pairwise(before) and not _MAY_DIFFER & set(predicates)
+    return FindExpression(tuple(starts) or (".",), tuple(files), tuple(runs), plain)
+
+
+def _takes(predicate: str, argument: str | None) -> str | None:
+    """Which argument a predicate takes: `file`, `text`, none (an empty text); None when it is not accepted."""
+    if predicate in _ALONE:
+        return ""
+    newer = _NEWER.fullmatch(predicate)
+    known = predicate in _TEXT or predicate in _FILE or newer is not None
+    if not known or argument is None or not _ARGUMENT.fullmatch(argument):
+        return None
+    return "file" if predicate in _FILE or (newer is not None and newer[1] != "t") else "text"
+
+
+def _end(words: list[str], start: int) -> int | None:
+    """Where the command of `-exec` that begins here ends; a name may only be a word of its own."""
+    for at in range(start, len(words)):
+        if words[at] == ";" or (words[at] == "+" and words[at - 1] == "{}"):
+            return at if at > start else None
+        if "{}" in words[at] and words[at] != "{}":
+            return None
+    return None

@@ -1,0 +1,320 @@
+"""Options by which a program writes, runs another program or leaves the directories, though its name does not say so.
+
+Depends on words only. What a prefix rule makes of such an option is decided in `prefix_rules`.
+
+A row is `PROGRAMS | OPTION OPTION …`. A key of two words is a program and its subcommand. An option is spelled so:
+
+    --long    also with a value; also abbreviated, unless the row has EXACT
+    -x        also in a cluster, unless the row has WORDS; a cluster ends at a letter of VALUED=…
+    -word     a whole word
+    word      a subcommand, as `git config`
+    @  +      any word that begins so
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from teamwright.permissions.shell.wrappers import Words, base_name
+from teamwright.permissions.table import table
+from teamwright.protocol.values import dataclass
+
+_TABLE = """
+git | --config-env --exec-path --git-dir --work-tree --output --no-index --ext-diff --textconv --filters --upload-pack
+    --receive-pack --exec --open-files-in-pager --smtp-server --sendmail-cmd --unsafe-paths --separate-git-dir
+    config filter-branch daemon instaweb send-email web--browse remote-ext remote-fd shell
+git grep | -O
+git archive, git format-patch, git bugreport, git diagnose | -o --output-directory
+git clone, git init | -u -c --config --template
+git rebase | -x
+git difftool, git mergetool | -x --extcmd -t --tool
+find | WORDS -delete -fprint -fprint0 -fprintf -fls -files0-from
+fd, fdfind | -x -X --exec --exec-batch
+sed | VALUED=el -i -I --in-place -f --file
+awk, gawk, mawk, nawk | VALUED=Fv -f --file -i --include -l --load -E --exec -e --source -o --pretty-print -p --profile
+    -d --dump-variables -D --debug
+yq | -i --inplace --in-place -s --split-exp --split-exp-file --from-file
+sort | VALUED=ktS -o --output -T --temporary-directory --compress-program --files0-from --random-source
+shuf | VALUED=inr -o --output --random-source
+tree | VALUED=LPI -o --output --fromfile -R
+rg | --pre --hostname-bin -z --search-zip
+ag, ack | --pager --ackrc
+date | VALUED=drI -s --set -f --file
+file | -C --compile -m --magic-file -f --files-from -z -Z --uncompress
+split | --filter
+diff3, sdiff | -o --output --diff-program
+tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action
+    --rmt-command --rsh-command -P --absolute-names --remove-files
+zip | -TT --unzip-command -m --move
+rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
+ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w
+curl | VALUED=AbCdeFhHmPQrtuUwxXyYzE -o --output -O --remote-name --remote-name-all -J --remote-header-name
+    --output-dir -D --dump-header -c --cookie-jar -K --config -T --upload-file --trace --trace-ascii --stderr
+    --libcurl --etag-save --hsts --alt-svc --unix-socket --abstract-unix-socket
+wget | VALUED=tTwQBDIARlU -O --output-document -o --output-file -a --append-output -P --directory-prefix -i
+    --input-file -e --execute --config --use-askpass --post-file --body-file --save-cookies --load-cookies
+    --warc-file --rejected-log
+make, gmake | VALUED=CIjloW -f --file --makefile --eval -E
+ninja | VALUED=Cjkl -f -t
+cmake | VALUED=GSBTA -P -E -C -D --toolchain --graphviz --trace-redirect
+ctest | -S --script --script-new -T -M -D --build-and-test --test-command --build-makeprogram -O --output-log
+    --output-junit
+just | -f --justfile --shell --shell-arg --shell-command --set -c --command --chooser -e --edit --init --fmt
+    --dotenv-path --dotenv-filename --tempdir
+task | -t --taskfile
+rake | -f --rakefile -r --require -e --execute -E --execute-continue -p --execute-print -I --libdir -R --rakelibdir
+npm | VALUED=w -C --prefix -c --call -g --global --location --script-shell --shell --node-options --userconfig
+    --globalconfig --git --editor --viewer --node-gyp --onload-script --init-module --cache --tmp --logs-dir
+    --pack-destination --registry exec x explore config set
+pnpm | VALUED=F -C --dir -c --shell-mode -g --global --script-shell --shell-emulator --node-options --config --store-dir
+    --modules-dir --global-dir --registry exec dlx config
+yarn | --cwd --script-shell --use-yarnrc --modules-folder --global-folder --cache-folder --registry exec dlx config
+bun | EXACT --cwd -r --preload --require -c --config --env-file -e --eval -p --print --outdir --outfile x
+pip, pip3 | VALUED=ricfe -t --target --prefix --root --src --log --python --cache-dir --report -C --config-settings
+    --global-option --build-option
+uv | EXACT --directory --project --config-file --env-file -p --python --cache-dir --target --prefix
+poetry, pdm, hatch | -C --directory -P --project -p
+go | WORDS -exec -toolexec -vettool -overlay -modfile -o -C -ldflags -gcflags -asmflags -gccgoflags -pkgdir
+    -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -fuzzcachedir
+cargo | EXACT VALUED=pFj --config -Z --target-dir --artifact-dir --out-dir --root -C --fix
+rustc | WORDS -o -C --codegen -Z --out-dir --emit --sysroot
+pytest, py.test | EXACT VALUED=kmnrW -p -c --config-file --rootdir -o --override-ini --basetemp --junitxml --junit-xml
+    --log-file --debug --pdbcls --cov-report --cov-config --import-mode --confcutdir --report-log --html
+    --json-report-file
+tox, nox | VALUED=em -c --conf -x --override --workdir --result-json --devenv --installpkg -f --noxfile --envdir
+    --report
+mypy, dmypy | --config-file --python-executable --install-types --junit-xml --cache-dir --any-exprs-report --html-report
+    --cobertura-xml-report --linecount-report --linecoverage-report --lineprecision-report --txt-report --xml-report
+    --xslt-html-report --xslt-txt-report --shadow-file --custom-typing-module
+pyright | EXACT --pythonpath --createstub --typeshedpath --venvpath
+ruff | EXACT VALUED=e --fix --fix-only --unsafe-fixes --add-noqa --config -o --output-file --cache-dir
+black, isort | --config --settings-file
+flake8 | --config --append-config --output-file
+pylint | --rcfile --load-plugins --init-hook --output --import-graph --ext-import-graph --int-import-graph
+coverage | --rcfile --data-file -o -d --directory
+eslint | EXACT --fix -c --config --rulesdir --parser --plugin --resolve-plugins-relative-to -o --output-file -f --format
+    --cache-location --cache-file --init
+prettier | EXACT -w --write --plugin --config --cache-location --plugin-search-dir
+tsc | EXACT --outdir --outfile --declarationdir --tsbuildinfofile --generatetrace --generatecpuprofile -b --build --init
+jest | EXACT VALUED=twi -c --config --globalsetup --globalteardown --setupfiles --setupfilesafterenv --testrunner
+    --runner --reporters --transform --env --testenvironment --rootdir --roots --outputfile --coveragedirectory
+    --resolver --testresultsprocessor --watchplugins --filter --haste --modulenamemapper --preset --projects
+    --prettierpath --testsequencer --cachedirectory
+vitest | EXACT VALUED=t -c --config -r --root --environment --reporter --outputfile --pool --browser --globalsetup
+mocha | VALUED=gfts -r --require -c --config -R --reporter -O --reporter-option -u --ui --import --loader
+    --experimental-loader -n --node-option --package
+rspec | VALUED=e -r --require -I -O --options -o --out -f --format
+phpunit | --bootstrap -c --configuration --extension -d --log-junit --coverage-html --coverage-text --coverage-clover
+docker, podman | EXACT WORDS --volume --mount --privileged --device --pid --ipc --uts --userns --net --network --cap-add
+    --security-opt --volumes-from --cidfile --iidfile --output --secret --ssh -H --host --config --context --env-file
+    --entrypoint --runtime
+docker run, docker create, podman run, podman create | -v
+docker build, podman build | -o
+kubectl | EXACT WORDS --kubeconfig -s --server --as --as-group --as-uid --token --client-certificate --client-key
+    --certificate-authority --cluster --user --context --cache-dir --profile-output
+helm | EXACT --kubeconfig --kube-context --post-renderer --kube-apiserver --kube-token
+gh api | VALUED=Hpqt -X --method -f --raw-field -F --field --input
+terraform, tofu | WORDS -chdir -out -state -state-out -backup -plugin-dir -destroy -auto-approve
+mvn, mvnw | WORDS -s --settings -gs --global-settings -t --toolchains -D --define -l --log-file
+gradle, gradlew | WORDS -b --build-file -I --init-script -c --settings-file -g --gradle-user-home -D --system-prop -P
+    --project-prop --include-build --project-cache-dir
+dotnet | EXACT WORDS -p --property -o --output -s --settings --test-adapter-path --logger --results-directory
+    --configfile
+bundle | --gemfile --path
+openssl | WORDS -out -engine -provider -provider-path -config -writerand -keyout
+gpg | -o --output --options --homedir --exec-path --agent-program
+less, more | + -o -O --log-file -k --lesskey-file --lesskey-src -T
+vi, vim, nvim, view | + -c --cmd -S -s -u -W -w
+man | -P --pager -H --html -X --gxditview -C --config-file
+gcc, g++, cc, c++, clang, clang++ | WORDS -B -fplugin -wrapper -specs --specs -fuse-ld -load -Xclang @
+psql | -o --output -L --log-file -f --file
+mysql | --pager --tee --init-command
+sqlite3 | WORDS -cmd -init -A
+xargs | VALUED=InPLsdE -a --arg-file
+"""
+
+_RUNNERS = (
+    *((python, "-m") for python in ("python", "python2", "python3")),
+    *((name, "run") for name in ("poetry", "pipenv", "uv", "hatch", "pdm")),
+    *((name, "exec") for name in ("bundle", "pnpm", "yarn")),
+    *((name,) for name in ("npx", "bunx", "uvx", "pnpm", "yarn")),
+)
+"""Words before the program that is meant: `python -m pytest` has the options of pytest."""
+
+_NO_FILE = r"-|/dev/(null|stdout|stderr)"
+_HARMLESS_VALUES = {
+    **dict.fromkeys(("curl -o", "curl --output", "curl -D", "curl --dump-header", "git --output"), _NO_FILE),
+    **dict.fromkeys(("wget -O", "wget --output-document", "wget -o", "sort -o", "sort --output"), _NO_FILE),
+    "git -c": r"(user\.(name|email)|color\.[\w.]+|advice\.\w+|core\.quotepath|init\.defaultbranch)=.*",
+    "pytest -p": r"no:\w+",
+    "pytest --cov-report": r"term(-missing)?|",
+    "eslint -f": r"[a-z-]+",
+    "eslint --format": r"[a-z-]+",
+    "vitest --reporter": r"[a-z-]+",
+    "vitest --environment": r"node|jsdom|happy-dom|edge-runtime",
+    "rspec -f": r"[a-z]+",
+    "rspec --format": r"[a-z]+",
+    "mvn -D": r"(test|it\.test|skipTests|maven\.test\.skip|failIfNoTests)(=[\w.#*,]*)?",
+    "git config": r"--get|--get-all|-l|--list|get|list",
+}
+"""Values with which an option does no more than its program."""
+
+_BAD_TEXTS = {
+    "jq": re.compile(r"\b(env|import|include|modulemeta|get_search_list)\b|\$ENV|\$__prog"),
+    "yq": re.compile(r"\b(load\w*|env|strenv|envsubst|system)\b"),
+    "psql": re.compile(r"\\|\bprogram\b|\bpg_read_file\b|\bcopy\b", re.IGNORECASE),
+    "mysql": re.compile(r"\\!|\b(system|source|outfile|dumpfile|load_file|infile)\b", re.IGNORECASE),
+    "sqlite3": re.compile(r"^\s*\.|\n\s*\.|\b(load_extension|readfile|writefile|edit|attach|vacuum)\b", re.IGNORECASE),
+}
+"""Programs that are small languages, and what makes a text of theirs write, run or read something else."""
+
+_MOST_OPERANDS = {"uniq": 1, "xxd": 1}
+"""Programs whose next operand would be a file that they write."""
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
+_RUN_BY_MAKE = table(
+    "SHELL .SHELLFLAGS MAKE MAKEFLAGS GNUMAKEFLAGS MFLAGS MAKEFILES AR AS CC CXX CPP FC LD LEX YACC RM INSTALL PYTHON"
+)
+_PLAIN_VALUE = re.compile(r"[\w.,:/@%+=-]*")
+_GIT_VALUED = table("-C -c --git-dir --work-tree --namespace --config-env")
+
+
+@dataclass(frozen=True, slots=True)
+class SideEffects:
+    """The options of one program that do more than its name says. `valued` are letters that end a cluster."""
+
+    options: frozenset[str]
+    valued: str = ""
+    words: bool = False
+    exact: bool = False
+
+    def option(self, word: str) -> tuple[str, str | None] | None:
+        """Return which of the options the word is, with the value that is attached to it."""
+        name, equals, value = word.partition("=")
+        attached = value if equals else None
+        if not word.startswith("-"):
+            begins = any(
+                not option[0].isalnum() and option[0] != "-" and word.startswith(option) for option in self.options
+            )
+            return (word, None) if begins else None
+        if not word.startswith("--"):
+            return (name, attached) if name in self.options and len(name) > 2 else self._letter(word)
+        if self.words and name[1:] in self.options:
+            return name[1:], attached
+        low = name.lower() if self.exact else name
+        found = next((option for option in self.options if option == low), None)
+        if found is None and not self.exact and len(name) > 2:
+            found = next((option for option in self.options if option.startswith(name)), None)
+        return None if found is None else (found, attached)
+
+    def _letter(self, word: str) -> tuple[str, str | None] | None:
+        for at, letter in enumerate(word[1:2] if self.words else word[1:], 2):
+            if f"-{letter}" in self.options:
+                return f"-{letter}", word[at:] or None
+            if letter in self.valued or not letter.isalpha():
+                break
+        return None
+
+
+def side_effect(words: Words, named: Sequence[str]) -> str:
+    """Return the first word by which the program does more than its name says, or an empty text.
+
+    Words that a rule has `named` are wanted. An unknown word is judged elsewhere.
+    """
+    program = base_name(words[0]) or "" if words else ""
+    first = _subcommand(program, words)
+    names = tuple(_programs(program, words, first))
+    for at in range(1, len(words)):
+        word = words[at]
+        if word == "--" and program not in {"find", "go"}:
+            break
+        if word is None or word in named:
+            continue
+        if at == 1 and program == "tar" and not word.startswith("-"):
+            word = "-" + "".join(letter for letter in word if letter not in "bfgCHKLNTVX")  # `tar cfI FILE PROGRAM`
+        after = words[at + 1] if at + 1 < len(words) else None
+        if at < first and program == "git" and re.match(r"-c", word):
+            if not _is_harmless(names, "-c", word[2:] or after):
+                return "-c"
+        elif found := _option_in(names, word, after, named, is_subcommand=at == first):
+            return found
+    return _text_in(program, words, named)
+
+
+def _option_in(names: Sequence[str], word: str, after: str | None, named: Sequence[str], is_subcommand: bool) -> str:
+    """Return the option that does more than its program, or an empty text."""
+    for name in names:
+        row = _rows().get(name)
+        if row is None:
+            continue
+        found = (word, None) if is_subcommand and word in row.options else row.option(word)
+        if found is None:
+            continue
+        option, attached = found
+        value = after if attached is None else attached
+        if not _is_named(option, word, named) and not _is_harmless(names, option, value):
+            return option
+    return ""
+
+
+def _text_in(program: str, words: Words, named: Sequence[str]) -> str:
+    """Return the operand that does more than its program: a text in its language, a variable, one more file."""
+    bad = _BAD_TEXTS.get(program)
+    operands = [word for word in words[1:] if word is not None and not word.startswith("-")]
+    for word in words[1:]:
+        if word in named:
+            continue
+        if word is not None and bad is not None and bad.search(word):
+            return word
+        found = _ASSIGNMENT.fullmatch(word or "") if program in {"make", "gmake"} else None
+        if found is not None and (found[1] in _RUN_BY_MAKE or not _PLAIN_VALUE.fullmatch(found[2])):
+            return f"{found[1]}="
+        if program in {"just", "task"} and not _PLAIN_VALUE.fullmatch(word or ""):
+            return word or ""  # it becomes a part of a shell text
+    most = _MOST_OPERANDS.get(program, len(words))
+    return operands[most] if len(operands) > most else ""
+
+
+def _programs(program: str, words: Words, first: int) -> Iterator[str]:
+    """Yield the names that may have a row: the program, with its subcommand, and the one that a runner runs."""
+    yield program
+    if first < len(words):
+        yield f"{program} {words[first]}"
+    runner = next((one for one in _RUNNERS if (program, *words[1 : len(one)]) == one), None)
+    inner = base_name(words[len(runner)]) if runner is not None and len(runner) < len(words) else None
+    if inner:
+        yield inner
+
+
+def _subcommand(program: str, words: Words) -> int:
+    """Return the index of the first word that is no option."""
+    at = 1
+    while at < len(words) and (words[at] or "").startswith("-"):
+        at += 2 if program == "git" and words[at] in _GIT_VALUED else 1
+    return at
+
+
+def _is_named(option: str, word: str, named: Sequence[str]) -> bool:
+    letters = {f"-{letter}" for one in named if re.fullmatch(r"-[A-Za-z]+", one) for letter in one[1:]}
+    names = {one.partition("=")[0] for one in named}
+    return bool({option, word.partition("=")[0]} & (names | letters))
+
+
+def _is_harmless(names: Sequence[str], option: str, value: str | None) -> bool:
+    patterns = (_HARMLESS_VALUES.get(f"{name} {option}") for name in names)
+    return any(pattern is not None and re.fullmatch(pattern, value or "", re.IGNORECASE) for pattern in patterns)
+
+
+@cache
+def _rows() -> dict[str, SideEffects]:
+    rows: dict[str, SideEffects] = {}
+    for line in re.sub(r"\n +", " ", _TABLE).strip().splitlines():
+        names, _, text = line.partition(" | ")
+        words = text.split()
+        valued = next((word.removeprefix("VALUED=") for word in words if word.startswith("VALUED=")), "")
+        options = frozenset(word for word in words if not word.startswith("VALUED=") and word not in {"WORDS", "EXACT"})
+        row = SideEffects(options, valued, "WORDS" in words, "EXACT" in words)
+        rows.update(dict.fromkeys(names.split(", "), row))
+    return rows

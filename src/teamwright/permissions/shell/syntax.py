@@ -1,0 +1,211 @@
+"""The syntax tree of a shell line: words in parts, commands, redirections and what joins them.
+
+Made by `grammar`, walked by `parse`. Knows nothing of programs and runs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from teamwright.protocol.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A fixed piece of a word, without its quotes."""
+
+    text: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`$name` or `${name}`: the value of a variable as it is."""
+
+    name: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """`${name…}` that does more than give the value. `plain`: only its operand decides what may run.
+
+    `one`: between double quotes it makes exactly one word.
+    """
+
+    name: str
+    parts: tuple[Part, ...] = ()
+    quoted: bool = False
+    plain: bool = True
+    one: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """`$((…))`. `names`: it reads variables, whose values are calculated in turn."""
+
+    parts: tuple[Part, ...] = ()
+    quoted: bool = False
+    names: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """`$(…)`, backticks, or with `process` `<(…)` and `>(…)`."""
+
+    body: Sequence
+    quoted: bool = False
+    process: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """`$'…'` with a backslash, or `$"…"`: a text that is not looked up. `parts` are what is filled in there."""
+
+    parts: tuple[Part, ...] = ()
+    quoted: bool = True
+
+
+Part = Text | Variable | Expansion | Calculation | Substitution | Encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word as it is written: its parts, and where it begins."""
+
+    parts: tuple[Part, ...]
+    start: int = 0
+
+    @property
+    def literal(self) -> str | None:
+        """The word if no part of it is quoted or filled in."""
+        one = self.parts[0] if len(self.parts) == 1 else None
+        return one.text if isinstance(one, Text) and not one.quoted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`name=value`, `name+=value`, `name[…]=value`, or with `items` `name=(…)`."""
+
+    name: str
+    value: Word | None = None
+    items: tuple[Word, ...] | None = None
+    adds: bool = False
+    element: Word | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    """An operator and its word; for a here-document `body` is what is filled in there."""
+
+    sign: str
+    target: Word
+    body: list[Part] = field(default_factory=list["Part"])
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A simple command. Arrays given to a declaration (`declare a=(…)`) are in `assignments` too."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    redirections: tuple[Redirection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """`[[ … ]]`: its words, and its signs as texts."""
+
+    items: tuple[Word | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calculate:
+    """`((…))` as a command."""
+
+    calculation: Calculation
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Commands joined by `|`: each runs in a shell of its own."""
+
+    commands: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AndOr:
+    """Statements joined by `&&` and `||`. `signs` has for each after the first whether it follows `&&`."""
+
+    items: tuple[Statement, ...]
+    signs: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Statements after one another; those at the indexes in `aside` run beside the rest (`&`)."""
+
+    items: tuple[Statement, ...]
+    aside: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Subshell:
+    """`( … )`."""
+
+    body: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """`if` and `case`: `always` runs in order until one fits, then one of the bodies or none.
+
+    `words` are the word and the patterns of `case`.
+    """
+
+    always: tuple[Sequence, ...]
+    bodies: tuple[Sequence, ...]
+    words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """`while` and `until`."""
+
+    test: Sequence
+    body: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for name in words`, or with `picks` `select`; `words` are None without `in`.
+
+    `head` has the three calculations of `for ((…;…;…))`; then there is no name.
+    """
+
+    name: str
+    words: tuple[Word, ...] | None
+    body: Sequence
+    picks: bool = False
+    head: Calculation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The definition of a function."""
+
+    name: str
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """A compound command with redirections."""
+
+    body: Statement
+    redirections: tuple[Redirection, ...]
+
+
+Statement = (
+    Simple | Test | Calculate | Pipeline | AndOr | Sequence | Subshell | Branches | While | For | Function | Redirected
+)

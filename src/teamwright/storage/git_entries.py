@@ -1,0 +1,182 @@
+"""What of a repository could make a git command that only reads run a program, or read another repository.
+
+Read from the files, without running git: a repository that nobody trusted yet must not run anything by being looked
+at. Every file is read within bounds; what cannot be judged is an entry. Knows nothing of trust.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from teamwright.protocol.values import dataclass
+from teamwright.storage.gitconfig import FilesSeen, GitEntry, config_entries, digest_of, never_the_same
+from teamwright.storage.gitdir import Discovery, GitRepository, discover
+from teamwright.storage.plain import open_plain, read_plain
+
+__all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
+
+INDEX_MOST = 128 << 20
+"""Bytes of an index that are searched; a longer one is taken to hold submodules."""
+
+_PART = 1 << 20
+_GITLINK = b"\x00\x00\xe0\x00"
+"""The mode of a submodule's entry in the index: git looks into these directories with their own configuration."""
+
+_MODULES_MOST = 500
+_NAMES_MOST = 1_000
+_READING_HOOKS = ("post-index-change", "fsmonitor", "watchman")
+"""Parts of names of hooks that reading commands run: the last two where a person's own configuration names them so."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitSurvey:
+    """The entries of a repository, and the files whose change could change them."""
+
+    entries: tuple[GitEntry, ...]
+    files: FilesSeen
+
+
+def git_entries(start: Path) -> tuple[GitEntry, ...]:
+    """What could make a reading git command in this directory run something; empty where nothing can."""
+    return survey_git(discover(start)).entries
+
+
+def survey_git(found: Discovery) -> GitSurvey:
+    """The entries of what git finds somewhere."""
+    files = FilesSeen()
+    entries = [_doubt(path, found.repository) for path in found.doubts]
+    if found.repository is not None:
+        entries += _of_repository(found.repository, files)
+    return GitSurvey(tuple(dict.fromkeys(entries)), files)
+
+
+def _of_repository(repository: GitRepository, files: FilesSeen) -> Iterator[GitEntry]:
+    git_dir, common, tree = repository.git_dir, repository.common, repository.tree
+    for path in (common / "config", git_dir / "config.worktree"):
+        yield from config_entries(path, git_dir, tree, files)
+    yield from _module_entries(common / "modules", files)
+    yield from _hook_entries(common / "hooks", files)
+    yield from _index_entries(git_dir, common, files)
+    yield from _object_entries(common / "objects", files)
+
+
+def _doubt(path: Path, repository: GitRepository | None) -> GitEntry:
+    """Something on the way up that git could take for another repository."""
+    try:
+        says = os.fsencode(os.readlink(path)) if path.is_symlink() else read_plain(path, _PART)
+    except (OSError, ValueError):
+        says = b""
+    place = "" if repository is None else f"{repository.git_dir}\n{repository.common}"
+    return GitEntry(path, "another repository", digest_of(says, os.fsencode(place)))
+
+
+def _module_entries(modules: Path, files: FilesSeen) -> Iterator[GitEntry]:
+    """The configurations of submodules."""
+    waiting = [modules]
+    looked_at = 0
+    while waiting:
+        place = waiting.pop()
+        files.add(place)
+        names = _names_in(place)
+        looked_at += 1
+        if names is None or looked_at > _MODULES_MOST:
+            yield GitEntry(place, "submodules that cannot be read", never_the_same())
+            return
+        if "HEAD" in names:
+            for path in (place / "config", place / "config.worktree"):
+                # its work tree is judged when git runs there
+                found = config_entries(path, place, place, files)
+                yield from (one for one in found if one.name.lower() != "core.worktree")
+            names = [name for name in names if name == "modules"]
+        waiting += [place / name for name in names if _may_be_directory(place / name)]
+
+
+def _hook_entries(hooks: Path, files: FilesSeen) -> Iterator[GitEntry]:
+    files.add(hooks)
+    names = _names_in(hooks)
+    if names is None:
+        yield GitEntry(hooks, "hooks that cannot be read", never_the_same())
+        return
+    for name in names:
+        plain = name.lower()
+        if not plain.endswith(".sample") and any(part in plain for part in _READING_HOOKS):
+            yield GitEntry(hooks / name, f"hook {name}", _digest_of_file(hooks / name))
+
+
+def _index_entries(git_dir: Path, common: Path, files: FilesSeen) -> Iterator[GitEntry]:
+    names = _names_in(git_dir)
+    shared = [name for name in names or () if name.startswith("sharedindex.")]
+    parts = [git_dir / name for name in ("index", *shared)]
+    for path in parts:
+        files.add(path)
+    if names is None or any(_may_contain(path, _GITLINK) for path in parts):
+        yield GitEntry(common / "modules", "submodules", "")
+
+
+def _object_entries(objects: Path, files: FilesSeen) -> Iterator[GitEntry]:
+    """Objects that are stored elsewhere: another repository's content."""
+    alternates = objects / "info" / "alternates"
+    files.add(objects)
+    files.add(alternates)
+    names = _names_in(objects)
+    if names is None:
+        yield GitEntry(objects, "objects that cannot be read", never_the_same())
+    links = [path for path in (objects, *(objects / name for name in names or ())) if os.path.islink(path)]
+    if links:
+        places = (os.fsencode(os.path.realpath(path)) for path in links)
+        yield GitEntry(objects, "another repository's objects", digest_of(*places))
+    if os.path.lexists(alternates):
+        yield GitEntry(alternates, "another repository's objects", _digest_of_file(alternates))
+
+
+def _may_be_directory(path: Path) -> bool:
+    """Whether it is a directory and no link to one; also True where that cannot be seen."""
+    return (os.path.isdir(path) and not os.path.islink(path)) or not os.path.lexists(path)
+
+
+def _names_in(directory: Path) -> list[str] | None:
+    """The names in a directory in order, none where there is no directory; None for too many, or unreadable ones."""
+    try:
+        with os.scandir(directory) as found:
+            names = [entry.name for entry in islice(found, _NAMES_MOST + 1)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return None
+    return sorted(names) if len(names) <= _NAMES_MOST else None
+
+
+def _digest_of_file(path: Path) -> str:
+    try:
+        return digest_of(read_plain(path))
+    except (OSError, ValueError):
+        return never_the_same()
+
+
+def _may_contain(path: Path, needle: bytes) -> bool:
+    """Whether a file contains these bytes; also True where that cannot be seen, or the file is too long."""
+    try:
+        fd = open_plain(path)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+    try:
+        if os.fstat(fd).st_size > INDEX_MOST:
+            return True
+        before = b""
+        for _ in range(INDEX_MOST // _PART + 1):
+            part = os.read(fd, _PART)
+            if not part:
+                return False
+            if needle in before + part:
+                return True
+            before = part[1 - len(needle) :]
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,86 @@
+"""Drafts: tasks that their creator has not finished describing, which idle members do not claim yet.
+
+Depends on the index of the list and on the clock. Leaves to callers when a creator's turn ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
+from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
+from teamwright.tasks.graph import in_order
+from teamwright.tasks.index import Index
+from teamwright.tasks.rules import merged
+from teamwright.tasks.store import TaskStore
+
+
+class Drafts:
+    """The drafts of one list that agents of this process made, by creator. Their files are the truth."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store = store
+        self._ids: dict[str, set[str]] = {}
+
+    def note(self, task: Task) -> None:
+        """Remember a new task, if it is a draft."""
+        if task.draft is not None:
+            self._ids.setdefault(task.draft.by, set()).add(task.id)
+
+    def renewed(self, task: Task, by: str) -> Task:
+        """Return the task with a new note, if it is a pending draft of this creator; one that is at work has none."""
+        if task.status is not TaskStatus.PENDING:
+            return finish_draft(task)
+        return mark_draft(task, by) if task.id in self._ids.get(by, ()) and task.draft is not None else task
+
+    async def renew(self, by: str, changes: str) -> None:
+        """Renew the note of one of the creator's drafts, because it changes another task of the list (`changes`)."""
+        ids = self._ids.get(by)
+        if ids and changes not in ids:
+            await self._rewrite(in_order(ids)[0], lambda task: self.renewed(task, by))
+
+    async def finish(self, by: str) -> list[Task]:
+        """Take the notes of this creator away. Returns the tasks that changed, in numeric order."""
+        rewritten = [await self._rewrite(id, finish_draft) for id in in_order(self._ids.pop(by, ()))]
+        return [task for task in rewritten if task is not None]
+
+    async def _rewrite(self, id: str, change: Callable[[Task], Task]) -> Task | None:
+        """The task if it changed. A file that cannot be changed now keeps its note, which ends by its time."""
+        try:
+            before, after = await self._store.rewrite(id, change)
+        except (TaskRefused, LockTimeout, StorageError):
+            return None
+        return after if after != before else None
+
+
+def mark_draft(task: Task, by: str) -> Task:
+    """Return the task with a note that `by` still describes it; renews an older note."""
+    return task.with_(metadata=merged(task.metadata, {DRAFT: {"by": by, "until": now_ms() + DRAFT_MS}}))
+
+
+def finish_draft(task: Task) -> Task:
+    """Return the task without the note."""
+    return task if DRAFT not in (task.metadata or {}) else task.with_(metadata=merged(task.metadata, {DRAFT: None}))
+
+
+def claimable_at(index: Index, task: Task, settle_ms: int) -> int:
+    """Return when an idle member may claim the task, in ms since 1970; 0 for a task that it may claim now.
+
+    A draft is claimable 5 s after the creator's last change of the list. Each change renews the note of one draft, so
+    the newest note of all the creator's drafts counts. `settle_ms` is the wait after the last change of the file where
+    another program leads.
+    """
+    now = now_ms()
+    latest = index.changed_ms(task.number) + settle_ms if settle_ms else 0
+    if task.draft is not None:
+        others = (index.look(number) for number in index.drafts_by(task.draft.by))
+        notes = [task.draft, *(other.draft for other in others if other is not None and other.draft is not None)]
+        latest = max([latest, *(note.until for note in notes if note.is_open(now))])
+    return latest if now < latest <= now + max(settle_ms, DRAFT_MS) else 0
+
+
+def next_claim_at(index: Index, settle_ms: int) -> int:
+    """Return when the next free task becomes claimable, in ms since 1970; 0 when no free task waits for that."""
+    times = [claimable_at(index, task, settle_ms) for task in index.ready()]
+    return min((moment for moment in times if moment), default=0)

@@ -1,0 +1,97 @@
+"""Owners of tasks: which members may be one, and the messages that a new and a former owner receive.
+
+Depends on the roster and on sending. Leaves to the task list who may change an owner.
+"""
+
+from __future__ import annotations
+
+from teamwright.protocol.clock import iso
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
+from teamwright.protocol.mail import TaskAssignment
+from teamwright.protocol.task import Task
+from teamwright.tasks.rules import DELETED, same
+from teamwright.tasks.task_list import Change
+from teamwright.teams.mailing.notes import leave_note
+from teamwright.teams.mailing.post import Call, recipient, send_protocol
+from teamwright.teams.team import Team
+
+_UNCHANGED = "nothing was changed"
+
+
+async def require_owner(team: Team, owner: str | None, caller: str, *, id: str = "") -> None:
+    """Check that a name can own a task: the caller, the lead, a running member, or a member of another session.
+
+    `id` is the task that is changed; its present owner may stay. Raises UnknownMember with the nearest name,
+    TeamRefused without a team.
+    """
+    name = (owner or "").strip()
+    if team.outside.shared_list and "@" in name and name.partition("@")[2] != team.session_list:
+        return
+    if not name or same(addressee(name, team.names), caller) or same(name, LEAD):
+        return
+    task = await team.tasks.get(id) if id else None
+    if task is not None and same(task.owner, name):
+        return
+    await recipient(team, name, _UNCHANGED)
+
+
+async def notify_owners(team: Team, change: Change, by: str, call: Call | None = None) -> None:
+    """Notify the new owner and the former owner of a changed task; once for each `call`."""
+    again = call is not None and call.again
+    if change.assigned or (again and change.task.owner):
+        await assign(team, change.task, by, call)
+    if change.removed_from:
+        await _notify_former(team, change, by)
+
+
+async def assign(team: Team, task: Task, by: str, call: Call | None = None) -> None:
+    """Notify a task's owner, when it is a live member other than `by`; once for each `call`.
+
+    A member that another program runs is notified too, since it has no other way to know.
+    """
+    owner = await _live_owner(team, task.owner or "")
+    if owner in {"", by}:
+        return
+    id = call.message_to(owner) if call is not None else ""
+    if call is not None and call.again and await team.inbox(owner).has(id):
+        return
+    await send_protocol(
+        team,
+        by,
+        owner,
+        TaskAssignment(
+            task_id=task.id, subject=task.subject, description=task.description, assigned_by=by, timestamp=iso()
+        ),
+        id=id,
+    )
+
+
+async def _notify_former(team: Team, change: Change, by: str) -> None:
+    """Tell the member that had the task to stop working on it."""
+    task, former = change.task, change.removed_from or ""
+    if same(former, LEAD) or await _live_owner(team, former) == "":
+        return
+    author = LEAD_ALIAS if by == LEAD else by
+    if DELETED in change.changed:
+        became = f"was deleted by {author}"
+    elif task.owner:
+        became = f"was given to {task.owner} by {author}"
+    else:
+        became = f"was taken from you by {author} and has no owner now"
+    text = (
+        f"Task #{task.id} ({task.subject}) {became}. Stop working on it. If you have changed files for it, send "
+        f"{task.owner or author} one message that names them."
+    )
+    await leave_note(team, "task-list", former, text, f"task #{task.id} is no longer yours")
+
+
+async def _live_owner(team: Team, name: str) -> str:
+    """The member that an owner's name means, as the roster spells it; empty when no live member has it."""
+    if not team.exists:
+        return ""
+    if (mate := team.find(name)) is not None:
+        return mate.name
+    if name.lower() in team.outside.strangers:
+        member = (await team.roster.read()).find(name)
+        return member.name if member is not None else ""
+    return LEAD if name == LEAD else ""

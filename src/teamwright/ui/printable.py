@@ -1,0 +1,55 @@
+"""Text of models, files and commands, made safe to print: `clean` for people, `json_text` for programs.
+
+Depends on nothing. Every write to a terminal or to stderr goes through one of the two; width, colours and line
+breaks are left to others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
+"""Invisible characters that emoji and some scripts need; they move nothing."""
+
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_TAB = "    "
+
+_STEERING = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""What JSON leaves as it is, and what moves a cursor, turns the direction of text, or cannot be seen."""
+
+
+def clean(text: str) -> str:
+    """Return the text with tabs as blanks and every other control or invisible character spelt out.
+
+    Line feeds stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else spelt(char) for char in text)
+
+
+def spelt(char: str) -> str:
+    """Return a character as it may be printed: itself, blanks for a tab, or its code."""
+    if char == "\n" or char in JOINERS:
+        return char
+    if char == "\t":
+        return _TAB
+    import unicodedata  # most text never comes here
+
+    return code(char) if unicodedata.category(char) in _UNSAFE else char
+
+
+def code(char: str) -> str:
+    """Return the code of a character."""
+    number = ord(char)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON in which nothing steers a terminal: it reads back as the same value."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return text if text.isprintable() else _STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text)

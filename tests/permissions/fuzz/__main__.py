@@ -1,0 +1,92 @@
+"""The permission fuzz as a program: `python -m tests.permissions.fuzz [--seconds N] [--seed S] [--line TEXT]`.
+
+Ends with 1 when a line was allowed that should not have been, or when too few lines were allowed to prove anything.
+"""
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+
+from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, Judge, Wrong
+from tests.permissions.fuzz.rounds import LEAST_ALLOWED, SHARES, Report, Round, allowed_programs
+from tests.permissions.fuzz.sandbox import Sandbox
+from tests.permissions.fuzz.systematic import systematic_lines
+
+_CHUNK_S = 60.0
+
+
+def main() -> int:
+    """0 when no allow was wrong and enough lines were allowed."""
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with Sandbox() as sandbox:
+        judge = Judge(sandbox)
+        os.environ["HOME"] = str(sandbox.world.home)  # as a session of the user whose home it is
+        print(f"seed {options.seed}  sandbox: {'bubblewrap' if sandbox.confined else 'none'}", flush=True)
+        if options.line:
+            return one_line(judge, options.line)
+        shares = {name: SHARES[name] for name in options.configuration or SHARES}
+        made = Round(judge, options.seed, allowed_programs(judge), shares, show)
+        if options.systematic:
+            return each_option(judge, made)
+        left = options.seconds
+        while left > 0 and made.report.tried < options.lines and len(made.report.wrong) < options.stop_at:
+            made.play(lines=options.lines, seconds=min(left, _CHUNK_S), stop_at=options.stop_at)
+            left = options.seconds - made.report.seconds
+            print(made.report, flush=True)
+    return code_of(made.report)
+
+
+def each_option(judge: Judge, made: Round) -> int:
+    """Try each option of each program of the tables."""
+    for name in allowed_programs(judge):
+        for line in systematic_lines([name], lambda line: judge.allowed(line, READING) is not None):
+            made.try_line(line, READING)
+        print(f"{name}: {made.report}", flush=True)
+    return 1 if made.report.wrong_lines else 0
+
+
+def code_of(report: Report) -> int:
+    """The exit code that a report means."""
+    if report.share < LEAST_ALLOWED:
+        print(f"only {report.share:.0%} of the lines were allowed: this proves nothing")
+        return 1
+    if report.wrong_lines:
+        print(f"again: make fuzz SEED={report.seed}")
+    return 1 if report.wrong_lines else 0
+
+
+def show(wrong: Wrong) -> None:
+    """Print a wrong allow when it is found."""
+    print(f"WRONG ({wrong.configuration}) {wrong}", flush=True)
+
+
+def one_line(judge: Judge, line: str) -> int:
+    """Judge one line in each configuration and say what came of it."""
+    wrong = 0
+    for configuration in CONFIGURATIONS.values():
+        found = judge.judge(line, configuration)
+        allowed = judge.allowed(line, configuration)
+        print(f"{configuration.name}: {found or ('allowed, nothing wrong' if allowed else 'not allowed')}")
+        wrong += found is not None
+    return 1 if wrong else 0
+
+
+def arguments() -> argparse.Namespace:
+    """Flags; without one the environment decides."""
+    env = os.environ.get
+    parser = argparse.ArgumentParser(prog="fuzz")
+    parser.add_argument("--seconds", type=float, default=float(env("FUZZ_SECONDS") or "300"))
+    parser.add_argument("--lines", type=int, default=1 << 60)
+    parser.add_argument("--seed", default=env("FUZZ_SEED") or secrets.token_hex(4))
+    parser.add_argument("--stop-at", type=int, default=1 << 30, help="end after so many distinct wrong allows")
+    parser.add_argument("--configuration", action="append", choices=list(CONFIGURATIONS))
+    parser.add_argument("--line", help="judge this line alone")
+    parser.add_argument("--systematic", action="store_true", help="each option of each program, not at random")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""The judgement: a line that is allowed under a configuration, run in both variants, shows whether that was right.
+
+Depends on the policy, the sandbox and the world. Does not make lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from teamwright.permissions.book import Scope
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.verdict import Access, Decision, Mode, Verdict
+from teamwright.tools.shell.bash import HIDDEN, MANNERS, environment_without
+from teamwright.tools.shell.running import followed, line_of
+from tests.permissions.fuzz.sandbox import Outcome, Sandbox
+from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY
+
+SHOWS = "shows what is secret"
+_REPEATS = 3
+_STARTED = re.compile(r"by (bash|xargs|find|timeout|nice|setsid)\b")
+"""The marking program was started as a command; what scripts of other languages start is no command of the line."""
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Modes that should agree, with rules. `secret`: the groups whose variants must not be told apart.
+
+    `changes` says what may be changed: `nothing`, `inside` (but guarded files), or all that no rule `denied`.
+    `history`: the committed text of a denied file must not be shown; a user's own rule about git may show it.
+    """
+
+    name: str
+    modes: tuple[Mode, ...]
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ("Read(.env)",)
+    secret: frozenset[str] = frozenset(GROUPS)
+    changes: str = "nothing"
+    history: bool = True
+
+
+READING = Configuration("reading", (Mode.DEFAULT, Mode.PLAN, Mode.DONT_ASK))
+EDITING = Configuration("editing", (Mode.ACCEPT_EDITS,), changes="inside")
+RULES = Configuration(
+    "rules",
+    (Mode.DEFAULT,),
+    allow=("Bash(git log:*)", "Bash(git diff:*)", "Bash(git show:*)", "Bash(find:*)", "Bash(sort:*)", "Bash(rg:*)"),
+    history=False,
+)
+BYPASS = Configuration(
+    "bypass",
+    (Mode.BYPASS,),
+    deny=("Bash(touch_marker:*)", "Read(.env)", "Edit(src/**)"),
+    secret=frozenset({DENIED}),
+    changes="denied",
+    history=False,
+)
+CONFIGURATIONS = {one.name: one for one in (READING, EDITING, RULES, BYPASS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A wrong allow: the line, where it was allowed and why, and what it did."""
+
+    line: str
+    configuration: str
+    mode: Mode
+    decision: Decision
+    effect: str
+    detail: str
+
+    def __str__(self) -> str:
+        allowed = f"allowed in {self.mode} ({self.decision.rule}: {self.decision.reason})"
+        return f"{self.line!r}\n    {allowed}\n    {self.effect}: {self.detail}"
+
+
+class Judge:
+    """Asks for verdicts, runs what is allowed, and finds what was wrong about it."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.runs = 0
+        self.timed_out = 0
+        self._variant = 0
+        world = sandbox.world
+        scope = Scope((world.project,), private=(world.private,), base=world.project)
+        self._policies: dict[tuple[str, Mode], Policy] = {}
+        for one in CONFIGURATIONS.values():
+            rules = (
+                *parse_rules(one.allow, Verdict.ALLOW, "allowing", world.project),
+                *parse_rules(one.deny, Verdict.DENY, "denying", world.project),
+            )
+            self._policies |= {(one.name, mode): Policy(mode, rules, scope) for mode in one.modes}
+        own = {"PATH": f"{world.bin}:{_PATH}", "HOME": str(world.home), "USER": "user", "LOGNAME": "user"}
+        seen = environment_without(HIDDEN, {**own, "LANG": "C.UTF-8", "SHELL": "/bin/bash"})
+        self._env = {**seen, **MANNERS, "PWD": str(world.project)}
+
+    def allowed(self, line: str, configuration: Configuration) -> tuple[Mode, Decision] | None:
+        """The first mode of the configuration that allows the line, with its decision."""
+        access = Access(command=line, cwd=self.sandbox.world.project)
+        for mode in configuration.modes:
+            decision = self._policies[configuration.name, mode].decide("Bash", access)
+            if decision.verdict is Verdict.ALLOW:
+                return mode, decision
+        return None
+
+    def judge(self, line: str, configuration: Configuration) -> Wrong | None:
+        """Run a line if it is allowed; what was wrong about that, or None. Check `allowed` first to count."""
+        found = self.allowed(line, configuration)
+        if found is None:
+            return None
+        effect = self._effect(line, configuration)
+        return Wrong(line, configuration.name, *found, *effect) if effect is not None else None
+
+    def _effect(self, line: str, configuration: Configuration) -> tuple[str, str] | None:
+        self._variant = 1 - self._variant  # the secrets are changed once a line, not twice
+        one = self._run(line, configuration.secret, 1 - self._variant)
+        effect = next(self._changed(one, configuration), None) or _shown(one, configuration)
+        if effect is not None:
+            return effect
+        other = self._run(line, configuration.secret, self._variant)
+        if self._same(one, other):
+            return next(self._changed(other, configuration), None)
+        first, second = (one, other) if self._variant else (other, one)
+        for _ in range(_REPEATS):  # the time and other accidents do not repeat themselves
+            again = self._run(line, configuration.secret, 0), self._run(line, configuration.secret, 1)
+            if not (self._same(first, again[0]) and self._same(second, again[1])):
+                return None
+        return SHOWS, self._difference(first, second)
+
+    def group_of(self, wrong: Wrong) -> str:
+        """Which group of secrets decides what the line prints."""
+        groups = sorted(CONFIGURATIONS[wrong.configuration].secret) if wrong.effect == SHOWS else []
+        for group in groups:
+            alone = frozenset({group})
+            if not self._same(self._run(wrong.line, alone, 0), self._run(wrong.line, alone, 1)):
+                return group
+        return ""
+
+    def _same(self, one: Outcome, other: Outcome) -> bool:
+        if one.timed_out or other.timed_out:
+            return True
+        return _plain(one) == _plain(other) and self._told(one) == self._told(other)
+
+    def _told(self, outcome: Outcome) -> dict[str, str]:
+        """The changes of what is not secret itself: a secret in another file would be one that was copied."""
+        secret = {str(one.path) for one in self.sandbox.world.contents}
+        return {path: what for path, what in outcome.changes.items() if path not in secret}
+
+    def _difference(self, one: Outcome, other: Outcome) -> str:
+        if one.output != other.output:
+            lines = [line for line in one.output.splitlines() if line not in other.output.splitlines()]
+            lines += [line for line in other.output.splitlines() if line not in one.output.splitlines()]
+            return f"prints {b' / '.join(lines[:2])[:300]!r}"
+        if one.code != other.code:
+            return f"ends with {one.code} or {other.code}"
+        return f"changes {sorted(set(self._told(one).items()) ^ set(self._told(other).items()))[:2]!r}"[:400]
+
+    def _run(self, line: str, groups: frozenset[str], variant: int) -> Outcome:
+        put = followed(line_of(line, None, self._env, proven=True), self.sandbox.base / "aside" / "ended_in")
+        outcome = self.sandbox.run(put.argv, put.env, groups, variant)
+        self.runs += 1
+        self.timed_out += outcome.timed_out
+        return outcome
+
+    def _changed(self, outcome: Outcome, configuration: Configuration) -> Iterator[tuple[str, str]]:
+        world = self.sandbox.world
+        for path, what in outcome.changes.items():
+            inside = path.startswith(f"{world.project}/")
+            if configuration.changes == "denied":
+                wrong = path.startswith(f"{world.project}/src/") or _STARTED.search(what) is not None
+            else:
+                wrong = configuration.changes == "nothing" or not inside or _is_guarded(path, str(world.project))
+            if wrong:
+                ran = path.startswith(f"{world.marks}/")
+                yield ("runs a program" if ran else "changes a file"), f"{os.path.relpath(path, world.root)} {what}"
+
+
+def _is_guarded(path: str, project: str) -> bool:
+    parts = os.path.relpath(path, project).split("/")
+    return parts[0] in {".git", ".claude", ".teamwright", ".vscode"} or ".git" in parts
+
+
+def _shown(outcome: Outcome, configuration: Configuration) -> tuple[str, str] | None:
+    if configuration.history and IN_HISTORY.encode() in outcome.output:
+        return f"{SHOWS} (history)", repr(outcome.output[:300])
+    return None
+
+
+def _plain(outcome: Outcome) -> tuple[list[int], int]:
+    """What it printed and its code; two processes may print in any order, also in the middle of a line."""
+    return sorted(outcome.output), outcome.code

@@ -1,0 +1,138 @@
+"""Variables that a line sets: harmless ones by name, those of the script itself, and all others, which ask."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from teamwright.permissions.verdict import Mode, Verdict
+from tests.support.waits import WAIT_S
+
+TEST = ["Bash(npm test)", "Bash(export:*)", "Bash(read:*)", "Bash(set:*)", "Bash(printf:*)", "Bash(env:*)"]
+
+REACHES_PROGRAMS = """
+FOO=bar npm test
+foo=bar npm test
+npm_config_node_options=--import=data:x npm test
+npm_config_script_shell=./x npm test
+NPM_CONFIG_SCRIPT_SHELL=./x npm test
+PATH=. npm test
+LANGUAGE=../x npm test
+https_proxy=x npm test
+env foo=bar npm test
+env -u HOME npm test
+env -S 'foo=bar npm test'
+timeout 5 env foo=bar npm test
+export FOO=bar; npm test
+export foo=bar; npm test
+export "foo=bar"; npm test
+export 'PATH=.'; npm test
+export $'PATH=.'; npm test
+export foo; foo=bar; npm test
+foo=bar; export foo; npm test
+command export foo=bar; npm test
+eval 'export foo=bar'; npm test
+x=1 export foo=bar; npm test
+set -a; foo=bar; npm test
+set -o allexport; foo=bar; npm test
+set -ea; foo=bar; npm test
+""".strip().splitlines()
+
+MAY_BE_EXPORTED_ALREADY = """
+FOO=bar; npm test
+PATH=.; npm test
+readonly 'PATH=.'; npm test
+npm_config_script_shell=./x; npm test
+pip_index_url=x; npm test
+http_proxy=x; npm test
+no_proxy=x; npm test
+path=.; npm test
+fpath=./x; npm test
+cdpath=/; npm test
+for path in .; do npm test; done
+for PATH in .; do npm test; done
+unset PATH; npm test
+read -r PATH < a.py; npm test
+read -raPATH < a.py; npm test
+read "$X" < a.py; npm test
+printf -v PATH .; npm test
+printf -vPATH .; npm test
+printf "$X" . PATH; npm test
+IFS=/; npm test
+IFS=/ npm test
+""".strip().splitlines()
+
+HARMLESS = """
+CI=1 npm test
+NODE_ENV=test npm test
+LC_ALL=C npm test
+env CI=1 npm test
+export CI=1; npm test
+x=1; npm test
+x=1; readonly y=2; echo "$x$y"; npm test
+for f in a b; do npm test; done
+x=$(date +%s); npm test
+read -r line < a.py; npm test
+IFS= read -r line < a.py; npm test
+printf '%s' "$HOME"; npm test
+""".strip().splitlines()
+
+
+@pytest.mark.promise("G2", "P7")
+@pytest.mark.finding("P8")
+@pytest.mark.parametrize("command", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY])
+def test_a_variable_that_is_not_known_to_be_harmless_asks_although_a_rule_allows_the_command(ground, command):
+    decision = ground.run(command, allow=TEST)
+    assert (decision.verdict, decision.always) == (Verdict.ASK, "")
+    assert ground.run(command, Mode.DONT_ASK, allow=TEST).verdict is Verdict.DENY
+    assert ground.run(command, allow=["Bash"]).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P8")
+@pytest.mark.parametrize("command", HARMLESS)
+def test_a_harmless_variable_and_one_of_the_script_itself_do_not_ask(ground, command):
+    assert ground.run(command, allow=TEST).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P8")
+@pytest.mark.parametrize("line", ["readonly token; echo $token", "local token; echo $token", "export token"])
+def test_a_declaration_without_a_value_makes_no_variable_one_of_the_script(ground, line):
+    assert ground.run(line).verdict is Verdict.ASK
+
+
+SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
+
+
+@pytest.mark.finding("P8")
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("line", [*REACHES_PROGRAMS, *MAY_BE_EXPORTED_ALREADY, *HARMLESS])
+def test_what_is_allowed_hands_no_other_variable_to_a_program(own_ground, shell, line):
+    """The shell is the judge: a program sees the same environment, but for harmless variables."""
+    if ground_allows(own_ground, line):
+        seen = environment(own_ground, shell, line)
+        usual = environment(own_ground, shell, "npm test")
+        changed = {name for name in seen | usual if seen.get(name) != usual.get(name)}
+        assert changed <= {"CI", "NODE_ENV", "LC_ALL", "_", "SHLVL"}
+
+
+@pytest.mark.finding("P8")
+def test_the_judge_would_notice_a_variable(own_ground):
+    assert environment(own_ground, "bash", "foo=bar npm test")["foo"] == "bar"
+    assert environment(own_ground, "bash", "http_proxy=x; npm test")["http_proxy"] == "x"
+
+
+def ground_allows(ground, line):
+    return ground.run(line, allow=TEST).verdict is Verdict.ALLOW
+
+
+def environment(ground, shell, line):
+    """The variables that the `npm` of the line gets."""
+    programs = ground.outside / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "npm").write_text(f"#!/bin/sh\nexec /usr/bin/env -0 > {ground.outside}/seen\n")
+    (programs / "npm").chmod(0o755)
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(ground.outside), "http_proxy": "mine"}
+    subprocess.run([shell, "-c", line], cwd=ground.project, env=env, timeout=WAIT_S, check=False, capture_output=True)
+    found = (ground.outside / "seen").read_bytes().split(b"\0")
+    return dict(entry.decode().split("=", 1) for entry in found if entry)

@@ -1,0 +1,84 @@
+"""The short form of the permission fuzz: what is allowed without a question is run; `make fuzz` does it for long."""
+
+import pytest
+
+from teamwright.permissions import facts
+from teamwright.permissions.readonly import Reads
+from tests.permissions.fuzz.generator import option_rows
+from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, SHOWS, Judge
+from tests.permissions.fuzz.rounds import Round
+from tests.permissions.fuzz.sandbox import Sandbox, missing_here
+
+pytestmark = pytest.mark.skipif(missing_here() != "", reason=missing_here() or "everything is there")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def judge(sandbox, monkeypatch):
+    monkeypatch.setenv("HOME", str(sandbox.world.home))
+    return Judge(sandbox)
+
+
+@pytest.mark.promise("G1")
+@pytest.mark.parametrize("name", ["cut", "sed"])
+def test_the_fuzz_finds_a_program_that_the_tables_take_for_harmless(judge, monkeypatch, name):
+    """The broken entry says that this program reads nothing, whatever its arguments are."""
+    proven = facts.proven
+    monkeypatch.setattr(facts, "proven", lambda command: Reads(()) if command.name == name else proven(command))
+    made = Round(judge, "broken table", (name,), {"reading": 1}, shorten=False)
+    report = made.play(lines=3_000, stop_at=1)
+    assert report.wrong
+    assert name in report.wrong[0].line
+
+
+@pytest.mark.promise("G1")
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("touch MARK", "changes a file"),
+        ("touch_marker", "runs a program"),
+        ("chmod 600 a.py", "changes a file"),
+        ("git config x.y z", "changes a file"),
+        ("(sleep 0.1; touch MARK) > /dev/null 2>&1 &", "changes a file"),
+        ("cat ../outside/secret", SHOWS),
+        ("cat .env | rev", SHOWS),
+        ("ls ..", SHOWS),
+        ("test -e ../maybe", SHOWS),
+        ("md5sum out/secret", SHOWS),
+        ("find . -newer ../stamp", SHOWS),
+        ("readlink out/leads", SHOWS),
+        ("echo $SECRET_TOKEN", SHOWS),
+        ("export", SHOWS),
+        ("git show HEAD:conf/.env", f"{SHOWS} (history)"),
+    ],
+)
+def test_the_judge_sees_what_a_line_does(judge, monkeypatch, line, effect):
+    allowed = judge.allowed("true", READING)
+    monkeypatch.setattr(judge, "allowed", lambda line, configuration: allowed)
+    assert judge.judge("true", READING) is None
+    wrong = judge.judge(line, READING)
+    assert wrong is not None
+    assert wrong.effect == effect
+    assert judge.judge("git status; ls -la; date", READING) is None
+
+
+def test_in_acceptEdits_only_changes_outside_and_of_guarded_files_are_wrong(judge, monkeypatch):
+    editing = CONFIGURATIONS["editing"]
+    allowed = judge.allowed("true", editing)
+    monkeypatch.setattr(judge, "allowed", lambda line, configuration: allowed)
+    assert judge.judge("touch new; cp a.py c.py", editing) is None
+    assert judge.judge("touch ../new", editing) is not None
+    assert judge.judge("touch .git/new", editing) is not None
+    assert judge.judge("cp out/secret copy", editing) is not None
+
+
+def test_the_table_of_options_has_every_program_once():
+    rows = option_rows()
+    assert len(rows) > 200
+    assert {"--number", "-n"} <= set(rows["cat"])
+    assert "--compress-program=" in rows["sort"]

@@ -1,0 +1,182 @@
+"""Values that the parser knows: words are listed as the command gets them, one command for each value of a loop."""
+
+import os
+
+import pytest
+
+from teamwright.permissions.shell.parse import parse
+from teamwright.permissions.verdict import Mode, Verdict
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("CDPATH", raising=False)
+    for name in ("a.py", "b.py", "sub/c.py", "z z.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    parse.cache_clear()
+    yield tmp_path
+    parse.cache_clear()
+
+
+def listed(line, place):
+    parsed = parse(line, place)
+    assert parsed.ok
+    return [" ".join("…" if word is None else word for word in command.words) for command in parsed.commands]
+
+
+@pytest.mark.finding("P12", "P13")
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ('cat "$PWD/.env"', ["cat {place}/.env"]),
+        ("cat ${PWD}/.env", ["cat {place}/.env"]),
+        ('cat "$HOME/x" ${HOME}/y', ["cat /home/me/x /home/me/y"]),
+        ("cat .{env,}", ["cat .env ."]),
+        ("cat {a,b}.py x{1..3}", ["cat a.py b.py x1 x2 x3"]),
+        ("cat {a,{b,c}}", ["cat a b c"]),
+        ("cat {} {a} a{b", ["cat {} {a} a{b"]),
+        ("dd if=~/.ssh/id", ["dd if=/home/me/.ssh/id"]),
+        ("x=.env; cat $x", ["cat .env"]),
+        ('x=.env; y=$x.bak; cat $y "$x"', ["cat .env.bak .env"]),
+        ("x=~/k; cat $x", ["cat /home/me/k"]),
+        ('for f in *.py; do wc -l "$f"; done', ["wc -l a.py", "wc -l b.py"]),
+        ("for f in sub/*.py a.py; do cat $f; done", ["cat sub/c.py", "cat a.py"]),
+        ("for f in *.none; do cat $f; done", ["cat …"]),
+        ('for f in *.none; do cat "$f"; done', ["cat *.none"]),
+        ("for f in *.txt; do cat $f; done", ["cat …"]),
+        ('for f in *.txt; do cat "$f"; done', ["cat z z.txt"]),
+        ("for f in ~/a; do cat $f; done", ["cat /home/me/a"]),
+        ("for d in sub; do for f in $d/*.py; do cat $f; done; done", ["cat sub/c.py"]),
+        ("cd sub && for f in *; do cat $f; done", ["cd sub", "cat c.py"]),
+        ("cd sub && cat $PWD/c.py", ["cd sub", "cat {place}/sub/c.py"]),
+    ],
+)
+def test_a_known_value_is_filled_in(place, line, commands):
+    assert listed(line, place) == [command.replace("{place}", str(place)) for command in commands]
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat $x",
+        "x=a; [ -f q ] && x=b; cat $x",
+        "if ls; then x=a; fi; cat $x",
+        "x=a; while ls; do cat $x; x=b; done",
+        "x=a | ls; ls | x=b; cat $x",
+        "x=a; read x; cat $x",
+        "x=a; eval y=1; cat $x",
+        "x=a; f() { x=b; }; f; cat $x",
+        "trap 'x=b' DEBUG; x=a; cat $x",
+        "declare -u x; x=a; cat $x",
+        "x=a; printf -v x b; cat $x",
+        "x=a; : ${y:=1}; cat $x",
+        "x=a; (( x = 1 )); cat $x",
+        "x=a; unset x; cat $x",
+        "x+=a; cat $x",
+        "(x=a); cat $x",
+        "x=a & cat $x",
+        "x='a b'; cat $x",
+        "x='*'; cat $x",
+        "x=; cat $x",
+        "IFS=,; x=a,b; cat $x",
+        "for x in a b; do ls; done; cat $x",
+        "for x in a $y; do cat $x; done",
+        "for x in $(ls); do cat $x; done",
+        "ls | while read x; do cat $x; done",
+        "HOME=/x; cat ~/y",
+        "HOME=/x; cat $HOME/y",
+        "read HOME; cat ~/y",
+        "cd q; cat $PWD/x",
+        "PWD=/x; cat $PWD/x",
+        "shopt -s dotglob; cat *",
+        "GLOBIGNORE=x; cat *",
+        "cat {a,b",
+        "cat {1..300}",
+        "cat {01..03}",
+        "cat {a..c}",
+        "cat ''~/x",
+        "cat ~root/x",
+        "cat ~+/x",
+    ],
+)
+def test_a_value_that_is_not_certain_stays_unknown(place, line):
+    last = [command for command in parse(line, place).commands if command.name == "cat"][-1]
+    assert None in last.words[1:] or None in last.places
+
+
+@pytest.mark.finding("P10")
+@pytest.mark.parametrize("pattern", [".*", ".?", "..*", ".*/x", "sub/.*", ".[.]", ".?/.env"])
+def test_a_pattern_that_may_be_the_directory_above_is_unknown(ground, place, pattern):
+    [command] = parse(f"cat {pattern}", place).commands
+    assert command.words[1] is None
+    assert ground.run(f"cat {pattern}").verdict is Verdict.ASK
+
+
+@pytest.mark.finding("P10")
+def test_a_pattern_of_hidden_names_is_still_one(place):
+    [command] = parse("cat .*rc .e*", place).commands
+    assert command.globs == {1, 2}
+
+
+@pytest.mark.finding("P12")
+def test_a_loop_changes_no_directory_unseen(ground):
+    (ground.project / "sub" / ".env").write_text("")
+    line = "for x in a b; do cat .env; cd sub; done"
+    assert None in parse(line, ground.project).commands[-2].places
+
+
+@pytest.mark.finding("P13")
+@pytest.mark.parametrize(
+    "line",
+    [
+        'for f in src/*.py; do wc -l "$f"; done',
+        'for f in src/*.py; do echo "$f"; head -3 "$f"; done',
+        "for d in src sub; do ls $d; done",
+        'cat "$PWD/a.py"',
+        "f=a.py; wc -l $f",
+        "cat {a,b}.py",
+    ],
+)
+def test_lines_that_only_read_what_is_known_run(ground, line):
+    assert ground.run(line).verdict is Verdict.ALLOW
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for f in ../outside/*; do cat $f; done",
+        "for f in *; do cat $f/secret; done",
+        "f=../outside/secret; cat $f",
+        "cat {a.py,../outside/secret}",
+        'cat "$PWD/../outside/secret"',
+        'cat "$HOME/.netrc"',
+        "for f in a.py; do touch $f; done",
+    ],
+)
+def test_lines_that_leave_the_directories_by_a_known_value_ask(ground, line):
+    assert ground.run(line).verdict is Verdict.ASK
+
+
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize(
+    "line", ['cat "$PWD/.env"', "cat .{env,}", "x=.env; cat $x", "for f in .e*v; do cat $f; done", "cat .en[v]"]
+)
+def test_a_denied_file_stays_denied_behind_a_known_value(own_ground, line):
+    (own_ground.project / ".env").write_text("")
+    assert own_ground.run(line, Mode.BYPASS, deny=["Read(.env)"]).verdict is Verdict.DENY
+
+
+@pytest.mark.finding("P12")
+def test_a_directory_is_searched_where_the_shell_searches_it(place, monkeypatch):
+    monkeypatch.setenv("CDPATH", "/etc")
+    parse.cache_clear()
+    assert None in parse("cd sub && cat x", place).commands[-1].places
+    assert None not in parse("cd ./sub && cat x", place).commands[-1].places
+    monkeypatch.delenv("CDPATH")
+    os.symlink("/usr/bin", place / "out")
+    parse.cache_clear()
+    assert None in parse("cd out/.. && cat x", place).commands[-1].places

@@ -16,7 +16,7 @@ _NEVER = re.compile(
 )
 """Names that run, read or write, refused also inside texts, and signs that some encodings make vanish."""
 
-_STATEMENTS = table("if else for while do break continue next nextfile exit delete in BEGIN END")
+_STATEMENTS = table("if else for while do break continue next nextfile exit delete return in BEGIN END")
 _PRINTS = table("print printf")
 _CONDITIONS = table("if for while")
 _FUNCTIONS = table(
@@ -64,6 +64,7 @@ class _Reader:
         self.word = ""
         self.open: list[tuple[str, str]] = []
         self.prints = False
+        self.functions: set[str] = set()
 
     def accepts(self) -> bool:
         """Whether every token is known, and stands where all awks read it alike."""
@@ -108,7 +109,12 @@ class _Reader:
 
     def name(self, text: str) -> bool:
         calls = self.program[self.at :].lstrip(" \t").startswith("(")
+        defines = self.last == "keyword" and self.word == "function"
         self.word, self.last = text, "keyword"
+        if defines:
+            return calls and self.define(text)
+        if text == "function":
+            return not self.open
         if text in _PRINTS:
             self.prints = True
         if text in _STATEMENTS or text in _PRINTS:
@@ -116,8 +122,15 @@ class _Reader:
         if text in _FUNCTIONS:
             self.last = "call" if calls else "text"  # `length` alone is a value, and no slash may follow it
             return calls or text == "length"
-        self.last = "operand"
-        return not calls and (text in _VARIABLES or _OWN.fullmatch(text) is not None)
+        self.last = "call" if calls else "operand"
+        if calls:
+            return text in self.functions
+        return text not in self.functions and (text in _VARIABLES or _OWN.fullmatch(text) is not None)
+
+    def define(self, text: str) -> bool:
+        """A function of the program's own. It may be called from here on; no awk has one of that name built in."""
+        self.functions.add(text)
+        return text not in _STATEMENTS | _PRINTS | _FUNCTIONS | _VARIABLES and _OWN.fullmatch(text) is not None
 
     def sign(self, text: str) -> bool:
         if text in {">", ">="} and (self.last not in {"operand", "text"} or (self.prints and not self.grouped())):

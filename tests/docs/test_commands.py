@@ -120,8 +120,8 @@ def test_a_word_that_is_no_flag_and_no_command_would_be_noticed():
 
 @pytest.mark.parametrize("text", MADE)
 def test_a_make_target_in_a_sentence_is_one(text: str):
-    if text == "make docs":
-        return  # an example of somebody's own target, in rules for commands
+    if text in {"make docs", "make NAME", 'make "$X"'}:
+        return  # examples of somebody's own target, in rules for commands
     done = subprocess.run(
         ["make", "-n", *shlex.split(text)[1:]], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
     )

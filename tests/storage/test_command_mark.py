@@ -15,6 +15,7 @@ from teamwright.storage.processes.agent_command import find_agent_command
 from teamwright.storage.processes.command_mark import limit_mark, with_mark
 from teamwright.storage.processes.family import start_of, this_boot
 from teamwright.storage.processes.process import Command, run
+from tests.support.waits import WAIT_S
 
 SAYS = "from teamwright.storage.processes.command_mark import limit_mark; print(limit_mark())"
 FINDS = (
@@ -111,7 +112,7 @@ def test_where_the_limit_cannot_be_set_the_variable_and_the_ancestors_decide(lin
     program = shlex.join([sys.executable, "-c", FINDS]).replace("'", "'\\''") if "bash -c" in line else ""
     whole = line.format(program=program or shlex.join([sys.executable, "-c", FINDS]), path=os.environ["PATH"])
     environment = {**os.environ, "TEAMWRIGHT": "1"}
-    done = subprocess.run(["bash", "-c", whole], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", whole], env=environment, capture_output=True, text=True, timeout=WAIT_S)
     assert done.stdout.strip() == fact, done.stderr
 
 

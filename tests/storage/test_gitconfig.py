@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from teamwright.storage.gitconfig import FilesSeen, config_entries
+from tests.support.waits import WAIT_S
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "200"))
 RUNNING = ("core.fsmonitor", "diff.external", "diff.x.textconv", "filter.x.clean", "core.hookspath", "alias.x")
@@ -47,7 +48,7 @@ PIECES = [
 def keys_that_git_reads(path) -> list[str]:
     """Every `key value` as git lists them, the key in the spelling of git; none where git refuses the file."""
     listed = subprocess.run(
-        ["git", "config", "--file", str(path), "--list", "-z"], capture_output=True, timeout=60, check=False
+        ["git", "config", "--file", str(path), "--list", "-z"], capture_output=True, timeout=WAIT_S, check=False
     )
     return [entry.decode(errors="replace") for entry in listed.stdout.split(b"\0") if entry]
 

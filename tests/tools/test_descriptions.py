@@ -34,4 +34,6 @@ def test_all_of_them_take_a_quarter_of_the_room_of_a_prefix():
 @pytest.mark.promise("K9")
 def test_the_shell_is_told_git_manners():
     text = TOOLS[0].description
-    assert all(word in text for word in ("commit", "push", "stash", "only when you were asked", "`git add` names"))
+    assert all(
+        word in text for word in ("commit", "push", "stash", "only when the user asked", "Name the paths in `git add`")
+    )

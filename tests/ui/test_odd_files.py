@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waits import WAIT_S
 from tests.ui.odd_files import KINDS
 
 OF_GIT = (
@@ -56,7 +57,7 @@ def starts(root: Path, cases: list[tuple[str, str]]) -> list[dict]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=5 * WAIT_S,
         check=True,
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]

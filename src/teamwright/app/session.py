@@ -204,6 +204,8 @@ class Session:
         """
         await attach_team(self.team, directory)
         await take_tasks(self.maker.purse, self.team)
+        if not self.lead.owing:
+            await self.team.tasks.finish_drafts(LEAD)  # its last turn ended, if only because it was killed
         repaired = len(self.lead.agent.conversation.unanswered())
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)

@@ -10,45 +10,38 @@ from collections.abc import Callable
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import LockTimeout, StorageError, TaskRefused
 from teamwright.protocol.task import DRAFT, DRAFT_MS, Task, TaskStatus
-from teamwright.tasks.graph import in_order
 from teamwright.tasks.index import Index
 from teamwright.tasks.rules import merged
 from teamwright.tasks.store import TaskStore
 
 
 class Drafts:
-    """The drafts of one list that agents of this process made, by creator. Their files are the truth."""
+    """The drafts of one list, as their files say."""
 
     def __init__(self, store: TaskStore) -> None:
         self._store = store
-        self._ids: dict[str, set[str]] = {}
-
-    def note(self, task: Task) -> None:
-        """Remember a new task, if it is a draft."""
-        if task.draft is not None:
-            self._ids.setdefault(task.draft.by, set()).add(task.id)
 
     def renewed(self, task: Task, by: str) -> Task:
         """Return the task with a new note, if it is a pending draft of this creator; one that is at work has none."""
         if task.status is not TaskStatus.PENDING:
             return finish_draft(task)
-        return mark_draft(task, by) if task.id in self._ids.get(by, ()) and task.draft is not None else task
+        return mark_draft(task, by) if task.draft is not None and task.draft.by == by else task
 
     async def renew(self, by: str, changes: str) -> None:
         """Renew the note of one of the creator's drafts, because it changes another task of the list (`changes`)."""
-        ids = self._ids.get(by)
-        if ids and changes not in ids:
-            await self._rewrite(in_order(ids)[0], lambda task: self.renewed(task, by))
+        numbers = self._store.index.drafts_by(by)
+        if numbers and int(changes) not in numbers:
+            await self._rewrite(min(numbers), lambda task: self.renewed(task, by))
 
     async def finish(self, by: str) -> list[Task]:
         """Take the notes of this creator away. Returns the tasks that changed, in numeric order."""
-        rewritten = [await self._rewrite(id, finish_draft) for id in in_order(self._ids.pop(by, ()))]
+        rewritten = [await self._rewrite(number, finish_draft) for number in sorted(self._store.index.drafts_by(by))]
         return [task for task in rewritten if task is not None]
 
-    async def _rewrite(self, id: str, change: Callable[[Task], Task]) -> Task | None:
+    async def _rewrite(self, number: int, change: Callable[[Task], Task]) -> Task | None:
         """The task if it changed. A file that cannot be changed now keeps its note, which ends by its time."""
         try:
-            before, after = await self._store.rewrite(id, change)
+            before, after = await self._store.rewrite(str(number), change)
         except (TaskRefused, LockTimeout, StorageError):
             return None
         return after if after != before else None

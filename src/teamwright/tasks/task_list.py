@@ -181,7 +181,6 @@ class TaskList:
                     raise not_found(id)
             task = self.store.make(made, held)
             await add_edges(self.store, [(blocker, task.id) for blocker in blockers], held)
-        self._drafts.note(task)
         self._tell(task, "created", by)
         return task
 

@@ -234,10 +234,10 @@ class Team:
         return [mate for mate in self.live if isinstance(mate, Teammate)]
 
     def quiet(self) -> bool:
-        """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at, and no
-        sub-agent runs in the background."""
+        """Whether nobody works and nobody is about to: every live member rests, its mail and the list looked at, no
+        task is about to become claimable, and no sub-agent runs in the background."""
         rests = all(m.resting and not m.door.rung and not m.plan.of_person for m in self.live)
-        behind = self.agents is not None and self.agents.pending()
+        behind = (self.agents is not None and self.agents.pending()) or (self.live and self._claim_timer is not None)
         return rests and not behind and not self.parting and not self.starting
 
     @property
@@ -342,7 +342,11 @@ class Team:
         if self._claim_timer is not None:
             self._claim_timer.cancel()
         delay = max(0, moment - now_ms()) / 1000
-        self._claim_timer = asyncio.get_running_loop().call_later(delay, self.ring_idle)
+        self._claim_timer = asyncio.get_running_loop().call_later(delay, self._claim_time)
+
+    def _claim_time(self) -> None:
+        self._claim_timer = None
+        self.ring_idle()
 
     def tell_of_task(self, task: Task, change: str, by: str) -> None:
         """A task was changed, by one of ours or by somebody outside."""

@@ -1,6 +1,7 @@
 """What the tests start in the place of `teamwright`: every command that speaks for a person, tried in one process.
 
-Arguments: the home, a request's id, the file for the results, and the way that the process takes before it tries.
+Arguments: a JSON file with the home, a request's id and the file for the results (a line that named the home would be
+denied before it runs), and the way that the process takes before it tries.
 """
 
 import contextlib
@@ -61,4 +62,4 @@ def main(home: str, request: str, results: str, way: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*json.loads(Path(sys.argv[1]).read_text()), sys.argv[2])

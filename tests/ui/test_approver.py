@@ -42,8 +42,9 @@ class Scene:
 
     def line(self, way: str = "plain") -> str:
         """The command that tries everything."""
-        words = [sys.executable, TRIES, str(self.victim.program.home), self.request, str(self.results), way]
-        return shlex.join(words)
+        given = self.folder / "given.json"
+        given.write_text(json.dumps([str(self.victim.program.home), self.request, str(self.results)]))
+        return shlex.join([sys.executable, TRIES, str(given), way])
 
     def bare(self, way: str = "plain") -> str:
         """The same in an environment that says nothing."""

@@ -101,7 +101,9 @@ class Play:
 
     def who(self, body: dict[str, Any]) -> str:
         said = first_words(body)
-        return next((name for name in self.parts if f"JOB {name}" in said), "lead")
+        """The agent's own job comes first; the jobs of others may stand behind it, in the list of members."""
+        jobs = {name: said.find(f"JOB {name}") for name in self.parts}
+        return min((name for name in jobs if jobs[name] >= 0), key=lambda name: jobs[name], default="lead")
 
     def comes_back(self, times: int, name: str = "lead") -> None:
         """Wait until it was asked so often."""

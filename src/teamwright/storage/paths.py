@@ -34,16 +34,16 @@ class Home:
 
         Raises CannotStart (`read-only-home`) for a root below `~` of a user that has no home.
         """
-        try:
-            root = Path(os.path.abspath(os.path.expanduser(root)))
-        except RuntimeError as problem:
+        expanded = os.path.expanduser(root)
+        if expanded.split(os.sep)[0] == "~":
             raise CannotStart(
                 "read-only-home",
                 f"there is no place to keep anything: HOME is not set, and user {os.getuid()} has no home",
                 looked_at=[("looked for", str(root))],
                 do=["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR", "export HOME=DIR"],
                 note="nothing was started",
-            ) from problem
+            )
+        root = Path(os.path.abspath(expanded))
         return cls(root, root / "teamwright" if root.name == FOREIGN_ROOT else root)
 
     @property

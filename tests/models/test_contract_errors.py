@@ -32,7 +32,9 @@ def told(failure):
 
 CASES = [
     (Status(401, "invalid x-api-key"), "wrong-key", False),
-    (Status(403, "not yours"), "wrong-key", False),
+    (Status(403, "not yours"), "no-access", False),
+    (Status(403, "Your API key does not have permission to use this model"), "no-access", False),
+    (Status(403, "The provided API key is invalid."), "wrong-key", False),
     (Status(404, "model: test"), "unknown-model", False),
     (Status(404, body=b"<html>nothing here</html>"), "no-network", False),
     (Status(400, "prompt is too long: 1000123 tokens > 1000000 maximum"), "context-full", False),

@@ -11,6 +11,8 @@ CASES = [
     (Seen("failed", why="broke", alive=False), ("failed", "broke")),
     (Seen("killed", why="by the lead"), ("killed", "by the lead")),
     (Seen("completed", why="shut down"), ("completed", "shut down")),
+    (Seen("completed", why="the run is over", failed="no credit"), ("failed", "no credit")),
+    (Seen("idle", failed="no credit", blockers="#3"), ("failed", "no credit")),
     (Seen("suspended", alive=False, why="left"), ("suspended", "left")),
     (Seen("working", alive=False, stalled=True), ("dead", "its process is gone")),
     (Seen("idle", alive=False, why="no lead"), ("dead", "no lead")),

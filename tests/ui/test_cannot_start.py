@@ -61,7 +61,7 @@ def test_a_model_of_no_provider_is_refused_with_the_providers_that_there_are(tmp
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("status", "slug", "word"),
-    [(401, "wrong-key", "…k8Vn"), (403, "wrong-key", "…k8Vn"), (404, "unknown-model", "claude-")],
+    [(401, "wrong-key", "…k8Vn"), (403, "no-access", "it said"), (404, "unknown-model", "claude-")],
 )
 def test_what_the_service_refuses_before_it_ever_answered_means_cannot_start(tmp_path, repo, status, slug, word):
     with LoopbackModel.in_thread([Status(status, f"no: {KEY}")]) as server:

@@ -73,7 +73,7 @@ class TurnEnd:
     def why(self) -> str:
         """Why it is not done; empty when it is."""
         if self.failure is not None:
-            return self.failure.what
+            return self.failure.sentence
         reason = self.reason or f"the cap on {self.limit} is spent"
         return f"budget_exceeded: {reason}" if self.stop == "limit" else ""
 

@@ -359,19 +359,20 @@ class Session:
             self.lead.turns,
             purse.context.get(LEAD, 0),
         )
+        failed = self.tally.failed
         others = [
             MemberLine(
                 name,
-                state,
+                "failed" if state == "completed" and name in failed else state,
                 self.tally.models.get(name, ""),
                 purse.by_member.get(name, Usage()),
                 context=purse.context.get(name, 0),
-                error=self.tally.failed.get(name, ""),
+                error=failed.get(name, ""),
             )
             for name, state in self.tally.states.items()
         ]
         return (lead, *others)
 
 
-_START_SLUGS = frozenset({"wrong-key", "unknown-model", "no-network"})
+_START_SLUGS = frozenset({"wrong-key", "no-access", "unknown-model", "no-network"})
 """Failures that mean *cannot start* as long as nothing was ever answered; later they are failures."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import field
 from ipaddress import ip_address
 from typing import Literal, TypeAlias
@@ -39,6 +40,18 @@ APIS: dict[Api, ApiFacts] = {
 }
 
 USER_AGENT = "teamwright"
+
+
+_KEY = re.compile(
+    r"\b(?:(?:sk|pk|gsk|xai|hf)[-_]|ghp_|gho_|ghs_|github_pat_|xox[abp]-|AKIA|AIza)[-_*A-Za-z0-9]{12,}"
+    r"|(?<=Bearer )\S{8,}"
+)
+"""Keys of known services by their form, also with stars in place of a part."""
+
+
+def mask_keys(text: str) -> str:
+    """The text with everything that has the form of a key masked."""
+    return _KEY.sub(lambda found: mask(found[0]), text)
 
 
 def mask(secret: str) -> str:
@@ -169,12 +182,12 @@ class Endpoint:
         return f"{self.base_url}\0{self.credential}{profile}".encode()
 
     def scrub(self, text: str) -> str:
-        """A text of the service without our key in it, printable, at most 600 characters."""
+        """A text of the service without our key or another one in it, printable, at most 600 characters."""
         secrets = {self.credential, urlsplit(self.base_url).password or ""}
         if self.signing is not None:
             secrets |= {self.signing.session_token, self.signing.access_key}
         for secret in secrets:
             if len(secret) >= 6:
                 text = text.replace(secret, mask(secret))
-        text = "".join(char if char.isprintable() else " " for char in text)
+        text = "".join(char if char.isprintable() else " " for char in mask_keys(text))
         return text if len(text) <= 600 else text[:597] + "…"

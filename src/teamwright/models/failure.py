@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.model import Failure, ModelCard
+from teamwright.models.model import SAID, Failure, ModelCard
 from teamwright.models.prompt_check import Cut
 from teamwright.models.servers.ways import to_get, to_start, to_widen
-from teamwright.models.trouble import Trouble, context_is_full, worth_retrying
+from teamwright.models.trouble import Trouble, context_is_full, key_is_wrong, worth_retrying
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
 
@@ -41,7 +41,7 @@ def failure_of(trouble: Trouble, card: ModelCard, endpoint: Endpoint, tries: int
     if told.key:
         looked_at.append(("key", endpoint.shown_key))
     if said and said not in told.what:
-        looked_at.append(("it said", said))
+        looked_at.append((SAID, said))
     if trouble.answer.request_id:
         looked_at.append(("request", endpoint.scrub(trouble.answer.request_id)))
     if tries > 1:
@@ -95,9 +95,11 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
             f"the conversation no longer fits into the window of {card.name}",
             ("compact the conversation", "choose a model with a larger window"),
         )
-    if status in (401, 403):
+    if key_is_wrong(trouble):
         key = endpoint.key_name or "the key"
         return Told("wrong-key", f"{name} does not accept {key}", _new_key(endpoint), key=True)
+    if status == 403:
+        return Told("no-access", f"{name} refused access (HTTP 403)", _check_access(endpoint), key=True)
     if (status == 404 and trouble.answer.type) or "model identifier is invalid" in trouble.message:
         return Told("unknown-model", f"{name} does not have the model {card.wire}", (f"teamwright models {name}",))
     if status == 404:
@@ -140,6 +142,11 @@ def _reach(endpoint: Endpoint) -> tuple[str, ...]:
 
 def _new_key(endpoint: Endpoint) -> tuple[str, ...]:
     return (f"export {endpoint.key_name}=…",) if endpoint.key_name else ("check the key",)
+
+
+def _check_access(endpoint: Endpoint) -> tuple[str, ...]:
+    """What to do where the key is known and something else is in the way: a right, a region, a proxy."""
+    return (f"check what this account and key may use, and who answers at {endpoint.where}",)
 
 
 def _check_address(endpoint: Endpoint) -> tuple[str, ...]:

@@ -106,6 +106,13 @@ class Reply:
     lost: Usage = UNUSED
 
 
+SAID = "it said"
+"""The label of the service's own sentence among the facts of a failure."""
+
+_SENTENCE_MOST = 300
+"""Characters of a service's sentence that are shown within a line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """The call failed for good: last part of a stream that did not go well.
@@ -126,6 +133,14 @@ class Failure:
     partial: list[Block] = field(default_factory=list[Block])
     again_s: float | None = None
     lost: Usage = UNUSED
+
+    @property
+    def sentence(self) -> str:
+        """What happened, followed by the service's own sentence, without its full stop."""
+        said = dict(self.looked_at).get(SAID, "").strip()
+        if len(said) > _SENTENCE_MOST:
+            said = said[: _SENTENCE_MOST - 1] + "…"
+        return f"{self.what}: {said}".rstrip(".") if said else self.what
 
 
 Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Reply | Failure

@@ -68,6 +68,21 @@ _CONTEXT_FULL = re.compile(
 _FULL_TYPES = frozenset({"request_too_large", "exceed_context_size_error", "context_length_exceeded"})
 
 
+_KEY_TYPES = frozenset(
+    {
+        *("authentication_error", "invalid_api_key", "API_KEY_INVALID", "UNAUTHENTICATED"),
+        *("UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException"),
+        *("InvalidClientTokenId", "ExpiredTokenException", "MissingAuthenticationTokenException"),
+    }
+)
+_KEY_WRONG = re.compile(
+    r"\b(invalid|incorrect|expired|missing|bad|wrong|unknown|no) ((x-)?(api|access|auth\w*|security|session)[ -]?)?"
+    r"(key|token|credentials?)\b"
+    r"|\b(key|token|credentials?)\b.{0,30}\b(invalid|not valid|expired|revoked|disabled|incorrect)\b",
+    re.I,
+)
+
+
 class Trouble(Exception):
     """A request that failed. Never leaves this room: it becomes a Retrying or a Failure part.
 
@@ -106,6 +121,13 @@ def worth_retrying(trouble: Trouble) -> bool:
         status = trouble.answer.status
         return status in (408, 409, 429) or status >= 500
     return trouble.kind in ("connect", "broken", "stalled")
+
+
+def key_is_wrong(trouble: Trouble) -> bool:
+    """Whether the service refused the key: with 401 always, with 403 where it says so."""
+    answer = trouble.answer
+    said_so = answer.type in _KEY_TYPES or _KEY_WRONG.search(trouble.message)
+    return answer.status == 401 or (answer.status == 403 and bool(said_so))
 
 
 def context_is_full(trouble: Trouble) -> bool:

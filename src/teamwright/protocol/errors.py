@@ -46,6 +46,7 @@ SLUGS: dict[str, Slug] = {
     "unknown-request": Slug(2, 404, "No request of that id waits for an answer."),
     "no-model": Slug(3, 401, "No model was named and no key was found."),
     "wrong-key": Slug(3, 401, "The model's service does not accept the key."),
+    "no-access": Slug(3, 403, "The model's service refused access, for another reason than a wrong key."),
     "no-network": Slug(3, 503, "The model's service could not be reached."),
     "unknown-model": Slug(3, 404, "The service does not have the model."),
     "unknown-price": Slug(3, 409, "A money cap needs a price, and the model's price is unknown."),

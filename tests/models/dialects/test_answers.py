@@ -210,7 +210,7 @@ REFUSED = [
     ("openai-responses", Status(400, "Too long.", type="context_length_exceeded"), "context-full"),
     ("openai-responses", Status(429, "You exceeded your current quota.", type="insufficient_quota"), "model-failed"),
     ("openai-responses", ErrorEvent("context_length_exceeded", "Too long.", 1), "context-full"),
-    ("gemini", Status(403), "wrong-key"),
+    ("gemini", Status(403), "no-access"),
     ("gemini", Status(404), "unknown-model"),
     (
         "gemini",
@@ -234,7 +234,8 @@ REFUSED = [
         ),
         "wrong-key",
     ),
-    ("bedrock", Status(403, headers={"x-amzn-errortype": "AccessDeniedException:http://x"}), "wrong-key"),
+    ("bedrock", Status(403, headers={"x-amzn-errortype": "AccessDeniedException:http://x"}), "no-access"),
+    ("bedrock", Status(403, headers={"x-amzn-errortype": "UnrecognizedClientException:http://x"}), "wrong-key"),
     (
         "bedrock",
         Status(400, "The provided model identifier is invalid.", headers={"x-amzn-errortype": "ValidationException"}),

@@ -135,21 +135,48 @@ def beside(first: Answer | Status | str, then: Answer | Status | str = "Here I a
     return play
 
 
+CREDIT = "Your credit balance is too low (key sk-ant-api03-abcdefghijkl)."
+SAID = "anthropic refused the request (HTTP 400): Your credit balance is too low (key …ijkl)"
+
+
 @pytest.mark.promise("K11", "K14", "P3")
+@pytest.mark.finding("T7")
 @pytest.mark.parametrize("place", ["in-process", "detached"])
 def test_a_member_whose_model_refuses_has_failed_wherever_it_lives_and_everything_says_why(program, place):
     flags = ("--backend", place, "--strict", "--report", "report.md", "--output-format", "json")
-    with LoopbackModel.in_thread(beside(Status(400, "no"))) as server:
+    with LoopbackModel.in_thread(beside(Status(400, CREDIT))) as server:
         program.url = server.url
         done = program.run("-p", "hi", *flags)
+        told = json.dumps(server.bodies[-1]["messages"], ensure_ascii=False)
     slug, lines = error_of(done)
     assert (done.returncode, slug) == (5, "strict"), done.stderr
     assert lines[0].endswith("failed members: ada")
-    assert "teamwright: ada failed: anthropic refused the request (HTTP 400)" in done.stderr
-    assert "- failed: ada (anthropic refused the request (HTTP 400))" in (program.cwd / "report.md").read_text()
+    assert f"teamwright: ada failed: {SAID}" in done.stderr
+    assert f"- failed: ada ({SAID})" in (program.cwd / "report.md").read_text()
     said = json.loads(done.stdout)
-    errors = {one["name"]: one["error"] for one in said["team"]["members"]}
-    assert errors == {"team-lead": None, "ada": "anthropic refused the request (HTTP 400)"}
+    members = {one["name"]: (one["state"], one["error"]) for one in said["team"]["members"]}
+    assert members == {"team-lead": ("lead", None), "ada": ("failed", SAID)}
+    assert SAID in told, "the lead reads it"
+    shown = json.loads(program.run("status", "crew", "--json").stdout)
+    ada = next(one for one in shown["members"] if one["name"] == "ada")
+    assert (ada["state"], ada["on"]) == ("failed", SAID)
+
+
+@pytest.mark.finding("T7")
+def test_the_caller_of_a_sub_agent_reads_what_the_service_said(program):
+    def play(body: dict) -> Answer | Status | str:
+        if "one job" in json.dumps(body["system"]) and "lead a team" not in json.dumps(body["system"]):
+            return Status(403, "This key may not use the model in your region.")
+        if '"Agent"' in json.dumps(body["messages"]):
+            return "Done."
+        return Answer(tools=[("Agent", {"description": "look around", "prompt": "Go.", "subagent_type": "Explore"})])
+
+    with LoopbackModel.in_thread(play) as server:
+        program.url = server.url
+        done = program.run("-p", "hi")
+        told = json.dumps(server.bodies[-1]["messages"])
+    assert done.returncode == 0, done.stderr
+    assert "refused access (HTTP 403): This key may not use the model in your region" in told
 
 
 @pytest.mark.promise("K14")

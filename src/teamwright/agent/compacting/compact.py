@@ -207,7 +207,7 @@ def _unsaid(said: Forked, before: int, usage: Usage) -> Shortened:
     if said.refusal is not None:
         why = said.refusal.why or f"the cap on {said.refusal.limit} is spent"
         return Shortened(False, before, before, why, limit=said.refusal.limit, usage=usage)
-    why = said.failure.what if said.failure is not None else "the model wrote no summary"
+    why = said.failure.sentence if said.failure is not None else "the model wrote no summary"
     return Shortened(False, before, before, why, failure=said.failure, usage=usage)
 
 

@@ -13,14 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from teamwright.models.endpoint import mask
+from teamwright.models.endpoint import mask, mask_keys
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.storage.paths import home_of, make_private
 
 PLATFORMS = "Linux, macOS, Windows through WSL 2"
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-_SECRET_TEXT = re.compile(r"\b(?:sk|pk|ghp|gho|ghs|github_pat|xox[abp]|AKIA|hf)[-_A-Za-z0-9]{12,}|(?<=Bearer )\S{8,}")
 
 
 def platform_name(kind: str | None = None, release: str | None = None) -> str:
@@ -63,7 +62,7 @@ def mask_secrets(text: str, env: Mapping[str, str]) -> str:
     values = {value for name, value in env.items() if _SECRET_NAME.search(name) and len(value) >= 8}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, mask(value))
-    return _SECRET_TEXT.sub(lambda found: mask(found[0]), text)
+    return mask_keys(text)
 
 
 def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) -> TeamwrightError:

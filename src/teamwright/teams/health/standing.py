@@ -58,6 +58,7 @@ class MemberStanding:
 
     `state` is the lifecycle's word; `lost` says that the process it lived in was followed by another one, which has not
     told of it yet. `doing` and `what` are what Underway said last; `wrote_to` are those whose answer it may wait for.
+    `failed` says why its last turn failed; the end of a later turn clears it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class MemberStanding:
     context: int = 0
     usage: Usage = field(default_factory=Usage)
     wrote_to: tuple[str, ...] = ()
+    failed: str = ""
 
     @property
     def gone(self) -> bool:
@@ -224,6 +226,8 @@ class Standing:
             member.context = event.after if event.state == "done" else member.context
         elif not isinstance(event, Underway):
             member.settles()
+            if isinstance(event, TurnEnded):
+                member.failed = (event.detail or "its turn failed") if event.stop == "failed" else ""
         elif member.state not in {str(State.IDLE), *_GONE}:
             member.doing, member.what, member.doing_since = event.doing, event.what[:200], event.since
             member.stalled = event.stalled

@@ -19,7 +19,7 @@ from teamwright.teams.lifecycle import LIMITED, State
 class Seen:
     """What is known of a member. `alive`: it was probed, and its process or coroutine is there.
 
-    `asks` is the open request that it waits for; `blockers` are the open tasks, with their owners in words, that all of
+    `failed` says why its last turn failed. `asks` is the open request that it waits for; `blockers` are the open tasks, with their owners in words, that all of
     its own open tasks wait for; `answer_of` are those it wrote to and who have not answered.
     """
 
@@ -32,6 +32,7 @@ class Seen:
     asks: str = ""
     blockers: str = ""
     answer_of: str = ""
+    failed: str = ""
 
 
 class Health(NamedTuple):
@@ -55,8 +56,9 @@ _AT_WORK = frozenset({str(State.PENDING), str(State.WORKING)})
 TABLE: tuple[Row, ...] = (
     Row("failed", lambda s: s.state == State.FAILED, lambda s: s.why),
     Row("killed", lambda s: s.state == State.KILLED, lambda s: s.why),
+    Row("failed", lambda s: s.state == State.COMPLETED and s.failed, lambda s: s.failed),
     Row("completed", lambda s: s.state == State.COMPLETED, lambda s: s.why),
-    Row(SUSPENDED, lambda s: s.state == SUSPENDED, lambda s: s.why),
+    Row(SUSPENDED, lambda s: s.state == SUSPENDED, lambda s: s.failed or s.why),
     Row("dead", lambda s: not s.alive, lambda s: s.why or "its process is gone"),
     Row("stopping", lambda s: s.state == State.STOPPING, lambda s: "was asked to stop, and may object"),
     Row("awaiting", lambda s: s.state == State.AWAITING, lambda s: s.why),
@@ -65,6 +67,7 @@ TABLE: tuple[Row, ...] = (
     Row("stalled", lambda s: s.state in _AT_WORK and s.stalled, lambda s: _stalled(s)),
     Row("working", lambda s: s.state in _AT_WORK, lambda s: _doing(s)),
     Row("waiting", lambda s: s.state == State.IDLE and s.why == LIMITED, lambda s: s.why),
+    Row("failed", lambda s: s.state == State.IDLE and s.failed, lambda s: s.failed),
     Row("waiting", lambda s: s.blockers, lambda s: s.blockers),
     Row("waiting", lambda s: s.answer_of, lambda s: f"an answer of {s.answer_of}"),
     Row("idle", lambda s: s.state == State.IDLE, lambda s: ""),
@@ -118,6 +121,7 @@ def seen_of(
         doing=member.doing,
         what=member.what,
         stalled=member.stalled,
+        failed=member.failed,
         asks=_asks(asks[0], len(asks) - 1) if asks else "",
         blockers=blockers_of(member.name, tasks) if idle else "",
         answer_of=_answer_of(member, standing, tasks) if idle else "",

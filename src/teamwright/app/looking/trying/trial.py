@@ -29,7 +29,7 @@ State: TypeAlias = Literal["ok", "failed", "not offered", "not seen", "not tried
 
 LABELS = ("reached", "key", "model", "answer", "first token", "tool call", "cache", "window", "whole prompt")
 
-_BROKEN_BY = {"no-network": "reached", "wrong-key": "key", "unknown-model": "model"}
+_BROKEN_BY = {"no-network": "reached", "wrong-key": "key", "no-access": "key", "unknown-model": "model"}
 """Which check a failure of the first request belongs to; every other one is of the answer."""
 
 _PROMISED = frozenset({"messages", "bedrock"})

@@ -19,8 +19,9 @@ from teamwright.teams.lifecycle import LIMITED, State
 class Seen:
     """What is known of a member. `alive`: it was probed, and its process or coroutine is there.
 
-    `failed` says why its last turn failed. `asks` is the open request that it waits for; `blockers` are the open tasks, with their owners in words, that all of
-    its own open tasks wait for; `answer_of` are those it wrote to and who have not answered.
+    `failed` says why its last turn failed. `asks` is the open request that it waits for; `blockers` are the open
+    tasks, with their owners in words, that all of its own open tasks wait for; `answer_of` are those it wrote to and
+    who have not answered.
     """
 
     state: str

@@ -34,17 +34,47 @@ def new(tasks, number, **changes):
 
 
 @pytest.mark.promise("B1")
-async def test_files_that_are_no_tasks_are_left_out_and_left_alone(tasks):
+async def test_files_without_a_number_for_a_name_are_left_out_and_left_alone(tasks):
     new(tasks, 1)
-    others = {"2.json": '{"id": 2}', "abc.json": "{}", "3.json.tmp.0a0b": "{", "04.json": "{}", "5.json": "[1]"}
+    others = {"abc.json": "{}", "3.json.tmp.0a0b": "{", "04.json": "{}"}
     for name, text in others.items():
         (tasks.directory / name).write_text(text)
-    assert [t.id for t in await tasks.all()] == ["1"]
-    assert await tasks.get("2") is None
-    with pytest.raises(TaskRefused, match="#2"):
-        await tasks.update("2", by="ann", status="completed")
+    assert [t.id for t in await tasks.all()] == ["1"] and tasks.store.damaged_tasks() == []
     assert (await tasks.claim_next("ann")).id == "1" and await tasks.claim_next("ann") is None
     assert {name: (tasks.directory / name).read_text() for name in others} == others
+
+
+ODD = {
+    "{}": "'subject', 'description', 'status', 'blocks', 'blockedBy' are missing",
+    "[1]": "it is not a JSON object",
+    "": "it is empty",
+    '{"id"': "it is not whole JSON",
+    "status": "'status' is \"completeD\", not one of pending, in_progress, completed",
+    "owner": "'owner' is 5, not a name",
+    "blocks": "'blocks' is null, not a list",
+}
+
+
+@pytest.mark.finding("D1")
+@pytest.mark.promise("B1")
+async def test_a_task_file_with_odd_json_is_damaged_and_never_taken_for_no_task(tasks):
+    odd = {"status": "completeD", "owner": 5, "blocks": None}
+    for number, text in enumerate(ODD, 1):
+        new(tasks, number, **({text: odd[text]} if text in odd else {}))
+        if text not in odd:
+            (tasks.directory / f"{number}.json").write_text(text)
+    new(tasks, 9, blockedBy=["1"])
+    before = {path: path.read_bytes() for path in tasks.directory.iterdir()}
+    assert [t.id for t in await tasks.all()] == ["9"]
+    found = tasks.store.damaged_tasks()
+    assert [one.why for one in found] == list(ODD.values())
+    assert all(one.open and one.path == str(tasks.directory / f"{one.id}.json") for one in found)
+    assert await tasks.claim_next("ann") is None, "what waits for a damaged task still waits"
+    for id in ("1", "5"):
+        with pytest.raises(StorageError, match=rf"{id}\.json is not a whole task") as caught:
+            await tasks.update(id, by="ann", status="completed")
+        assert caught.value.slug == "damaged-file"
+    assert {path: path.read_bytes() for path in tasks.directory.iterdir()} == before
 
 
 @pytest.mark.promise("B1")

@@ -2,12 +2,17 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from teamwright import Notice, TaskChanged
-from teamwright.protocol.errors import TaskRefused
+from teamwright.agent.tool import NoInput, ToolContext
+from teamwright.protocol.errors import TaskRefused, TeamRefused
+from teamwright.teams.ending import delete_team
 from teamwright.testing import ScriptedModel
+from teamwright.tools.tasks.list import TaskListTool
 from tests.teams.crew import Holding, a_team, until
 from tests.teams.watched import Told, a_stranger
 
@@ -128,11 +133,32 @@ async def test_a_damaged_task_is_told_once_and_its_repair_is_a_change(tmp_path):
         await team.tasks.add("ours")
         await stranger.write(tasks.directory / "1.json", '{"id": "1", "subj')
         notice = await heard.one(Notice, member="outside")
-        assert "task #1 cannot be read" in notice.text and notice.level == "warning"
+        assert "Task #1 cannot be read" in notice.text and notice.level == "warning"
         await stranger.write(tasks.directory / "1.json", '{"id": "1", "sub')
         await stranger.task(tasks.directory, 1)
         await heard.one(TaskChanged, member="outside")
         assert len(heard.of(Notice, member="outside")) == 1
+
+
+@pytest.mark.finding("D1")
+@pytest.mark.promise("B1", "F04")
+async def test_odd_json_in_a_task_file_is_told_to_the_lead_and_keeps_the_team_from_being_removed(tmp_path):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        heard = Told(team)
+        inner = team.session.team
+        await team.tasks.add("ours")
+        path = inner.tasks.directory / "1.json"
+        await stranger.write(path, "{}")
+        what = f"{path} is not a whole task: 'subject', "
+        assert what in (await heard.one(Notice, member="outside")).text
+        await until(team, lambda: what in inner.home.inbox(inner.directory, "team-lead").read_text())
+        listed = await TaskListTool(SimpleNamespace(tasks=inner.tasks)).run(NoInput(), cast("ToolContext", None))
+        assert "[damaged]" in str(listed.content) and str(path) in str(listed.content)
+        assert any(str(path) in line and "[damaged]" in line for line in await team.session.lead.standing())
+        assert [task.status for task in await team.session.task_lines() if str(path) in task.subject] == ["damaged"]
+        with pytest.raises(TeamRefused, match="damaged task files") as refused:
+            await delete_team(inner)
+        assert str(path) in refused.value.for_model() and path.read_bytes() == b"{}"
 
 
 @pytest.mark.promise("P3", "P6")

@@ -276,13 +276,13 @@ def task_views(directory: Path) -> tuple[TaskView, ...]:
 
 
 def _read_task(directory: Path, id: str) -> Task | str | None:
-    """The task, what is wrong with its file, or None for whole JSON that is no task."""
+    """The task, what is wrong with its file, or None for a file that is gone."""
     try:
         found = read_task(str(directory / f"{id}.json"), id)
     except StorageError as problem:
         return _reason(problem)
     if isinstance(found, Damaged):
-        return "the file is not a whole task"
+        return f"{directory / id}.json is not a whole task: {found.why}"
     return None if found is None else found.task
 
 

@@ -223,7 +223,9 @@ class Session:
         """The tasks of the list that is shared now."""
         tasks = self.team.tasks
         all_of_them = await tasks.all()
-        return tuple(TaskLine(t.id, t.subject, str(t.status), t.owner, tasks.unverified(t)) for t in all_of_them)
+        lines = [TaskLine(t.id, t.subject, str(t.status), t.owner, tasks.unverified(t)) for t in all_of_them]
+        damaged = {one.id: TaskLine(one.id, str(one), "damaged") for one in tasks.store.damaged_tasks()}
+        return (*(line for line in lines if line.id not in damaged), *damaged.values())
 
     async def wind_down(self, cause: str = "the run is over", *, keep: bool = False) -> list[str]:
         """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""
@@ -316,8 +318,9 @@ class Session:
             return
         shared = self.team.outside.shared_list
         still_open = not shared and [task for task in await self.team.tasks.all() if task.status != "completed"]
+        damaged = not shared and self.team.tasks.store.damaged_tasks()
         unread = await self.team.inbox(LEAD).unread()
-        if not still_open and not any(wakes(entry) for entry in unread):
+        if not still_open and not damaged and not any(wakes(entry) for entry in unread):
             await self.team.teams.delete(self.team.directory)
             self.team.forget()
 

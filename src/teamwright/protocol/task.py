@@ -42,6 +42,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _NEXT = ",\n  "
 _DEEPER = ",\n    "
 _KNOWN = ("id", "subject", "description", "activeForm", "owner", "status", "blocks", "blockedBy", "metadata")
+_NEEDED = ("subject", "description", "status", "blocks", "blockedBy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +148,12 @@ class Task:
 
 
 def parse_task(raw: bytes, stem: str) -> Task | None:
-    """The task in a file of that stem, or None where the file is not a task (as the other side skips it).
+    """The task in a file of that stem, or None where the file is not a task; `task_fault` says why.
 
     The stem is the id: a different id inside the file loses. Unknown keys go to `extra`.
     """
     try:
-        loaded: Any = json.loads(raw)
-        if not isinstance(loaded, dict):
-            return None
-        data = cast("dict[str, Any]", loaded)
+        data = _fields(raw)
         return Task(
             id=stem,
             subject=str(data["subject"]),
@@ -168,14 +166,47 @@ def parse_task(raw: bytes, stem: str) -> Task | None:
             metadata=data.get("metadata") if isinstance(data.get("metadata"), dict) else None,
             extra={key: value for key, value in data.items() if key not in _KNOWN},
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
+
+
+def task_fault(raw: bytes) -> str:
+    """Say why these bytes are not a task, in words for a person; empty when they are one."""
+    try:
+        _fields(raw)
+    except json.JSONDecodeError:
+        return "it is not whole JSON" if raw.strip(b"\0 \n") else "it is empty"
+    except (ValueError, RecursionError) as problem:
+        return str(problem)
+    return ""
 
 
 def open_blockers(task: Task, statuses: Mapping[str, TaskStatus]) -> list[str]:
     """The ids that keep this task waiting: blockers that exist and are not completed, in numeric order."""
     waiting = [i for i in task.blocked_by if i in statuses and statuses[i] is not TaskStatus.COMPLETED]
     return sorted(waiting, key=lambda i: (len(i), i))
+
+
+def _fields(raw: bytes) -> dict[str, Any]:
+    """The object of a task file. Raises ValueError with what is wrong, RecursionError."""
+    loaded: Any = json.loads(raw)
+    if not isinstance(loaded, dict):
+        raise ValueError("it is not a JSON object")
+    data = cast("dict[str, Any]", loaded)
+    if missing := [f"'{key}'" for key in _NEEDED if key not in data]:
+        raise ValueError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    if data["status"] not in tuple(TaskStatus):
+        raise ValueError(f"'status' is {_excerpt(data['status'])}, not one of {', '.join(TaskStatus)}")
+    for key in ("blocks", "blockedBy"):
+        if not isinstance(data[key], list):
+            raise ValueError(f"'{key}' is {_excerpt(data[key])}, not a list")
+    if not isinstance(data.get("owner"), str | None):
+        raise ValueError(f"'owner' is {_excerpt(data['owner'])}, not a name")
+    return data
+
+
+def _excerpt(value: Any) -> str:
+    return json.dumps(value)[:40]
 
 
 def _indented(value: Any) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
-from teamwright.protocol.task import Task, parse_task
+from teamwright.protocol.task import Task, parse_task, task_fault
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_new
 
@@ -49,13 +49,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A file that is there and is not whole JSON, also after waiting: never taken for "no task"."""
+    """A file that is there and is not a task, also after waiting: never taken for "no task".
+
+    `why` says what is wrong.
+    """
 
     signature: Signature
+    why: str
 
 
 Reading: TypeAlias = Found | Damaged | None
-"""None: there is no such file, or it is whole JSON that is not a task (the other side skips those too)."""
+"""None: there is no such file."""
 
 
 def signature(path: str) -> Signature | None:
@@ -84,20 +88,17 @@ def read_task(path: str, id: str, last: Found | None = None, *, patient: bool = 
         task = last.task if last is not None and last.raw == raw else parse_task(raw, id)
         if task is not None:
             return Found(task, mark, time.time_ns() - mark.mtime_ns > _RACY_NS, raw)
-        if _whole_json(raw):
-            return None
-        if not patience:
-            return Damaged(mark)
+        if not patience or _whole_json(raw):
+            return Damaged(mark, task_fault(raw))
         patience -= 1
         time.sleep(_RETRY_S)
 
 
-def damaged(path: str) -> StorageError:
-    """What to tell about a file that stays unreadable."""
+def damaged(path: str, why: str) -> StorageError:
+    """The error about a file that stays unreadable."""
     return StorageError(
         "damaged-file",
-        f"{path} is not a whole task",
-        looked_at=[("tried", f"{_RETRIES + 1} times")],
+        f"{path} is not a whole task: {why}",
         do=["repair or remove the file"],
         note="nothing was changed",
     )

@@ -101,6 +101,15 @@ class Index:
         """Whether the file could not be read when it was last looked at."""
         return number in self._damaged
 
+    def why_damaged(self, number: int) -> str:
+        """What is wrong with a damaged file; empty for another."""
+        hurt = self._damaged.get(number)
+        return hurt.why if hurt else ""
+
+    def damaged(self) -> list[int]:
+        """The numbers of the files that could not be read when they were last looked at, in numeric order."""
+        return sorted(self._damaged)
+
     def exists(self, number: int) -> bool:
         """Whether there was such a file, whole or not, when it was last looked at."""
         return number in self._found or number in self._damaged

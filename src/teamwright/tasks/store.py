@@ -10,7 +10,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.task import Task
+from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic, write_new
 from teamwright.storage.lock import FileLock, Held, lock_at
 from teamwright.storage.paths import make_private
@@ -18,6 +20,19 @@ from teamwright.tasks.files import LOCK, WATERMARK, damaged, read_watermark, set
 from teamwright.tasks.graph import in_order
 from teamwright.tasks.index import Index
 from teamwright.tasks.rules import not_found
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedTask:
+    """A task file that is not a whole task. `open`: it is not known to be completed."""
+
+    id: str
+    path: str
+    why: str
+    open: bool
+
+    def __str__(self) -> str:
+        return f"{self.path} is not a whole task: {self.why}"
 
 
 class TaskStore:
@@ -62,8 +77,16 @@ class TaskStore:
         """The task as its file has it now, None when there is none. Raises StorageError (`damaged-file`)."""
         task = self.index.look(int(id), fresh=True)
         if self.index.is_damaged(int(id)):
-            raise damaged(self.index.path(int(id)))
+            raise self._damaged(id)
         return task
+
+    def damaged_tasks(self) -> list[DamagedTask]:
+        """The files that could not be read when the list was last looked at, in numeric order."""
+        index = self.index
+        return [DamagedTask(str(n), index.path(n), index.why_damaged(n), index.is_open(n)) for n in index.damaged()]
+
+    def _damaged(self, id: str) -> StorageError:
+        return damaged(self.index.path(int(id)), self.index.why_damaged(int(id)))
 
     def open_blockers(self, task: Task, more: Sequence[str] = ()) -> list[str]:
         """The ids that keep the task waiting, each looked at now; one that cannot be read counts as open."""
@@ -108,7 +131,7 @@ class TaskStore:
         if not self.index.is_damaged(int(id)):
             return task
         if task is None:
-            raise damaged(str(path))
+            raise self._damaged(id)
         held.check()
         set_aside(path)
         raw = task.encode()

@@ -165,8 +165,10 @@ class Teams:
         alive = self._alive
         members = tuple(m.name for m in config.teammates if lead or (alive and alive(directory, m)))
         place = self.home.tasks(directory)
-        tasks = [] if is_shared(place) else await TaskList(place, self.home.guard).all()
-        open_tasks = tuple(t.id for t in tasks if t.status is not TaskStatus.COMPLETED)
+        tasks = TaskList(place, self.home.guard)
+        listed = [] if is_shared(place) else await tasks.all()
+        open_tasks = tuple(t.id for t in listed if t.status is not TaskStatus.COMPLETED)
+        open_tasks += tuple(t.id for t in tasks.store.damaged_tasks())
         return Leftovers(members, open_tasks, _unread(self.home.team(directory) / "inboxes"))
 
     # ── making ───────────────────────────────────────────────────────────────────────────────────────────────

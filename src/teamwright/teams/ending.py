@@ -296,8 +296,17 @@ def _refuse_alive(team: Team) -> None:
 
 async def _refuse_open(team: Team) -> None:
     still_open = [task.id for task in await team.tasks.all() if task.status != "completed"]
-    if not still_open or team.outside.shared_list:  # a list that others share goes on without us
+    damaged = [task for task in team.tasks.store.damaged_tasks() if task.open]
+    if not (still_open or damaged) or team.outside.shared_list:  # a list that others share goes on without us
         return
+    if damaged:
+        raise TeamRefused(
+            "team-refused",
+            f'the team "{team.name}" has damaged task files, which may be open tasks',
+            looked_at=[("damaged", str(task)) for task in damaged],
+            do=["Repair each file, or remove it when the task is not needed, then call TeamDelete again."],
+            note="nothing was removed",
+        )
     raise TeamRefused(
         "team-refused",
         f'the team "{team.name}" has open tasks',

@@ -347,4 +347,5 @@ class Lead:
                     f"- task #{task.id} [{task.status}] {escaped(task.subject)}{owner}"
                     + (f", waits for {blockers}" if blockers else "")
                 )
-        return lines
+        damaged = self.team.tasks.store.damaged_tasks()
+        return [*lines, *(f"- task #{one.id} [damaged] {escaped(str(one))}" for one in damaged)]

@@ -30,7 +30,8 @@ async def make_way(home: Home, old: str, new: str, session: str) -> bool:
     for entry in await left.unread():
         if entry.msg_id and not await right.has(entry.msg_id):
             await right.send(entry, runtime=True)
-    tasks = await TaskList(home.tasks(old), home.guard).all()
-    if all(task.status is TaskStatus.COMPLETED for task in tasks):  # a number that is taken in `new` stays where it is
+    tasks = TaskList(home.tasks(old), home.guard)
+    done = all(task.status is TaskStatus.COMPLETED for task in await tasks.all())
+    if done and not tasks.store.damaged_tasks():  # a number that is taken in `new` stays where it is
         await archive_team(home, old)
     return True

@@ -80,7 +80,7 @@ class TaskScribe:
             names, self._names = self._names, set()
             hurt = await self._outside.look(names)
             looked_at = {name.removesuffix(".json") for name in names} if names is not None else self._hurt | hurt
-            self._note_hurt(hurt, looked_at)
+            await self._note_hurt(hurt, looked_at)
         await self._tell()
 
     def _changed(self, before: Task | None, after: Task | None) -> None:
@@ -141,13 +141,14 @@ class TaskScribe:
         text += f" {name} was told to stop working on it." if name != LEAD else " Leave it to its new owner."
         await leave_note(self._team, "task-list", LEAD, text, f"#{before.id} was taken from {name}")
 
-    def _note_hurt(self, hurt: set[str], looked_at: set[str]) -> None:
-        """A file that is not whole is looked at once more when its writer should be done, and then told, once."""
-        for id in sorted(hurt & self._hurt - self._told_hurt, key=int):
-            path = self._team.tasks.directory / f"{id}.json"
-            text = f"task #{id} cannot be read: {path} is not a whole task. It is left as it is; repair or remove it."
-            self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+    async def _note_hurt(self, hurt: set[str], looked_at: set[str]) -> None:
+        """Look at a damaged file once more when its writer should be done; then notify lead and person, once."""
+        damaged = {one.id: one for one in self._team.tasks.store.damaged_tasks()}
+        for id in sorted((hurt & self._hurt & damaged.keys()) - self._told_hurt, key=int):
             self._told_hurt.add(id)
+            text = f"Task #{id} cannot be read: {damaged[id]}. It is left as it is; repair or remove the file."
+            self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+            await leave_note(self._team, "task-list", LEAD, text, f"#{id} is damaged")
         self._told_hurt -= looked_at - hurt
         self._hurt = (self._hurt - looked_at) | hurt
         if self._hurt - self._told_hurt and self._again is None:

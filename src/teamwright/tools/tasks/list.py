@@ -30,10 +30,12 @@ class TaskListTool(Tool[NoInput]):
         """The lines, or that there is none."""
         tasks = self._port.tasks
         everything = await tasks.all()
-        if not everything:
+        damaged = tasks.store.damaged_tasks()
+        if not everything and not damaged:
             return ToolResult("The task list is empty.", brief="no tasks")
         done = sum(task.status is TaskStatus.COMPLETED for task in everything)
         lines = [line(task, tasks.waits_for(task), unverified=tasks.unverified(task)) for task in everything]
+        lines += [f"#{one.id} [damaged] {one}. Repair or remove the file." for one in damaged]
         return ToolResult("\n".join(lines), brief=f"{len(everything)} tasks, {done} completed")
 
 

@@ -74,7 +74,7 @@ def _read(place: Place) -> tuple[dict[str, Task], list[str]]:
             damaged.append(problem.what)
             continue
         if isinstance(found, Damaged):
-            damaged.append(f"{path} is not a whole task")
+            damaged.append(f"{path} is not a whole task: {found.why}")
         elif found is not None:
             tasks[found.task.id] = found.task
     return tasks, damaged

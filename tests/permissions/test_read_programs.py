@@ -51,6 +51,7 @@ gawk 'BEGIN{SYMTAB["ARG" "V"][1]="../outside/secret"} {print}'
 gawk 'BEGIN{print SYMTAB["ENV" "IRON"]["HOME"]}'
 awk '{print}' FS=, a.py ../outside/secret
 awk -f ../outside/secret a.py
+awk --
 date -r ../outside/secret
 date -f ../outside/secret
 sort --files0-from=../outside/secret

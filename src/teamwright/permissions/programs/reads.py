@@ -167,7 +167,8 @@ def _awk(args: list[str]) -> FilesRead | None:
         if option == "-v" and not (given and _AWK_NAME.fullmatch(name)):
             return None
         at += 1
-    program, *files = args[at + 1 :] if args[at : at + 1] == ["--"] else args[at:] or [""]
+    at += args[at : at + 1] == ["--"]
+    program, *files = args[at:] or [""]
     if any(_ASSIGNMENT.fullmatch(file) or (file.startswith("-") and file != "-") for file in files):
         return None
     return FilesRead(_named(tuple(files))) if program and only_computes(program) else None

@@ -52,6 +52,7 @@ def test_every_promise_that_a_test_names_is_written_down():
     assert not named_by_tests(slow=True) - written_down()
 
 
+@pytest.mark.slow
 @pytest.mark.finding("V1")
 def test_every_promise_has_a_test_that_make_test_runs():
     assert not written_down() - named_by_tests(slow=False)

@@ -107,6 +107,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(JSON | st.fixed_dictionaries({}, optional=dict.fromkeys(("text", "times", "names", "cells", "where"), JSON)))
 def test_no_argument_raises(raw):

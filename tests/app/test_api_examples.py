@@ -27,6 +27,7 @@ def run(name: str, cwd: Path, *, said: str = "", script: bool = True, **env: str
     )
 
 
+@pytest.mark.slow
 @pytest.mark.promise("J1")
 def test_the_ten_lines_work_off_two_tasks_in_order(tmp_path):
     for again in range(2):  # the name is free again, and nothing of the first run is in the way
@@ -45,6 +46,7 @@ def test_the_ten_lines_work_off_two_tasks_in_order(tmp_path):
         (tmp_path / "FLAGS.md").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("J1", "K14")
 def test_the_ci_script_prints_the_answer_alone_and_has_the_exit_codes(tmp_path):
     (tmp_path / "README.md").write_text("x")
@@ -63,6 +65,7 @@ def test_the_ci_script_prints_the_answer_alone_and_has_the_exit_codes(tmp_path):
     assert done.returncode == 3 and done.stdout == "" and "[no-model]" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.promise("J1")
 def test_the_functions_of_the_tool_example_are_called_and_may_raise(tmp_path):
     done = run("custom_tool", tmp_path)
@@ -85,6 +88,7 @@ def test_the_surface_asks_at_the_keyboard_and_shows_what_happens(tmp_path, said,
     assert "events, done, 0 tokens in" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("J1", "G4", "F44")
 def test_the_answering_program_changes_a_call_grants_a_mode_and_refuses_the_rest(tmp_path):
     (tmp_path / "deploy.sh").write_text('echo "deployed to $1"\n')

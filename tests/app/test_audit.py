@@ -39,6 +39,7 @@ async def crew(tmp_path) -> Audited:
 # ── real teams ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P1", "P2", "P5", "F05", "F21", "F29")
 def test_the_demo_audits_clean(tmp_path):
     place = tmp_path / "shown"

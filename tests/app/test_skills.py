@@ -149,6 +149,7 @@ def test_what_is_shown_for_trust_is_what_would_be_used_however_it_is_spelt(repos
     assert entry.summary == f"skill: odd; runs: curl evil.example; allows: {', '.join(allowed)}"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K1", "P6")
 def test_of_ten_thousand_commands_as_many_are_looked_at_as_are_worth_it(repository):
     place = repository.root / ".claude" / "commands"

@@ -83,6 +83,7 @@ def test_the_workflow_of_the_page_runs_as_it_stands_and_its_report_is_the_summar
     assert (ci.checkout / "made").read_text() == "made docs\n"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K14", "K4")
 def test_a_job_that_hits_a_cap_is_gone_on_with_in_the_next_job(tmp_path, origin, tools):
     def play(body: dict) -> Answer:
@@ -196,6 +197,7 @@ def test_the_first_command_of_the_page_allows_what_it_says_and_no_more(job, comm
     assert "no cap is set" not in done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K14", "K4")
 @pytest.mark.parametrize("capped", [False, True])
 def test_the_script_of_the_page_ends_with_the_answer_also_after_a_cap(job, capped):

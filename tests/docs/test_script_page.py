@@ -31,6 +31,7 @@ def test_the_table_names_what_each_tool_takes_and_what_may_be_left_out(tmp_path)
     assert table == {tool: takes[tool] for tool in table}
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("script", "said"), list(zip(SCRIPTS, ["This repository holds 1 files", "There are 1."], strict=True))
 )

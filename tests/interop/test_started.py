@@ -326,6 +326,7 @@ async def test_a_session_that_ends_while_one_starts_leaves_nothing_of_it(newer, 
         assert not runs(pid) and crew.roster is not None and on_roster(team, "zed") is None
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E8", "D3")
 async def test_a_stranger_that_objects_goes_on_and_one_that_does_not_answer_is_ended_by_us(newer, tmp_path):
     refuse = {"when": "shutdown_request", "do": [{"do": "refuse", "reason": "busy now"}]}
@@ -411,6 +412,7 @@ def process_of(root) -> int:
     return int(json.loads((root / "teams/crew/team.json").read_bytes())["lives"]["zed"]["place"]["facts"]["pid"])
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("E8", "D8", "C4", "G4")
 async def test_after_a_kill_of_our_lead_it_goes_on_and_what_it_asked_meanwhile_is_asked_of_a_person(
     started, tmp_path, shared_root
@@ -434,6 +436,7 @@ async def test_after_a_kill_of_our_lead_it_goes_on_and_what_it_asked_meanwhile_i
     assert not runs(pid)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("E8", "D8", "G5")
 async def test_after_a_kill_of_our_lead_a_plan_that_waits_is_answered_once(started, tmp_path):
     started.settings({"zed": {"turns": [{"when": "Begin.", "do": [{"do": "plan", "plan": "# One"}]}]}})

@@ -159,6 +159,7 @@ def test_mail_reaches_it_between_its_rounds_and_wakes_it_when_it_is_idle(strange
         assert bob.told().count("while you work") == bob.told().count("while you rest") == 1
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("E8", "B1", "P2")
 def test_it_claims_a_free_task_of_the_team_and_leaves_what_others_wrote_in_it(strangers, tmp_path, monkeypatch):
     done = call("TaskUpdate", taskId="1", status="completed")
@@ -174,6 +175,7 @@ def test_it_claims_a_free_task_of_the_team_and_leaves_what_others_wrote_in_it(st
         bob.over(lead)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("E8", "B1", "D3", "F16")
 def test_what_it_had_not_done_goes_back_to_the_list_when_it_leaves(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch, "ready", "will do") as bob:
@@ -391,6 +393,7 @@ def keep_alive(lock, found):
 # ── kills and ends ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("E8", "P1", "F02", "F05")
 def test_a_kill_and_a_start_with_the_same_flags_go_on_and_each_message_is_seen_once(strangers, tmp_path, monkeypatch):
     gate = Gate("never said")
@@ -424,6 +427,7 @@ def test_a_kill_and_a_start_with_the_same_flags_go_on_and_each_message_is_seen_o
         assert sum(body(one).get("type") == "shutdown_approved" for one in letters(lead)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E8", "F23")
 def test_a_name_that_is_started_again_after_it_left_begins_anew(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch, "one", "bye", "two") as bob:
@@ -492,6 +496,7 @@ def test_its_own_model_stands_in_where_the_one_of_the_flags_cannot_be_had(older,
         assert bob.said("it has the model of your settings instead")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E8")
 def test_without_a_variable_the_root_is_the_one_that_has_the_team_and_else_both_are_named(older, tmp_path, monkeypatch):
     with ours(older, tmp_path, monkeypatch, "ready") as bob:

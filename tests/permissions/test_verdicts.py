@@ -51,6 +51,7 @@ def test_the_table_is_large_and_has_every_mode_and_verdict():
     assert {line.split(" → ")[1].split(" | ")[0] for line in LINES} == {str(verdict) for verdict in Verdict}
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G1", "G2")
 def test_the_parts_of_a_line_are_judged_as_the_line_is(ground):
     order = list(Verdict)

@@ -201,6 +201,7 @@ def graph_holds(tasks):
         assert path(b, a, lambda id: [y for x, y in edges if x == id]) is None
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("P2", "P5", "F13", "F14", "F16", "F17", "F18", "F29", "B1", "B3", "B5", "B7")
 @pytest.mark.parametrize(
     ("do", "args"),
@@ -243,6 +244,7 @@ def test_a_task_list_whose_writer_is_killed_before_any_step_is_whole_and_goes_on
             assert "2" not in done and mortal.life("claim", id="3", by="bob") == {"done": "3"}
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P2", "F17", "B3")
 def test_a_circle_through_an_edge_that_a_killed_process_wrote_on_one_side_is_refused(deaths, mortal):
     """1 ← 2 may be half there; 2 ← 3 is whole; then nothing that waits for 3 may hold back 1."""

@@ -80,6 +80,7 @@ def ran(tmp_path):
     return sorted((tmp_path / "work" / "ran").read_text().split())
 
 
+@pytest.mark.slow
 async def test_twelve_members_that_are_refused_at_once_all_finish_and_run_nothing_twice(tmp_path, service):
     """The bound: at most one refusal for each of the first wave, and one more for each answer."""
     busy, refused, answers = 0, 0, 0
@@ -109,6 +110,7 @@ async def test_twelve_members_that_are_refused_at_once_all_finish_and_run_nothin
     assert governor.running == 0
 
 
+@pytest.mark.slow
 async def test_members_whose_tries_are_used_up_are_paused_told_once_and_go_on_by_themselves(tmp_path, service):
     asked = dict.fromkeys(MEMBERS, 0)
 

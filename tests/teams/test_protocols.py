@@ -144,6 +144,7 @@ async def test_what_belongs_to_later_work_or_to_nobody_is_refused_and_starts_not
     assert json.loads(model.requests[1].items[-1])["content"][0]["is_error"]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E1")
 async def test_a_hundred_members_live_in_one_loop_and_each_does_its_turns(tmp_path, own_home):
     (own_home / ".teamwright").mkdir(mode=0o700)

@@ -340,6 +340,7 @@ async def test_a_member_with_two_open_questions_is_blocked_until_the_last_is_ans
         team.session.lead.agent.model.go.set()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("D6", "P1", "F70")
 @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(yields=st.lists(st.integers(0, 6), min_size=12, max_size=12), ends=st.integers(0, 2))

@@ -106,6 +106,7 @@ def check_claims(script: Script, events: list[object], seed: int) -> None:
             completed.add(event.task.id)
 
 
+@pytest.mark.slow
 @pytest.mark.finding("T1")
 async def test_idle_members_claim_no_task_early_and_leave_none_waiting(tmp_path):
     await play(tmp_path, range(15))

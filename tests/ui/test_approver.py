@@ -105,6 +105,7 @@ WAYS: dict[str, Callable[[Scene], str]] = {
 }
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.finding("P14")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_command_of_an_agent_has_no_authority_however_it_is_started(scene, way):
@@ -113,6 +114,7 @@ def test_a_command_of_an_agent_has_no_authority_however_it_is_started(scene, way
     assert (found["parent"] == 1) == (way in {"as a daemon", "with the limit raised"})
 
 
+@pytest.mark.slow
 @pytest.mark.finding("P14")
 def test_a_background_command_of_an_agent_has_no_authority(scene):
     scene.runs(scene.bare(), background=True)
@@ -132,6 +134,7 @@ def test_a_daemon_of_an_agent_has_no_authority_after_its_session_has_ended(scene
     scene.refused()
 
 
+@pytest.mark.slow
 @pytest.mark.finding("P14")
 def test_a_command_of_a_sub_agent_has_no_authority(scene):
     call = {"description": "try it", "prompt": "Try it.", "subagent_type": "general-purpose"}

@@ -240,6 +240,7 @@ def creates(name: str, *calls: tuple[str, dict]) -> list[Answer | str]:
 TASK = ("TaskCreate", {"subject": "job", "description": "do it"})
 
 
+@pytest.mark.slow
 @pytest.mark.promise("A1", "F20")
 def test_a_finished_team_makes_way_in_silence_and_a_name_that_only_collides_gets_a_number(tmp_path, repo):
     for name, directories in (("Crew!", ["crew-"]), ("Crew!", ["crew-"]), ("crew?", ["crew-", "crew--2"])):
@@ -283,6 +284,7 @@ def with_a_member(*calls: tuple[str, dict], then: str = "TaskUpdate"):
     return play
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("A6")
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_sessions_own_team_goes_at_a_clean_end_unless_something_is_open(tmp_path, repo, is_open):

@@ -227,6 +227,7 @@ def test_a_skill_that_forks_answers_from_a_sub_agent_and_rules_about_agents_hold
     assert "Look at it." in told_results(bodies[-1])[0]["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H4", "K1")
 def test_an_untrusted_repository_brings_no_skill_and_no_command_and_its_lines_never_run(repo, mine):
     put(repo / ".claude" / "skills" / "notes" / "SKILL.md", SKILL)

@@ -68,6 +68,7 @@ def program(tmp_path: Path, repo: Path) -> Program:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H10", "F61", "K4", "D8")
 def test_a_team_that_its_budget_stops_in_the_middle_is_resumed_with_a_larger_one_and_finishes(program: Program):
     with LoopbackModel.in_thread(players) as server:
@@ -91,6 +92,7 @@ def test_a_team_that_its_budget_stops_in_the_middle_is_resumed_with_a_larger_one
     assert tokens(view["total"]) == all_tokens(view["members"]) == whole, "both runs, to the token"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H10", "F61")
 def test_the_cost_of_a_team_is_shown_by_member_task_and_model_and_adds_up(program: Program):
     with LoopbackModel.in_thread(players) as server:
@@ -122,6 +124,7 @@ def test_the_cost_of_a_team_is_shown_by_member_task_and_model_and_adds_up(progra
     assert cost(program, "crew")["total"] == live[0], "a deleted team's log stays"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H10")
 def test_a_price_that_is_not_known_is_called_so_and_cached_tokens_are_shown(program: Program):
     used = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 4_000, "cache_creation_input_tokens": 0}
@@ -134,6 +137,7 @@ def test_a_price_that_is_not_known_is_called_so_and_cached_tokens_are_shown(prog
     assert "4,000" in text and " 0.0000" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H10")
 def test_the_cost_since_a_time_counts_only_what_was_answered_from_then_on(program: Program):
     with LoopbackModel.in_thread(["One."]) as server:
@@ -144,6 +148,7 @@ def test_the_cost_since_a_time_counts_only_what_was_answered_from_then_on(progra
     assert "since then" in program.run("cost", "--since", "2100-01-01").stdout
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("args", "slug"),
     [(("nobody",), "unknown-team"), (("--since", "soon"), "usage"), (("a", "b"), "usage")],
@@ -163,6 +168,7 @@ def test_without_any_session_cost_says_that_there_is_none(program: Program):
     assert (done.returncode, error_of(done)[0]) == (2, "unknown-session")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H10", "F61")
 def test_what_broke_is_told_apart_and_is_in_every_sum(program: Program):
     broken = ErrorEvent(answer=Answer("This breaks.", usage={"input_tokens": 1_000, "output_tokens": 1}))

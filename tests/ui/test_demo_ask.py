@@ -55,6 +55,7 @@ def test_off_a_terminal_a_second_process_answers_and_that_is_said(stage, place):
     assert not [line for line in stage.watched if line.startswith("network")]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F44", "G4")
 def test_a_person_answers_from_a_second_terminal(stage, place):
     watcher = Watcher(stage, "--ask", "--pace", "0", cwd=place, size=(60, 80))

@@ -30,6 +30,7 @@ def members_of(root) -> list[str]:
     return [line for line in listed.splitlines() if "--agent-id" in line and str(root) in line]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E2", "E6", "K5")
 def test_outside_tmux_the_members_live_in_a_session_of_their_own_that_is_named(stage, place, monkeypatch):
     monkeypatch.delenv("TMUX", raising=False)
@@ -45,6 +46,7 @@ def test_outside_tmux_the_members_live_in_a_session_of_their_own_that_is_named(s
     assert listed.returncode != 0, "its server has ended"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E2", "E5", "K5")
 def test_inside_tmux_they_live_beside_the_lead_and_leave_its_pane_as_it_was(stage, place, tmp_path):
     server = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]

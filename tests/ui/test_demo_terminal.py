@@ -93,6 +93,7 @@ def straight_panels(person: Watcher) -> list[str]:
     return panels
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K11")
 def test_a_terminal_gets_the_default_pace_and_a_panel_that_leaves_no_trace(stage, place):
     person = Watcher(stage, cwd=place)

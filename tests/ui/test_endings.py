@@ -214,6 +214,7 @@ def test_time_that_is_spent_while_a_member_and_a_job_run_ends_both_without_a_goo
     assert (done.returncode, done.stdout) == (0, f"{FINAL}\n"), done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("D6", "F70", "P1")
 @pytest.mark.parametrize("turns", ["2", "3"])
 def test_a_report_that_came_when_no_turn_was_left_is_told_at_the_resume(tmp_path, repo, turns):
@@ -268,6 +269,7 @@ def test_a_member_that_never_comes_to_rest_is_cut_off_by_the_cap(tmp_path, repo)
 # ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.promise("D6", "F70", "P5")
 def test_a_lead_that_fails_while_a_member_works_ends_the_run_which_goes_on_with_both(tmp_path, repo):
     up = Mark(tmp_path / "up")

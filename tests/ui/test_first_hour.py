@@ -83,6 +83,7 @@ def test_with_stdout_closed_nothing_is_started(program, scripted):
     assert not program.home.exists()
 
 
+@pytest.mark.slow
 def test_with_stderr_or_stdin_closed_the_answer_comes_all_the_same(program, scripted):
     for number in (0, 2):
         done = closed(program, number, args=("-p", "hi", *scripted))

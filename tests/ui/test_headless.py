@@ -181,6 +181,7 @@ def test_a_reader_that_leaves_early_is_no_error(served):
     assert all("everything is saved" in line or COST.match(line) for line in err.splitlines()), err
 
 
+@pytest.mark.slow
 def test_colour_is_never_written_off_a_terminal(served):
     served.env |= {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TERM": "xterm-256color"}
     for args in (("-p", "hi", "--verbose"), ("--help",), ("doctor",), ("models",), ("-p",), ("teams",)):
@@ -260,6 +261,7 @@ def test_a_question_to_the_user_is_answered_with_decide_and_state_it(tmp_path, r
     assert (result["subtype"], result["permission_denials"]) == ("success", []), "a question is not a refusal"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K14")
 def test_strict_makes_refusals_and_open_tasks_a_failure(tmp_path, repo):
     task = Answer(tools=[("TaskCreate", {"subject": "left over", "description": "nobody does it"})])
@@ -346,6 +348,7 @@ def test_the_fixed_part_of_a_request_is_small(tmp_path, repo, capsys):
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("F66")
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_nobody_else_can_read_what_is_kept_whatever_the_umask(tmp_path, repo, umask):

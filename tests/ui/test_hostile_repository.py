@@ -153,6 +153,7 @@ def test_a_trusted_repository_widens_but_never_sets_endpoint_key_home_trust_or_b
     assert (program.home / "trust.json").exists() == (how == "for good")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K1")
 def test_an_entry_that_changed_since_it_was_trusted_is_left_out_again(tmp_path, repo, hostile):
     hostile.put(".teamwright/settings.json", {"permissions": {"allow": ["Bash(touch a*)"]}})

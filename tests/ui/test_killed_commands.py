@@ -41,6 +41,7 @@ def alive(numbers: set[int]) -> set[int]:
     return {row.pid for row in processes() if numbers & {row.pid, row.group}}
 
 
+@pytest.mark.slow
 @pytest.mark.promise("P3", "F21", "F62", "D8")
 def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that_is_gone(tmp_path, repo):
     marks = {name: Mark(tmp_path / name) for name in ("job", "call", "grown", "asked")}
@@ -83,6 +84,7 @@ def test_after_a_kill_a_resume_ends_every_command_and_tells_once_of_the_job_that
     assert list((session / "processes").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="orphans are found by their mark on Linux only")
 @pytest.mark.promise("F21", "F62")
 def test_no_command_of_the_new_life_meets_what_the_old_one_left(tmp_path, repo):

@@ -20,6 +20,7 @@ def late(_body: dict) -> Answer:
     return Answer("Too late.", delay_s=60)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("K4", "F61", "H8")
 @pytest.mark.parametrize(
     ("flags", "script", "limit", "subtype", "rounds"),
@@ -93,6 +94,7 @@ def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
     assert sorted(outcomes) == [False, False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K4")
 def test_a_run_in_ci_without_a_cap_is_told_so(tmp_path, repo):
     with LoopbackModel.in_thread() as server:

@@ -29,6 +29,7 @@ def family_of(pid: int) -> set[int]:
     return {row.pid for row in processes() if pid in {row.pid, row.parent, row.group}}
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H7", "F21", "F62", "P3")
 def test_a_killed_program_s_servers_are_seen_and_ended_by_the_resume_which_calls_them_again(tmp_path, repo):
     mark = Mark(tmp_path / "mark")

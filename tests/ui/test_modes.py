@@ -69,6 +69,7 @@ def test_a_lead_that_delegates_by_a_flag_is_refused_a_file_and_has_a_teammate_wr
     assert len({json.dumps(body["tools"]) for body in leads}) == 1, "the list of tools stays"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G6", "G1", "D8")
 def test_a_killed_session_goes_on_in_its_mode_unless_a_flag_says_otherwise(tmp_path, repo):
     mark = Mark(tmp_path / "running")
@@ -119,6 +120,7 @@ def start(person: Person) -> None:
     person.sees("Well.")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("G1", "G6", "K5")
 def test_a_person_looks_at_modes_changes_them_by_name_and_has_all_back_at_once(repo: Path, own_home):
     (repo / "README.md").write_text("the text")

@@ -26,6 +26,7 @@ def home(request, tmp_path: Path) -> Path:
 # ── send ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.promise("C10", "C2", "P1")
 def test_the_user_writes_to_an_idle_member_from_another_terminal_and_waits_for_its_answer(tmp_path, repo, home):
     with team_at_work(tmp_path, repo, home) as team:
@@ -44,6 +45,7 @@ def test_the_user_writes_to_an_idle_member_from_another_terminal_and_waits_for_i
     assert not list(home.glob("teams/*/bells/*")), "bells go with their owners"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("C10", "C2")
 def test_a_member_at_work_reads_it_before_its_next_step_and_the_lead_and_everybody_are_reached(tmp_path, repo):
     with team_at_work(tmp_path, repo) as team:

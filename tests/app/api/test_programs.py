@@ -218,6 +218,7 @@ def until(child: subprocess.Popen[str], line: str) -> list[str]:
     pytest.fail(f"{line!r} never came: {lines} {child.stderr.read() if child.stderr else ''}")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("J1", "P2", "P5")
 def test_a_program_that_is_killed_goes_on_with_team_resume_and_finishes_each_task_once(tmp_path):
     (tmp_path / "script.toml").write_text(SCRIPT)

@@ -109,6 +109,7 @@ def test_chat_completions_are_read_as_their_sdk_reads_them(served, gpt, speaking
     assert reply.stop_reason == {"stop": "end_turn", "tool_calls": "tool_use"}[final.choices[0].finish_reason]
 
 
+@pytest.mark.slow
 @FEW
 @given(ANSWERS)
 def test_responses_are_read_as_their_sdk_reads_them(served, gpt, speaking, answer):

@@ -20,7 +20,7 @@ from teamwright.teams.places.place import Spot
 from teamwright.teams.places.recipe import recipe_of
 from teamwright.teams.places.shipped import shipped_recipes
 from tests.support.programs import needs
-from tests.support.waits import WAIT_S
+from tests.support.waits import WAIT_S, wait_until
 from tests.teams.places import terminal
 
 SCREEN = shutil.which("screen")
@@ -185,6 +185,7 @@ async def test_an_opener_that_does_anything_else_is_an_error_and_closes_nothing(
     assert await panes.place().alive(mine)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E4", "F32")
 async def test_an_opener_that_names_somebody_else_s_pane_is_refused_and_what_it_started_is_ended(panes, programs):
     mine = await panes.place().open(programs.launch("mine"))
@@ -363,7 +364,7 @@ def screen_session():
         ).stdout
 
     screen("-dmS", "lead", "cat")
-    (session,) = os.listdir(folder)
+    (session,) = wait_until(lambda: os.listdir(folder), "the session of screen")
     try:
         yield {**environ, "STY": session}, lambda: screen("-S", session, "-Q", "windows")
     finally:

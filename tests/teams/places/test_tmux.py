@@ -207,6 +207,7 @@ async def test_a_pane_that_has_the_id_but_not_our_tag_is_left_alone(rig, program
     assert {rig.lead, other, spot.id} == set(rig.panes())
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F30", "F26")
 async def test_sixteen_at_once_start_while_every_shell_of_the_user_takes_long(rig, programs, tmp_path):
     slow = tmp_path / "slow-shell"

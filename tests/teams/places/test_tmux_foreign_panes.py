@@ -127,6 +127,7 @@ def test_panes_of_others_are_never_touched(steps, layout):
     asyncio.run(play(steps, layout))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E2", "F32")
 def test_panes_of_others_are_not_touched_when_everything_happens_once():
     order = [

@@ -111,6 +111,7 @@ def killed_in_the_middle(program: Program, play: Play, held: Held, route: Route)
     return Files(program.home)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F2", "F57", "F38")
 def test_after_a_kill_one_that_was_waited_for_goes_on_and_answers_the_same_call_whatever_is_killed_again(
     tmp_path, repo

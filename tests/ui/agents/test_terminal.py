@@ -61,6 +61,7 @@ def test_what_the_lead_waits_for_is_moved_by_a_person_and_its_end_wakes_the_lead
     assert play.count == {"lead": 3, "kid": 1}, "no step was done a second time"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F4", "F38", "F57")
 def test_one_that_a_person_moved_is_told_as_killed_after_a_kill_and_the_terminal_says_so(tmp_path, repo):
     held = Held()
@@ -115,6 +116,7 @@ def test_a_person_stops_a_sub_agent_or_a_command_by_its_id_and_the_lead_is_told(
     assert "stopped by the user" in words_of(play.asked()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F10")
 def test_a_persons_own_command_and_what_a_fork_answered_are_there_after_a_kill(tmp_path, repo):
     (tmp_path / "home" / "commands").mkdir(parents=True)

@@ -39,6 +39,7 @@ def then(act, reply):
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F11", "F38")
 def test_words_for_one_that_runs_has_ended_or_is_forgotten_reach_it_by_its_id(tmp_path, repo):
     held = Held("First end.")
@@ -69,6 +70,7 @@ def held_go(held: Held):
     return act
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F11")
 def test_where_there_are_no_teams_a_name_reaches_it_running_ended_and_in_the_next_life(tmp_path, repo):
     held = Held("First end.")
@@ -86,6 +88,7 @@ def test_where_there_are_no_teams_a_name_reaches_it_running_ended_and_in_the_nex
     assert play.notices() == [(id, "completed")] * 3 and "In another life." in words_of(play.asked("kid")[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.promise("row F11", "F38", "F57")
 def test_words_that_a_running_one_had_not_read_are_there_after_a_kill_and_it_is_told_as_killed_once(tmp_path, repo):
     held = Held()
@@ -260,6 +263,7 @@ def test_one_that_goes_on_while_its_failed_life_still_ends_a_command_is_told_of_
     assert [fact["type"] for fact in files.facts()] == ["begun", "ended", "settled", "begun", "ended"]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("F36", "row F12")
 def test_a_long_answer_is_whole_in_its_file_and_a_later_life_says_where_it_was_cut(tmp_path, repo):
     long = "line of an answer\n" * 2_000 + "the end"

@@ -8,6 +8,7 @@ from tests.ui.terminal_driver import ALT_ENTER, ENTER
 from tests.ui.test_terminal_session import at_terminal
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K8")
 def test_two_terminals_keep_their_lines_whole_in_one_private_file_that_nothing_huge_goes_into(repo, own_home):
     with at_terminal(lambda _body: "Well.", repo) as (one, _), at_terminal(lambda _body: "Good.", repo) as (two, _):

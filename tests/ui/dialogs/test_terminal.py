@@ -27,6 +27,7 @@ def asks_at_the_gate(command: str):
     return play
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K5", "F44")
 @pytest.mark.usefixtures("gate")
 def test_keys_typed_before_the_dialog_was_there_answer_nothing(repo):
@@ -82,6 +83,7 @@ def test_on_every_terminal_all_of_a_hostile_command_is_seen(repo, gate, columns,
         assert (repo / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K5", "K8")
 def test_a_megabyte_is_pasted_in_one_piece_and_nothing_of_it_answers_a_dialog(repo, gate):
     with at_terminal(asks_at_the_gate("touch made"), repo) as (person, server):

@@ -43,6 +43,7 @@ async def test_a_pane_says_who_it_is_shows_what_is_said_and_what_is_typed_reache
             assert len(line) <= 80
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E2")
 async def test_keys_end_a_turn_and_never_the_process_and_stop_ends_it_once_it_was_meant(tmp_path):
     def play(body: dict[str, Any]) -> Answer | str:
@@ -114,6 +115,7 @@ async def test_what_a_member_asks_is_answered_in_its_pane(tmp_path):
         await looking
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E2")
 async def test_words_and_what_is_typed_stay_whole_through_resizing_and_another_terminal(tmp_path):
     gate = asyncio.Event()
@@ -149,6 +151,7 @@ async def test_words_and_what_is_typed_stay_whole_through_resizing_and_another_t
             assert f"line {number} of the long answer" in text
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E5", "E2")
 async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_come_back(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
@@ -178,6 +181,7 @@ async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_co
             await RUN["/hide"](team.session, "ann")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("E2")
 async def test_a_terminal_that_is_closed_ends_its_member_and_the_lead_is_told(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):

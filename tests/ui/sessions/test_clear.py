@@ -71,6 +71,7 @@ def test_it_is_refused_while_the_lead_is_in_a_turn_and_ends_nothing(repo, gate):
         assert person.leaves() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H6", "H1", "G7")
 def test_after_an_ended_turn_it_owes_nothing_hooks_are_told_and_a_resume_is_behind_the_boundary(repo, gate, own_home):
     told_hooks = repo / "hooks.log"

@@ -37,6 +37,7 @@ def echoes(body) -> str:
     return f"Heard {sum('words' in json.dumps(one) for one in body['messages'] if one['role'] == 'user')}."
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K8")
 def test_a_session_is_picked_by_number_and_gone_on_with_in_the_same_process(repo, own_home):
     with at_terminal(echoes, repo) as (first, server):
@@ -72,6 +73,7 @@ def test_a_session_is_picked_by_number_and_gone_on_with_in_the_same_process(repo
     assert "first words" not in json.dumps(server.bodies[-1]["messages"])
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K8", "F56")
 def test_a_session_that_another_process_drives_is_refused_and_nothing_ends(repo, own_home):
     with at_terminal(echoes, repo) as (busy, server):
@@ -98,6 +100,7 @@ def test_a_session_that_another_process_drives_is_refused_and_nothing_ends(repo,
             assert person.leaves() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K8", "F28", "H5")
 def test_with_somebody_at_work_it_is_asked_what_becomes_of_them_and_they_are_there_afterwards(repo, gate, own_home):
     def play(body):
@@ -132,6 +135,7 @@ def test_with_somebody_at_work_it_is_asked_what_becomes_of_them_and_they_are_the
             person.sees("Ada reported.")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K8")
 def test_waiting_ends_in_the_other_session_and_ctrl_c_stays(repo, gate, own_home):
     def play(body):
@@ -157,6 +161,7 @@ def test_waiting_ends_in_the_other_session_and_ctrl_c_stays(repo, gate, own_home
             assert person.leaves() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K8")
 def test_one_that_cannot_be_opened_brings_the_person_back(repo, own_home):
     with at_terminal(echoes, repo) as (first, server):

@@ -82,6 +82,7 @@ def texts(file: Path) -> dict[str, str]:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
+@pytest.mark.slow
 def test_a_bundle_holds_what_helps_and_not_one_word_or_secret(tmp_path, repo):
     program = worked(tmp_path, repo)
     done = program.run("doctor", "--bundle", "report.zip")
@@ -102,6 +103,7 @@ def test_a_bundle_holds_what_helps_and_not_one_word_or_secret(tmp_path, repo):
     assert str(repo) not in found["files.json"] and repo.name not in found["files.json"]
 
 
+@pytest.mark.slow
 def test_what_is_in_it_tells_what_happened(tmp_path, repo):
     program = worked(tmp_path, repo)
     program.run("doctor", "--bundle", "report.zip")

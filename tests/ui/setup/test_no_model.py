@@ -72,6 +72,7 @@ def test_the_key_of_another_vendor_alone_is_found_and_answered_with_its_own_comm
     assert key not in looked, "it is set: it was not looked at in vain"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K3")
 def test_every_command_that_needs_a_model_says_the_same_and_the_others_work(tmp_path, repo):
     program = new_user(tmp_path, repo)

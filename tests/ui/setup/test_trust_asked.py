@@ -35,6 +35,7 @@ def test_no_request_leaves_before_the_question_is_answered(repo, own_home):
         assert server.connections > 0
 
 
+@pytest.mark.slow
 @pytest.mark.promise("K1")
 def test_it_asks_once_and_again_about_what_is_new_or_was_changed(repo, own_home):
     rules(repo, *RULES)

@@ -167,6 +167,7 @@ def test_sub_agents_in_the_background_are_counted_on_the_row_of_whoever_started_
         person.until(lambda rows: row_of(rows, "ada") and "sub-agent" not in row_of(rows, "ada"))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H9", "F67")
 def test_a_session_that_is_gone_on_with_shows_its_members_and_tasks_again(gates, own_home):
     with at_terminal(crew, gates) as (person, _):

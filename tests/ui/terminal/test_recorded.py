@@ -10,6 +10,7 @@ SCRIPT = Path(__file__).parents[3] / "examples" / "at_the_terminal.toml"
 PAGE = "# Flags\n\n- `--json`: one object a line.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H9", "K5", "K6")
 def test_the_recorded_team_asks_before_it_writes_and_what_it_wrote_is_shown_and_taken_back(repo):
     (repo / "src").mkdir()

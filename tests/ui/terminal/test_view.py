@@ -20,6 +20,7 @@ def words_to(server, name: str) -> str:
     return "".join(all_told(body) for body in server.bodies if who(body) == name)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("H9", "C10")
 def test_down_and_enter_view_a_member_whose_words_come_and_to_whom_lines_go(gates):
     with at_terminal(crew, gates) as (person, server):

@@ -51,11 +51,12 @@ format: $(VENV)/.dev  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Three workers for two cores: tests wait for processes. A file stays with one worker, so that it makes its fixtures once.
 pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test` alone (ARGS='-k name' for some)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not slow' $(ARGS)
 
 slow: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test-all` alone (ARGS='-k name' for some)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'slow or hypothesis' --hypothesis-profile=full $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'slow or hypothesis' --hypothesis-profile=full $(ARGS)
 
 again: $(VENV)/.dev  ## what failed last, one after the other
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v

@@ -23,8 +23,6 @@ GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "comm
 COSTLY = {"input_tokens": 900_000, "output_tokens": 1}
 LOOK = ("Bash", {"command": "make docs"})
 
-pytestmark = pytest.mark.xdist_group("docs")
-
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Path:

@@ -21,8 +21,6 @@ ELSEWHERE.sort(key=lambda block: (block.language, "make" in block.text))
 """Transcripts come first: they show what is there, and the others begin sessions."""
 AT_WORK = [block for block in RUN if block.place == "while a team works"]
 
-pytestmark = pytest.mark.xdist_group("docs")
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:

@@ -22,7 +22,6 @@ TOPS = (
     "shell-snapshots",
     "agent-memory",
 )
-pytestmark = pytest.mark.xdist_group("docs")
 
 
 def listed() -> list[str]:

@@ -17,8 +17,6 @@ from teamwright.testing.replies import Answer, Raw, Status, encode_event, events
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 
-pytestmark = pytest.mark.xdist_group("sdk")
-
 TOOLS = st.lists(
     st.tuples(
         st.sampled_from(["Read", "Bash"]),

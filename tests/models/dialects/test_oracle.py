@@ -24,7 +24,7 @@ from teamwright.testing.replies import Answer
 from tests.support.examples import examples
 from tests.support.waits import WAIT_S
 
-pytestmark = [pytest.mark.promise("H3"), pytest.mark.xdist_group("sdk")]
+pytestmark = pytest.mark.promise("H3")
 
 ARGUMENTS = st.dictionaries(
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=6),

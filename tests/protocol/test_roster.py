@@ -45,7 +45,7 @@ def test_the_lead_has_8_keys_a_teammate_12_and_three_more_when_known():
     assert list(LEAD.to_json()) == LEAD_KEYS and list(ALICE.to_json()) == MEMBER_KEYS
     pane = parse_config(TEAM.encode()).find("ALICE")
     more = {**pane.to_json(), "worktreePath": "/w", "mode": "plan", "isActive": True}
-    raw = {**TEAM.to_json(), "members": [more]}
+    raw = {**json.loads(TEAM.encode()), "members": [more]}
     assert list(parse_config(json.dumps(raw).encode()).members[0].to_json()) == [
         *MEMBER_KEYS,
         "worktreePath",
@@ -56,10 +56,10 @@ def test_the_lead_has_8_keys_a_teammate_12_and_three_more_when_known():
 
 @pytest.mark.promise("A3")
 def test_keys_of_others_stay_at_the_top_and_in_entries():
-    raw = TEAM.to_json() | {"leadProcess": {"pid": 7}, "hiddenPaneIds": ["%3"]}
+    raw = json.loads(TEAM.encode()) | {"leadProcess": {"pid": 7}, "hiddenPaneIds": ["%3"]}
     raw["members"][1]["theirs"] = [1]
     again = parse_config(json.dumps(raw).encode())
-    assert again.to_json() == raw and again.hidden_pane_ids == ("%3",)
+    assert json.loads(again.encode()) == raw and again.hidden_pane_ids == ("%3",)
 
 
 @pytest.mark.promise("A5")
@@ -82,4 +82,4 @@ def test_what_is_cut_or_strange_is_damaged_and_never_an_empty_team(raw):
 @pytest.mark.parametrize("members", [[{}], [{"name": "x"}], [[]], 5, None])
 def test_a_broken_entry_is_damage(members):
     with pytest.raises(StorageError):
-        parse_config(json.dumps(TEAM.to_json() | {"members": members}).encode())
+        parse_config(json.dumps(json.loads(TEAM.encode()) | {"members": members}).encode())

@@ -1,12 +1,17 @@
 """The watcher: what strangers change is noticed, however they write, and also when there is no watcher."""
 
 import asyncio
+import errno
 import os
 import shutil
 import sys
+import threading
 
 import pytest
 
+from teamwright.storage import watch
+from teamwright.storage.array import stamp_of
+from teamwright.storage.inotify import inotify_is_there
 from teamwright.storage.watch import Watcher, WatchSettings
 from tests.support.waits import WAIT_S
 
@@ -28,13 +33,32 @@ class Heard:
         self._event.clear()
 
 
+def refuse_to_watch(monkeypatch):
+    """As a system does that has no room for another watcher."""
+
+    def refused(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("teamwright.storage.watch.inotify_is_there", lambda: True)
+    monkeypatch.setattr("teamwright.storage.watch.Inotify", refused)
+
+
+@pytest.fixture(params=["the system's own", "the library"])
+def notifier(request, monkeypatch):
+    """What reports changes: Linux has its own way, other systems use a library."""
+    own = request.param == "the system's own"
+    if own and not inotify_is_there():
+        pytest.skip("this system has no inotify")
+    monkeypatch.setattr("teamwright.storage.watch.inotify_is_there", lambda: own)
+
+
 def rename_into(path, text):
     beside = path.with_name("beside")
     beside.write_text(text)
     os.rename(beside, path)
 
 
-async def test_a_file_that_is_made_renamed_over_written_in_place_and_removed_is_noticed(tmp_path):
+async def test_a_file_that_is_made_renamed_over_written_in_place_and_removed_is_noticed(tmp_path, notifier):
     path = tmp_path / "file"
     async with Watcher() as watcher:
         heard = Heard()
@@ -51,7 +75,7 @@ async def test_a_file_that_is_made_renamed_over_written_in_place_and_removed_is_
         assert not watcher.blind
 
 
-async def test_a_directory_that_comes_later_or_comes_back_is_watched(tmp_path):
+async def test_a_directory_that_comes_later_or_comes_back_is_watched(tmp_path, notifier):
     path = tmp_path / "later" / "file"
     async with Watcher(WatchSettings(poll_s=0.1)) as watcher:
         heard = Heard()
@@ -94,7 +118,7 @@ async def test_who_stops_following_hears_nothing_more_and_others_do(tmp_path):
 
 
 async def test_without_the_watcher_the_slow_look_is_the_net(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    refuse_to_watch(monkeypatch)
     path = tmp_path / "file"
     async with Watcher(WatchSettings(poll_s=60, blind_poll_s=0.01)) as watcher:
         heard = Heard()
@@ -175,7 +199,7 @@ async def standing(watcher, directory, told):
     await told.until(lambda: told.whole)
 
 
-async def test_entries_that_are_made_written_in_place_renamed_over_and_removed_are_told_by_name(tmp_path):
+async def test_entries_that_are_made_written_in_place_renamed_over_and_removed_are_told_by_name(tmp_path, notifier):
     (tmp_path / "2.json").write_text("1")
     async with Watcher(WatchSettings(poll_s=60)) as watcher:
         told = Names()
@@ -204,7 +228,7 @@ async def test_a_directory_that_is_made_later_is_noticed_without_the_slow_look(t
 
 
 async def test_without_the_watcher_every_slow_look_asks_to_look_at_the_whole_directory(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    refuse_to_watch(monkeypatch)
     async with Watcher(WatchSettings(poll_s=60, blind_poll_s=0.01)) as watcher:
         told = Names()
         unfollow = watcher.follow_directory(tmp_path, told, json_files)
@@ -215,3 +239,33 @@ async def test_without_the_watcher_every_slow_look_asks_to_look_at_the_whole_dir
         (tmp_path / "file").write_text("1")
         await heard.again()
         assert told.whole == before
+
+
+@pytest.mark.finding("T25")
+@pytest.mark.skipif(not inotify_is_there(), reason="this system has no inotify")
+async def test_a_watcher_that_rests_has_no_thread_and_reads_once_for_many_changes(tmp_path):
+    threads = threading.active_count()
+    async with Watcher(WatchSettings(poll_s=60)) as watcher:
+        heard = Heard()
+        watcher.follow(tmp_path / "file", heard)
+        for number in range(50):
+            (tmp_path / f"other-{number}").write_text("1")
+        (tmp_path / "file").write_text("1")
+        await heard.again()
+        assert threading.active_count() == threads
+        assert watcher._notifier.reads <= 2
+
+
+@pytest.mark.finding("T17")
+async def test_a_change_of_one_file_among_many_is_found_without_looking_at_the_others(tmp_path, monkeypatch):
+    async with Watcher(WatchSettings(poll_s=60)) as watcher:
+        told = Names()
+        await standing(watcher, tmp_path, told)
+        for number in range(200):
+            watcher.follow(tmp_path / f"{number}", Heard())
+        heard, looks = Heard(), []
+        watcher.follow(tmp_path / "file", heard)
+        monkeypatch.setattr(watch, "stamp_of", lambda name: looks.append(name) or stamp_of(name))
+        (tmp_path / "file").write_text("1")
+        await heard.again()
+        assert len(looks) < 10

@@ -90,7 +90,7 @@ class Box:
         try:
             with ArrayFile(self.path, held) as file:
                 if held.recovered and file.stamp is not None:
-                    split(file.read())  # its writer was killed: look before building on it
+                    split(file.read(), whole=True)  # its writer was killed: look before building on it
                 return work(file)
         except OSError as problem:
             raise storage_error(problem, self.path) from problem

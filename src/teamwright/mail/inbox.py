@@ -7,6 +7,7 @@ Knows `storage` and `protocol.mail`. Does not know who may write to whom, nor wh
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -47,6 +48,8 @@ class Inbox:
         self._post = Post(self._box, self._took, self._replaced)
         self._stamp: Stamp | None = None
         self._unread: list[Entry] = []  # of the state `_stamp`, with ids
+        self.more = False
+        """Whether others wait behind those that `unread` gave."""
         self._traffic: Traffic | None = None
 
     def tell_damage(self, on_damage: OnDamage) -> None:
@@ -61,7 +64,7 @@ class Inbox:
         self._traffic = None
         if on_arrival is not None and on_loss is not None:
             try:
-                known = {entry.msg_id for entry in peek(self.path) if entry.msg_id and not entry.read}
+                known = {entry.msg_id for entry in peek(self.path, beginning=True) if entry.msg_id and not entry.read}
             except StorageError:
                 known = set[str]()  # its owner will repair it
             self._traffic = Traffic(on_arrival, on_loss, known)
@@ -101,12 +104,14 @@ class Inbox:
         """Whether an entry of this id is here or in the archive, read or not. Reads both: for after a kill."""
         wanted = b'"msg_id":%s' % json.dumps(msg_id).encode()
         _, items = await self._box.look()
-        if any(wanted in item.raw for item in items):
+        if any(wanted in item.raw or (item.rest and _has(item.raw, msg_id)) for item in items):
             return True
         return any(wanted in line for line in read_backward(self.archive))
 
     async def unread(self) -> list[Entry]:
         """What waits for the owner, in order, each with an id; strangers' entries are given theirs on the disk first.
+
+        Of very many entries, which only other programs write, the first 1,064: the others follow when these are read.
 
         An entry that claims a sender of the runtime without its proof has an unverified one (see `proof`).
         Costs one look at the file's state when nothing changed. For the inbox's owner only.
@@ -137,16 +142,18 @@ class Inbox:
         stamp, items = await self._box.change_surely(partial(flag, ids=frozenset(ids), archive=self.archive))
         if all(item.msg_id for item in items if item.unread):
             self._remember(stamp, items)
+        if self.more:
+            self._stamp = None  # what follows is parsed now
 
     def _remember(self, stamp: Stamp | None, items: Sequence[Item]) -> None:
-        self._stamp = stamp
+        self._stamp, self.more = stamp, bool(items) and items[-1].rest
         self._unread = [self.prover.checked(item.entry) for item in items if item.unread]
         if self._traffic is not None:
             self._traffic.look(self._unread, items)
 
     def _took(self, before: Stamp | None, after: Stamp, letters: Sequence[Letter]) -> None:
         """Letters of this process were appended: what is known of the file stays right without reading it."""
-        if self._stamp is not None and self._stamp == before:
+        if self._stamp is not None and self._stamp == before and not self.more:
             self._stamp = after
             self._unread += [_as_stored(letter) for letter in letters]
 
@@ -155,6 +162,11 @@ class Inbox:
         if self._traffic is not None:
             for msg_id in ids:
                 self._traffic.failed(msg_id, surely=True)
+
+
+def _has(raw: bytes, msg_id: str) -> bool:
+    """Whether an element of another program's layout has this id."""
+    return re.search(rb'"msg_id":\s*%s' % re.escape(json.dumps(msg_id).encode()), raw) is not None
 
 
 def _as_stored(letter: Letter) -> Entry:
@@ -175,12 +187,13 @@ def inbox_for(path: Path, guard: Path, archive: Path, *, on_damage: OnDamage | N
     return found
 
 
-def peek(path: Path) -> list[Entry]:
+def peek(path: Path, *, beginning: bool = False) -> list[Entry]:
     """All entries in the file, read and unread, for onlookers: no lock is taken and nothing is changed.
 
-    Raises StorageError (`damaged-file`) when what is there is no array, also 6 ms later.
+    Of very many entries with `beginning` only the first. Raises StorageError (`damaged-file`) when what is there is no
+    array, also 6 ms later.
     """
-    return _look(path, lambda items: [item.entry for item in items])
+    return _look(path, lambda items: [item.entry for item in items], beginning=beginning)
 
 
 def counts(path: Path) -> tuple[int, int]:
@@ -188,11 +201,11 @@ def counts(path: Path) -> tuple[int, int]:
     return _look(path, lambda items: (sum(item.unread for item in items), len(items)))
 
 
-def _look(path: Path, view: Callable[[list[Item]], R]) -> R:
+def _look(path: Path, view: Callable[[list[Item]], R], *, beginning: bool = False) -> R:
     for left in range(RETRIES, -1, -1):
         found = read_stamped(path)
         try:
-            items = split(found[1]) if found is not None else []
+            items = split(found[1], whole=not beginning) if found is not None else []
             return view([item for item in items if item.unread or item.consumed])
         except NotAnArray:
             time.sleep(RETRY_S if left else 0)

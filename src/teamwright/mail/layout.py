@@ -7,6 +7,7 @@ Our own layout (one element a line) is read without parsing what is consumed; an
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Any, cast
 
@@ -20,17 +21,31 @@ _REMEMBERED = 2_048
 _SHORT = 2_048
 """So many lines, none longer than so many bytes, are not parsed again when their file is read again."""
 
+MOST_UNREAD = 1_000
+RUNTIME_UNREAD = 64
+"""So many entries of ours may lie unread, the runtime's own notices included. Other programs may write more."""
+
+_MOST_PARSED = MOST_UNREAD + RUNTIME_UNREAD
+_MOST_PARSED_BYTES = 2_000_000
+_LARGE = 1_000_000
+"""Of an array larger than this only so many unread elements are parsed at a time; the others wait."""
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_decode = json.JSONDecoder().raw_decode
+
 
 class Item:
     """One element. `value` is None for a consumed one that nobody needed to parse; it is shared, never changed."""
 
-    __slots__ = ("_raw", "consumed", "offset", "unread", "value")
+    __slots__ = ("_raw", "consumed", "offset", "rest", "unread", "value")
 
     def __init__(self, raw: bytes | None, value: object, offset: int = -1) -> None:
         self._raw = raw
         self.value = value
         self.offset = offset
         """Where it begins in the file; -1 when its layout is not ours."""
+        self.rest = False
+        """Whether it stands for all elements from here on, which were not parsed: `raw` is theirs."""
         if isinstance(value, dict):
             self.consumed = cast("dict[str, Any]", value).get("read") is True
             """Whether it is flagged as read."""
@@ -95,11 +110,15 @@ class Item:
         return Item(None, made)
 
 
-def split(content: bytes) -> list[Item]:
-    """The elements of the array. Raises NotAnArray for what is not one."""
+def split(content: bytes, *, whole: bool = False) -> list[Item]:
+    """The elements of the array. Raises NotAnArray for what is not one.
+
+    A large array is parsed up to its first 1,064 unread elements, unless the `whole` is wanted: the last item is then
+    the `rest` of the array.
+    """
     try:
-        found = _split_lines(content)
-    except ValueError:
+        found = _begin(content) if len(content) > _LARGE and not whole else _split_lines(content)
+    except (ValueError, RecursionError):
         found = None
     if found is not None:
         return found
@@ -110,6 +129,72 @@ def split(content: bytes) -> list[Item]:
     if not isinstance(values, list):
         raise NotAnArray
     return [Item(None, value) for value in cast("list[object]", values)]
+
+
+def _begin(content: bytes) -> list[Item] | None:
+    """The first elements of a large array; None for what does not look like an array."""
+    try:
+        return _begin_lines(content) or _begin_values(content)
+    except ValueError:
+        return _begin_values(content)
+
+
+def _begin_lines(content: bytes) -> list[Item] | None:
+    """The first elements when the layout is ours, else None. Raises ValueError for other layouts too."""
+    if content[:4] != b'[\n{"' or content[-3:] != b"}\n]":
+        return None
+    items: list[Item] = []
+    offset, end, unread, size = 2, len(content) - 2, 0, 0
+    while offset < end:
+        if _enough(unread, size):
+            return [*items, _rest(content[offset:end])]
+        stop = content.find(b",\n", offset, end)
+        raw = content[offset : stop if stop >= 0 else end]
+        if raw[:2] != b'{"' or raw[-1:] != b"}" or b"\n" in raw:
+            return None
+        if raw.endswith(READ):
+            items.append(Item(raw, None, offset))
+        else:
+            items.append(Item(raw, json.loads(raw), offset))
+            unread, size = unread + items[-1].unread, size + len(raw)
+        offset += len(raw) + 2
+    return items
+
+
+def _begin_values(content: bytes) -> list[Item] | None:
+    """The first elements in any layout; None for what does not look like an array."""
+    text = content.decode().strip()
+    if text[:1] != "[" or text[-1:] != "]":
+        return None
+    items: list[Item] = []
+    at, end, unread, size = _after_blanks(text, 1), len(text) - 1, 0, 0
+    while at < end:
+        if _enough(unread, size):
+            return [*items, _rest(text[at:end].rstrip().encode())]
+        value, stop = _decode(text, at)
+        items.append(Item(None, value))
+        unread, size = unread + items[-1].unread, size + stop - at
+        at = _after_blanks(text, stop)
+        if at < end:
+            if text[at] != ",":
+                return None
+            at = _after_blanks(text, at + 1)
+    return items
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found is not None else at
+
+
+def _enough(unread: int, size: int) -> bool:
+    return unread >= _MOST_PARSED or size > _MOST_PARSED_BYTES
+
+
+def _rest(raw: bytes) -> Item:
+    item = Item(raw, raw)
+    item.rest = True
+    return item
 
 
 def encode(value: object) -> bytes:

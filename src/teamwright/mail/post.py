@@ -155,6 +155,8 @@ class Post:
             self._tally = tally.after(after, accepted[-1].raw, exact=appended)
             if appended:
                 self._on_commit(before, after, accepted)
+        elif tally.exact:
+            self._tally = tally  # the next send is refused without a look at the whole file
         for letter in [letter for letter in refused if letter.notice]:
             if self._replace(file, letter):
                 del refused[letter]

@@ -7,16 +7,17 @@ difference. Does not know why an entry is sent.
 
 from __future__ import annotations
 
-from teamwright.mail.layout import READ, split
+from teamwright.mail.layout import MOST_UNREAD, READ, RUNTIME_UNREAD, split
 from teamwright.protocol.errors import InboxFull
 from teamwright.protocol.values import dataclass
 from teamwright.storage.array import TAIL, ArrayFile, Stamp
 
-MOST_UNREAD = 1_000
 MOST_BYTES = 1_000_000
-RUNTIME_UNREAD = 64
 RUNTIME_BYTES = 256_000
 """Limits of what may lie unread, and the room beyond them that is kept for the runtime's own notices."""
+
+_LARGE = 4_000_000
+"""A larger file is counted up to what fills the inbox."""
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ def survey(file: ArrayFile, known: Tally | None, size: int, count: int) -> Tally
     found = _copy(known, file.stamp, known.tail) if file.stamp == known.stamp else _grown(file, known)
     if found is None or not (found.exact or found.fits(size, count)):
         content = file.read()
-        found = _estimated(file, content)
+        found = _estimated(file, content) if len(content) < _LARGE else None
         if found is None or not found.fits(size, count):
             found = _counted(file, content)
     return found

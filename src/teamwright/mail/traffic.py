@@ -82,7 +82,8 @@ class Traffic:
             self._own.pop(msg_id, None)
 
     def look(self, unread: Sequence[Entry], items: Sequence[Item]) -> None:
-        """The file was read: these wait in it, and `items` is all that is there."""
+        """The file was read: these wait in it, and `items` is all that is there, or its beginning."""
+        more = bool(items) and items[-1].rest
         ids = {entry.msg_id for entry in unread if entry.msg_id}
         known = (self._known, self._past, self._own)
         fresh = [e for e in unread if e.msg_id and not any(e.msg_id in one for one in known)]
@@ -91,7 +92,7 @@ class Traffic:
         for msg_id, own in list(self._own.items()):
             if msg_id in ids:
                 own.there = True
-            elif own.there:
+            elif own.there and not more:  # else it may lie behind what was parsed
                 del self._own[msg_id]
                 if not own.quiet:
                     lost.append(Lost(msg_id, own.sender, own.summary, _is_in(msg_id, items)))

@@ -6,7 +6,7 @@ inbox; does not know when an entry counts as seen.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -40,8 +40,12 @@ def flag(file: ArrayFile, ids: Collection[str], archive: Path) -> tuple[Stamp | 
     """
     if file.stamp is None:
         return None, []
-    items = split(file.read())
-    hits = [item for item in items if item.unread and item.msg_id in ids]
+    content = file.read()
+    items = split(content)
+    hits = _hits(items, ids)
+    if len(hits) < len(ids) and items and items[-1].rest:
+        items = split(content, whole=True)
+        hits = _hits(items, ids)
     consumed = sum(item.consumed for item in items) + len(hits)
     if not hits and consumed <= MOST_CONSUMED:
         return file.stamp, items
@@ -52,6 +56,10 @@ def flag(file: ArrayFile, ids: Collection[str], archive: Path) -> tuple[Stamp | 
     if consumed > MOST_CONSUMED:
         _compact(file, flagged, archive)
     return file.settle(), flagged
+
+
+def _hits(items: Sequence[Item], ids: Collection[str]) -> list[Item]:
+    return [item for item in items if item.unread and item.msg_id in ids]
 
 
 def _compact(file: ArrayFile, items: list[Item], archive: Path) -> None:

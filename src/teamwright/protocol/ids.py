@@ -13,6 +13,7 @@ import time
 import unicodedata
 import uuid
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import NewType
 
 from teamwright.protocol.errors import InvalidName, UnknownMember
@@ -125,6 +126,7 @@ def dir_stem(text: str) -> str:
 _NOT_IN_STEMS = re.compile(r"[^A-Za-z0-9_-]")
 
 
+@lru_cache(4_096)
 def inbox_stem(name: str) -> str:
     """The file stem of a member's inbox: everything but `A-Za-z0-9_-` becomes `-`, case kept (as observed)."""
     return _NOT_IN_STEMS.sub("-", name)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import LEAD
+from teamwright.protocol.indented_json import Each, IndentedJson
 from teamwright.protocol.values import dataclass
 
 _MEMBER_KEYS: tuple[tuple[str, str], ...] = (
@@ -82,11 +83,20 @@ class TeamConfig:
     members: tuple[Member, ...] = ()
     hidden_pane_ids: tuple[str, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    _positions: dict[str, int] = field(default_factory=dict[str, int], init=False, compare=False, repr=False)
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Where each name, in lower case, is among the members; of several of one name the first."""
+        if not self._positions:
+            last = len(self.members) - 1
+            self._positions.update((m.name.lower(), last - n) for n, m in enumerate(reversed(self.members)))
+        return self._positions
 
     def find(self, name: str) -> Member | None:
         """The member of that name, without regard to case."""
-        lower = name.lower()
-        return next((m for m in self.members if m.name.lower() == lower), None)
+        position = self.positions.get(name.lower())
+        return None if position is None else self.members[position]
 
     @property
     def teammates(self) -> tuple[Member, ...]:
@@ -95,15 +105,15 @@ class TeamConfig:
 
     def with_member(self, member: Member) -> TeamConfig:
         """With this entry in place of the one of the same name, or behind the others."""
-        if self.find(member.name) is None:
+        position = self.positions.get(member.name.lower())
+        if position is None:
             return replace(self, members=(*self.members, member))
-        lower = member.name.lower()
-        return replace(self, members=tuple(member if m.name.lower() == lower else m for m in self.members))
+        return replace(self, members=(*self.members[:position], member, *self.members[position + 1 :]))
 
     def without(self, name: str) -> TeamConfig:
         """Without the member of that name (or agent id)."""
         lower = name.lower()
-        left = tuple(m for m in self.members if lower not in {m.name.lower(), m.agent_id.lower()})
+        left = tuple(m for m in self.members if lower not in (m.name.lower(), m.agent_id.lower()))
         gone = {m.pane_id for m in self.members} - {m.pane_id for m in left}
         return replace(self, members=left).with_hidden(*gone, hidden=False)
 
@@ -114,8 +124,11 @@ class TeamConfig:
         now = (*kept, *pane_ids) if hidden else kept
         return self if now == before else replace(self, hidden_pane_ids=now)
 
-    def to_json(self) -> dict[str, Any]:
-        """The file's object, keys in the observed order."""
+    def encode(self, encoder: IndentedJson | None = None) -> bytes:
+        """The file's bytes: 2-space JSON without a trailing newline, keys in the observed order.
+
+        An `encoder` that is kept encodes only the entries that are others than last time.
+        """
         out: dict[str, Any] = {"name": self.name}
         if self.description is not None:
             out["description"] = self.description
@@ -123,15 +136,11 @@ class TeamConfig:
             "createdAt": self.created_at,
             "leadAgentId": self.lead_agent_id,
             "leadSessionId": self.lead_session_id,
-            "members": [m.to_json() for m in self.members],
+            "members": Each(self.members, Member.to_json),
         }
         if self.hidden_pane_ids is not None:
             out["hiddenPaneIds"] = list(self.hidden_pane_ids)
-        return out | dict(self.extra)
-
-    def encode(self) -> bytes:
-        """The file's bytes: 2-space JSON without a trailing newline (as observed)."""
-        return json.dumps(self.to_json(), indent=2, ensure_ascii=False).encode()
+        return (encoder or IndentedJson()).encode(out | dict(self.extra))
 
 
 _TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId", "members", "hiddenPaneIds")

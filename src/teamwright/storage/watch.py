@@ -1,25 +1,27 @@
 """Noticing what strangers do to files: one watcher a process, with a slow look as the net below it.
 
-Below it: `watchfiles`, imported when the first file is followed. Refuses to know what is in the files: a callback
-says that inode, size or mtime of one changed, or which entries of a directory did, and nothing more.
+Below it: `inotify`, or where the system has none `watch_library`, started when the first file is followed. Refuses to
+know what is in the files: a callback says that inode, size or mtime of one changed, or which entries of a directory
+did, and nothing more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from teamwright.protocol.values import dataclass
 from teamwright.storage.array import Stamp, stamp_of
-
-_Awatch = Callable[..., AsyncIterator[set[tuple[int, str]]]]
+from teamwright.storage.inotify import Inotify, inotify_is_there
+from teamwright.storage.watch_library import WatchLibrary
 
 Names = frozenset[str] | None
 """Entries of a directory that changed; None: any of them may have."""
@@ -41,7 +43,6 @@ class WatchSettings:
 class _Followed:
     """A file, the state that was told last, and whom to tell."""
 
-    name: str
     stamp: Stamp | None
     callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
@@ -62,6 +63,16 @@ class _Place:
     listeners: list[_Listener] = field(default_factory=list[_Listener])
 
 
+class _Notifier(Protocol):
+    """What reports changes of directories."""
+
+    def add(self, directory: str) -> None: ...
+
+    def remove(self, directory: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Watcher:
     """`async with Watcher() as watcher:`, then `follow`; leaving the block ends all of it."""
 
@@ -69,13 +80,11 @@ class Watcher:
         self._settings = settings or WatchSettings()
         self._files: dict[str, _Followed] = {}
         self._places: dict[str, _Place] = {}
-        self._names: set[str] = set()
+        self._wanted: Counter[str] = Counter()  # directories and how many files, or listeners, of them are followed
         self._directories: dict[str, int] = {}  # watched ones and their inodes
         self._awaited: set[str] = set()  # directories that are not there yet: their parents are watched
-        self._real: dict[str, str] = {}  # followed directories by their real paths, which some systems tell
-        self._changed = asyncio.Event()
-        self._stop_watching: asyncio.Event | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._notifier: _Notifier | None = None
+        self._task: asyncio.Task[None] | None = None
         self.blind = False
         """Whether the watcher could not start, so that only the slow look is left."""
 
@@ -85,11 +94,13 @@ class Watcher:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._rewatch()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._notifier is not None:
+            await self._notifier.close()
+            self._notifier = None
 
     def follow(self, path: Path, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of the file from now on, until the returned function is called.
@@ -99,17 +110,16 @@ class Watcher:
         name = str(path)
         followed = self._files.get(name)
         if followed is None:
-            followed = self._files[name] = _Followed(os.path.basename(name), stamp_of(name))
-            self._gather()
+            followed = self._files[name] = _Followed(stamp_of(name))
+            self._want(os.path.dirname(name))
         followed.callbacks.append(callback)
-        self._start()
 
         def unfollow() -> None:
             with contextlib.suppress(ValueError):
                 followed.callbacks.remove(callback)
             if not followed.callbacks and self._files.get(name) is followed:
                 del self._files[name]
-                self._gather()
+                self._unwant(os.path.dirname(name))
 
         return unfollow
 
@@ -125,29 +135,41 @@ class Watcher:
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = _Place(_directory_state(name))
-            self._gather()
+            self._want(name)
         place.listeners.append(listener)
-        self._start()
 
         def unfollow() -> None:
             with contextlib.suppress(ValueError):
                 place.listeners.remove(listener)
             if not place.listeners and self._places.get(name) is place:
                 del self._places[name]
-                self._gather()
+                self._unwant(name)
 
         return unfollow
 
-    def _start(self) -> None:
-        if not self._tasks:
-            loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._watch()), loop.create_task(self._poll())]
+    def _want(self, directory: str) -> None:
+        """Watch one more; costs nothing when it is watched already."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._poll())
+        self._wanted[directory] += 1
+        if self._wanted[directory] == 1:
+            self._rewatch()
+
+    def _unwant(self, directory: str) -> None:
+        self._wanted[directory] -= 1
+        if not self._wanted[directory]:
+            del self._wanted[directory]
+            self._rewatch()
 
     def look(self) -> None:
         """Look at all followed files now and tell what changed."""
-        for name, followed in list(self._files.items()):
-            now = _state(name)
-            if now != followed.stamp:
+        self._look_at(list(self._files))
+
+    def _look_at(self, names: Iterable[str]) -> None:
+        """Look at those of these files that are followed."""
+        for name in names:
+            followed = self._files.get(name)
+            if followed is not None and (now := _state(name)) != followed.stamp:
                 followed.stamp = now
                 for callback in list(followed.callbacks):
                     self._tell(callback)
@@ -167,7 +189,7 @@ class Watcher:
             directory, name = os.path.split(path)
             found.setdefault(directory, set()).add(name)
         for directory, names in found.items():
-            place = self._places.get(directory) or self._places.get(self._real.get(directory, ""))
+            place = self._places.get(directory)
             if place is None:
                 continue
             place.stamp = _directory_state(directory)
@@ -183,15 +205,9 @@ class Watcher:
                 {"message": "a callback of the file watcher failed", "exception": problem}
             )
 
-    def _gather(self) -> None:
-        self._names = {followed.name for followed in self._files.values()}
-        if self._wanted() != self._directories:
-            self._rewatch()
-
-    def _wanted(self) -> dict[str, int]:
+    def _to_watch(self) -> dict[str, int]:
         """The directories to watch, with their inodes; in the place of one that is not there what is there above it."""
-        wanted = {os.path.dirname(name) for name in self._files} | self._places.keys()
-        found = {directory: _inode(directory) for directory in wanted}
+        found = {directory: _inode(directory) for directory in self._wanted}
         self._awaited = set()
         for directory in [directory for directory, inode in found.items() if inode is None]:
             while found.setdefault(directory, _inode(directory)) is None and directory not in self._awaited:
@@ -200,71 +216,53 @@ class Watcher:
         return {directory: inode for directory, inode in found.items() if inode is not None}
 
     def _rewatch(self) -> None:
-        self._changed.set()
-        if self._stop_watching is not None:
-            self._stop_watching.set()
+        """Watch what is wanted now. A directory that came in the place of another one is a new one."""
+        wanted, before, added = self._to_watch(), self._directories, False
+        self._directories = {name: inode for name, inode in before.items() if wanted.get(name) == inode}
+        try:
+            if self._notifier is None:
+                self._notifier = self._start()
+            for name in before.keys() - self._directories.keys():
+                self._notifier.remove(name)
+            for name in wanted.keys() - self._directories.keys():
+                with contextlib.suppress(FileNotFoundError):
+                    self._notifier.add(name)
+                    self._directories[name] = wanted[name]
+                    added = True
+            self.blind = False
+        except (OSError, ImportError):
+            self.blind = True
+        if added:
+            asyncio.get_running_loop().call_soon(self._changed, None)  # what happened before it was watched
+
+    def _start(self) -> _Notifier:
+        if inotify_is_there():
+            return Inotify(self._changed, self._settings.step_ms / 1000)
+        return WatchLibrary(self._changed, self._failed)
+
+    def _failed(self) -> None:
+        self.blind = True
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._settings.blind_poll_s if self.blind else self._settings.poll_s)
             self.look()
             self._look_in_directories(always=self.blind)
-            if self._wanted() != self._directories:
+            if self._to_watch() != self._directories:
                 self._rewatch()
 
-    async def _watch(self) -> None:
-        """Watch the directories of all followed files; begin anew when they are others, or came back as others."""
-        while True:
-            self._changed.clear()
-            self._directories = self._wanted()
-            if self._directories:
-                await self._watch_once(list(self._directories))
-            if not self._changed.is_set():
-                await self._changed.wait()
-
-    async def _watch_once(self, directories: list[str]) -> None:
-        try:
-            awatch: _Awatch = importlib.import_module("watchfiles").awatch
-        except ImportError:
-            self.blind = True
+    def _changed(self, paths: set[str] | None) -> None:
+        """These changed; None: anything may have."""
+        if paths is None:
+            self.look()
+            self._look_in_directories(always=True)
             return
-        self._stop_watching = asyncio.Event()
-        step = self._settings.step_ms
-        watching = awatch(
-            *directories,
-            watch_filter=self._concerns,
-            debounce=step,
-            step=step,
-            stop_event=self._stop_watching,
-            recursive=False,
-            force_polling=False,
-        )
-        try:
-            self.blind = False
-            self._real = {os.path.realpath(name): name for name in self._places}
-            asyncio.get_running_loop().call_soon(self._stands)
-            async for changes in watching:
-                self.look()
-                self._tell_entries(path for _, path in changes)
-                if any(path in self._directories or path in self._awaited for _, path in changes):
-                    self._rewatch()  # a directory itself came or went; one that comes in its place is another
-        except (OSError, RuntimeError):
-            self.blind = True
-        finally:
-            self._stop_watching = None
-
-    def _stands(self) -> None:
-        """The watcher is there now: what happened before it was is found by looking, nothing falls between."""
-        self.look()
-        self._look_in_directories(always=True)
-
-    def _concerns(self, change: object, path: str) -> bool:
-        """Whether an event is worth a look. By name only: some systems tell other paths than were asked for."""
-        directory, name = os.path.split(path)
-        if name in self._names or path in self._directories or path in self._awaited:
-            return True
-        place = self._places.get(directory) or self._places.get(self._real.get(directory, ""))
-        return place is not None and any(listener.concerns(name) for listener in place.listeners)
+        self._look_at(paths)
+        self._tell_entries(paths)
+        if gone := [path for path in paths if path in self._directories or path in self._awaited]:
+            for path in gone:
+                self._directories[path] = 0  # it came or went: one that came in its place may have its inode
+            self._rewatch()
 
 
 def _state(name: str) -> Stamp | None:

@@ -11,9 +11,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import COLORS, agent_id, inbox_stem, member_name, nearest
+from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
 from teamwright.storage.atomic import storage_error, write_atomic, write_new
 from teamwright.storage.lock import lock_for
@@ -35,7 +37,8 @@ class Roster:
         self.directory = directory
         self.path = home.config(directory)
         self._fsync = fsync
-        self._seen: tuple[tuple[int, int, int], TeamConfig] | None = None
+        self._seen: _Seen | None = None
+        self._encoder = IndentedJson()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -144,13 +147,16 @@ class Roster:
         return await work()
 
     async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
-        self._read()  # a team that is gone is not made again by locking it
+        if not self.path.exists():  # a team that is gone is not made again by locking it
+            raise self._missing()
         async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
             before = self._read()
             after = change(before)
             if after != before:
                 held.check()
-                write_atomic(self.path, after.encode(), fsync=self._fsync)
+                raw = after.encode(self._encoder)
+                write_atomic(self.path, raw, fsync=self._fsync)
+                self._seen = _Seen(None, raw, after)
         return after
 
     async def _set(self, name: str, change: Callable[[Member], Member]) -> Member:
@@ -177,19 +183,31 @@ class Roster:
             time.sleep(_RETRY_S)
 
     def _load(self) -> TeamConfig:
+        seen = self._seen
         try:
-            if self._seen and self._seen[0] == _mark(os.stat(self.path)):
-                return self._seen[1]
+            if seen is not None and seen.mark == _mark(os.stat(self.path)):
+                return seen.config
             with open(self.path, "rb") as file:
                 stat = os.fstat(file.fileno())
                 raw = file.read()
         except FileNotFoundError:
-            raise TeamwrightError("unknown-team", f"there is no team in {self.path.parent}") from None
+            raise self._missing() from None
         except OSError as problem:
             raise storage_error(problem, self.path) from problem
-        config = parse_config(raw)
-        self._seen = (_mark(stat), config) if time.time_ns() - stat.st_mtime_ns > _RACY_NS else None
+        config = seen.config if seen is not None and seen.raw == raw else parse_config(raw)
+        self._seen = _Seen(_mark(stat) if time.time_ns() - stat.st_mtime_ns > _RACY_NS else None, raw, config)
         return config
+
+    def _missing(self) -> TeamwrightError:
+        return TeamwrightError("unknown-team", f"there is no team in {self.path.parent}")
+
+
+class _Seen(NamedTuple):
+    """The file as it was read or written last. `mark` is None while the file may change without another mtime."""
+
+    mark: tuple[int, int, int] | None
+    raw: bytes
+    config: TeamConfig
 
 
 def _mark(stat: os.stat_result) -> tuple[int, int, int]:
@@ -211,7 +229,7 @@ def _free_name(config: TeamConfig, name: str) -> str:
 
 def _next_color(config: TeamConfig) -> str:
     """The colour behind that of the last who joined: a spawn that failed and was taken out uses none up."""
-    last = next((m.color for m in reversed(config.teammates) if m.color in COLORS), None)
+    last = next((m.color for m in reversed(config.members) if m.color in COLORS and not m.is_lead), None)
     return COLORS[0] if last is None else COLORS[(COLORS.index(last) + 1) % len(COLORS)]
 
 

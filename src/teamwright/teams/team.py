@@ -35,6 +35,7 @@ from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.mailing.desk import Desk
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.elsewhere import Elsewhere
+from teamwright.teams.member.index import Members
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.member.settings import TeamSettings
 from teamwright.teams.outside import Outside
@@ -84,7 +85,7 @@ class Team:
     name: str = ""
     directory: str = ""
     implicit: bool = False
-    members: dict[str, Mate] = field(default_factory=dict[str, Mate])
+    members: Members = field(default_factory=Members)
     lead_desk: Desk | None = None
     lead_unfollow: Callable[[], None] | None = None
     on_created: Callable[[], None] | None = None
@@ -220,8 +221,8 @@ class Team:
         found = self.members.get(name)
         if name == LEAD or (found is not None and found.state not in GONE):
             return found  # as nearly everybody writes it: nobody else is looked at
-        lower = name.lower()
-        return next((m for m in self.members.values() if m.name.lower() == lower and m.state not in GONE), None)
+        found = self.members.nearest(name)
+        return None if found is None or found.state in GONE else found
 
     def own(self, name: str) -> Teammate | None:
         """The live member of that name, if it runs in this process."""

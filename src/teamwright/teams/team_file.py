@@ -13,13 +13,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from teamwright.agent.definition import Bounds
 from teamwright.models.effort import Effort, parse_effort
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
+from teamwright.protocol.indented_json import Each, IndentedJson
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.lease import lease_held
@@ -150,9 +151,11 @@ class TeamFile:
 
     def gone(self, name: str, incarnation: int) -> TeamFile:
         """Without that life of the name, and without its parting: what both said is kept of the last one."""
-        key, ended = name.lower(), self.ended
-        lives = {n: life for n, life in self.lives.items() if (n, life.incarnation) != (key, incarnation)}
-        left = {n: one for n, one in self.partings.items() if (n, one.incarnation) != (key, incarnation)}
+        key, ended, lives, left = name.lower(), self.ended, dict(self.lives), dict(self.partings)
+        if key in lives and lives[key].incarnation == incarnation:
+            del lives[key]
+        if key in left and left[key].incarnation == incarnation:
+            del left[key]
         if key not in lives and key not in left and (life := self.lives.get(key)) and (one := self.partings.get(key)):
             ended = {**ended, key: Ended(life.call, one.cause)} if life.call else ended
         return replace(self, lives=lives, partings=left, ended=ended)
@@ -164,19 +167,19 @@ class TeamFile:
         )
         return next(found, "")
 
-    def encode(self) -> bytes:
-        """The file's bytes: 2-space JSON."""
-        data = {
+    def encode(self, encoder: IndentedJson | None = None) -> bytes:
+        """The file's bytes: 2-space JSON. A kept `encoder` encodes only the lives that are others than last time."""
+        data: dict[str, Any] = {
             "version": VERSION,
             "uuid": self.uuid,
             "lead": {"session": self.lead.session, "pid": self.lead.pid, "lease": self.lead.lease},
-            "incarnations": dict(self.incarnations),
+            "incarnations": Each(self.incarnations, int),
             "log": self.log,
-            "lives": {name: life.as_json() for name, life in self.lives.items()},
-            "partings": {name: asdict(parting) for name, parting in self.partings.items()},
+            "lives": Each(self.lives, Life.as_json),
+            "partings": Each(self.partings, asdict),
         }
-        data |= {"ended": {name: asdict(one) for name, one in self.ended.items()}} if self.ended else {}
-        return json.dumps(data | dict(self.extra), indent=2, ensure_ascii=False).encode()
+        data |= {"ended": Each(self.ended, asdict)} if self.ended else {}
+        return (encoder or IndentedJson()).encode(data | dict(self.extra))
 
 
 def lead_lives(lead: LeadLease) -> bool:
@@ -221,7 +224,31 @@ def read_team_file(path: Path) -> TeamFile | None:
         return None
     except OSError as problem:
         raise storage_error(problem, path) from problem
-    return parse_team_file(raw)
+    known = _KNOWN.get(str(path))
+    if known is not None and known.raw == raw:
+        return known.file
+    file = parse_team_file(raw)
+    _remember(path, _Known(raw, file, known.encoder if known is not None else IndentedJson()))
+    return file
+
+
+class _Known(NamedTuple):
+    """One file as this process read or wrote it last: the same bytes are not parsed again."""
+
+    raw: bytes
+    file: TeamFile
+    encoder: IndentedJson
+
+
+_KNOWN: dict[str, _Known] = {}
+_KNOWN_MOST = 16
+
+
+def _remember(path: Path, known: _Known) -> None:
+    _KNOWN.pop(str(path), None)
+    _KNOWN[str(path)] = known
+    while len(_KNOWN) > _KNOWN_MOST:
+        _KNOWN.pop(next(iter(_KNOWN)), None)
 
 
 async def change_team_file(home: Home, directory: str, change: Callable[[TeamFile], TeamFile]) -> TeamFile:
@@ -236,7 +263,10 @@ async def change_team_file(home: Home, directory: str, change: Callable[[TeamFil
         after = change(before)
         if after != before:
             held.check()
-            write_atomic(path, after.encode())
+            encoder = _KNOWN[str(path)].encoder if str(path) in _KNOWN else IndentedJson()
+            raw = after.encode(encoder)
+            write_atomic(path, raw)
+            _remember(path, _Known(raw, after, encoder))
     return after
 
 

@@ -255,7 +255,8 @@ class Standing:
             member.model, member.effort = event.model, event.effort
         member.color = event.color or member.color
         member.settles()
-        self._forget_old()
+        if member.gone:
+            self._forget_old()
 
     def _set(self, event: ModeChanged | ModelChanged) -> None:
         if event.member == LEAD and LEAD not in self.members:

@@ -185,6 +185,8 @@ class Desk:
     async def flag(self, ids: Sequence[str]) -> None:
         """Flag what was seen; after a kill before it, the transcript tells that they were."""
         await self.inbox.mark_read(ids)
+        if self.inbox.more:
+            self.ring()
 
     async def between_rounds(self) -> Steered | None:
         """Mail for a busy member, before its next model call (the loop's steering)."""

@@ -111,7 +111,8 @@ class RosterScribe:
     # ── strangers ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _tell_of_strangers(self, before: TeamConfig, after: TeamConfig) -> None:
-        for member in after.teammates:
+        known = set(map(id, before.members))
+        for member in [member for member in after.teammates if id(member) not in known]:
             old = before.find(member.name)
             if self._is_ours(member):
                 self._follow(old, member)
@@ -122,7 +123,7 @@ class RosterScribe:
             elif old.is_active != member.is_active:
                 self._tell(member, _state(member), "")
         strangers = self._team.outside.strangers
-        for member in before.teammates:
+        for member in before.teammates if strangers else ():
             if member.name.lower() in strangers and after.find(member.name) is None and not self._is_ours(member):
                 self._team.outside.part(member.name)
                 self._tell(member, "completed", "taken off the roster by another program")
@@ -169,7 +170,7 @@ class RosterScribe:
         entry = team.outside.entries.get(member.name)
         if entry is not None and entry.joined_at == member.joined_at:
             return True  # asked of everybody on the roster each time somebody joins
-        return any(name.lower() == lower for name in (*team.starting, *(mate.name for mate in team.live)))
+        return team.find(member.name) is not None or lower in map(str.lower, team.starting)
 
     # ── ours ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,8 +184,7 @@ class RosterScribe:
         live = {mate.name for mate in team.live if not mate.leaving}
         for name, entry in team.outside.entries.items():
             found = config.find(name)
-            right = entry if found is None else _with_own_words(entry, found)
-            if name in live and found != right:
+            if found is not entry and name in live and found != (right := _right(entry, found)):
                 wrong[name] = right
             elif found is not None and found.joined_at == entry.joined_at and self._is_over(name):
                 wrong[name] = None
@@ -303,8 +303,10 @@ def _missing(*paths: Path) -> set[str]:
     return {path.name for path in paths if not path.exists()}
 
 
-def _with_own_words(entry: Member, found: Member) -> Member:
+def _right(entry: Member, found: Member | None) -> Member:
     """Our entry with what others may say in it: keys that we do not know, and a process whether it is in a turn."""
+    if found is None:
+        return entry
     active = entry.is_active if entry.backend_type == "in-process" else found.is_active
     return replace(entry, extra=found.extra, is_active=active)
 

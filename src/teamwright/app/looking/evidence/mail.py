@@ -140,7 +140,7 @@ def _elements(path: Path) -> tuple[list[dict[str, Any]], bool]:
             return [], False
         content = stamped[1]
         try:
-            return [item.fields for item in split(content) if item.unread or item.consumed], False
+            return [item.fields for item in split(content, whole=True) if item.unread or item.consumed], False
         except NotAnArray:
             time.sleep(RETRY_S if left else 0)
     return salvage(content), True

@@ -1,0 +1,80 @@
+"""What a spawn, an end and a look cost does not grow with the team."""
+
+from collections import Counter
+
+import pytest
+
+from teamwright.protocol import roster as entries
+from teamwright.teams import roster, team_file
+from teamwright.teams.member.index import Members
+from teamwright.teams.spawning import spawn
+from teamwright.teams.spec import SpawnSpec
+from tests.scale.crew import Plays, a_team
+
+
+class Work:
+    """Counts what is parsed and encoded."""
+
+    def __init__(self, monkeypatch):
+        self.done = Counter()
+        for owner, name in (
+            (roster, "parse_config"),
+            (team_file, "parse_team_file"),
+            (entries.Member, "to_json"),
+            (team_file.Life, "as_json"),
+        ):
+            monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
+
+    def _counted(self, name, function):
+        def counted(*args):
+            self.done[name] += 1
+            return function(*args)
+
+        return counted
+
+    def take(self):
+        done, self.done = self.done, Counter()
+        return done
+
+
+async def come(session, number):
+    mate = await spawn(session.team, SpawnSpec("Look.", name=f"m{number}"))
+    while mate.turns < 1 or not mate.resting:
+        session.team.changed.clear()
+        await session.team.changed.wait()
+
+
+@pytest.mark.finding("T17")
+async def test_a_spawn_into_a_team_of_forty_parses_and_encodes_no_more_than_one_into_a_team_of_five(
+    tmp_path, monkeypatch
+):
+    work = Work(monkeypatch)
+    async with a_team(tmp_path, Plays(lambda _text, _request: "ok")) as team:
+        session = team.session
+        for number in range(5):
+            await come(session, number)
+        work.take()
+        for number in range(5, 10):
+            await come(session, number)
+        small = work.take()
+        for number in range(10, 40):
+            await come(session, number)
+        work.take()
+        for number in range(40, 45):
+            await come(session, number)
+        large = work.take()
+    assert not large["parse_config"] and not large["parse_team_file"], "nobody else wrote"
+    assert large == small
+    assert large["to_json"] <= 2 * 5 and large["as_json"] <= 2 * 5
+
+
+@pytest.mark.finding("T17")
+def test_a_member_is_found_in_any_case_and_a_name_that_went_is_not():
+    members = Members()
+    members["Ada"], members["bob"] = "first", "second"
+    members["ada"] = "third"
+    assert (members.nearest("ADA"), members.nearest("Bob")) == ("third", "second")
+    del members["Ada"]
+    assert members.nearest("Ada") == "third"
+    members.clear()
+    assert members.nearest("ada") is None

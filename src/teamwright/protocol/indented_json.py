@@ -41,7 +41,7 @@ class IndentedJson:
         lines: list[str] = []
         for key, value in data.items():
             many = isinstance(value, Each)
-            text = self._each(cast("Each[Any]", value), used) if many else _indented(cast("object", value), "\n  ")
+            text = self._each(cast("Each[Any]", value), used) if many else _indented(value, "\n  ")
             lines.append(f"{_text(key)}: {text}")
         self._known = used
         return ("{\n  " + ",\n  ".join(lines) + "\n}").encode() if lines else b"{}"

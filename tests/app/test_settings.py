@@ -50,6 +50,16 @@ def test_lists_merge_and_a_deny_of_any_layer_wins(repository):
     assert str(repository.root / ".teamwright/settings.json") in verdict("npm publish").rule
 
 
+@pytest.mark.finding("P17")
+def test_variables_that_commands_get_are_named_by_the_users_own_files_only(repository, tmp_path):
+    repository.user({"bash": {"pass_env": ["GH_TOKEN"]}})
+    repository.write(".teamwright/settings.json", {"bash": {"pass_env": ["*"]}})
+    repository.trust()
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps({"bash": {"pass_env": ["NPM_*"]}}))
+    assert list(repository.settings(Flags(settings_file=given)).bash.pass_env) == ["GH_TOKEN", "NPM_*"]
+
+
 @pytest.mark.promise("K1")
 def test_files_of_the_other_product_are_read_only_as_the_user_wishes(repository):
     compat = Path.home() / ".claude" / "settings.json"

@@ -194,6 +194,35 @@ async def test_a_wrong_key_is_named_by_its_variable_and_its_last_four(client, ke
     assert asked.last.do == ("export TEST_API_KEY=…",)
 
 
+@pytest.mark.finding("P17")
+@pytest.mark.parametrize(
+    "echo",
+    [
+        lambda key: Status(401, f"Incorrect API key provided: {key[:14]}*****{key[-9:]}."),
+        lambda key: Status(401, f"bad key {key[3:11]}"),
+        lambda key: Status(401, "x" * 580 + key[:12]),
+        lambda key: Status(403, "the string to sign was x-amz-security-token:IQoJb3JpZ2luX2VjEXAMPLE host:y"),
+        lambda key: Status(
+            500, body=b'{"error": {"message": "sent: {\\"x-api-key\\": \\"IQoJb3JpZ2luX2VjEXAMPLE\\"}"}}'
+        ),
+        lambda key: ErrorEvent("invalid_request_error", f"your key begins with {key[:10]}"),
+        lambda key: Status(400, "x", headers={"request-id": key[2:-2]}),
+    ],
+)
+async def test_an_error_text_repeats_no_piece_of_a_key(client, quick, key, echo, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with (
+        asyncio.timeout(WAIT_S),
+        LoopbackModel([echo(key)]) as server,
+        client(server.url, settings=quick(retries=0)) as c,
+    ):
+        asked = await c.ask()
+    assert isinstance(asked.last, Failure)
+    shown = "\n".join([told(asked.last), repr(asked.parts), caplog.text])
+    pieces = {key[at : at + 8] for at in range(len(key) - 7)} | {"IQoJb3Jp"}
+    assert not [piece for piece in pieces if piece in shown]
+
+
 @pytest.mark.promise("F66")
 @pytest.mark.parametrize("stray", ["sk-test-SECRET\nwxyz-0123456789", "sk-test-SECRET-ключ-0123456789"])
 async def test_a_key_that_fits_no_header_is_a_failure_without_the_key(client, stray):

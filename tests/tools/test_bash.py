@@ -125,11 +125,51 @@ async def test_small_timeouts_are_meant_in_seconds_and_large_ones_are_bounded(ba
 async def test_credentials_of_model_services_are_not_in_the_environment_of_commands(bash, ctx, monkeypatch):
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENROUTER_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "sk-hush-1234")
-    monkeypatch.setenv("STRIPE_API_KEY", "theirs")
     ctx.workplace.env["MINE"] = "1"
     out = (await bash.run(call("env"), ctx)).content
-    assert "hush" not in out and "STRIPE_API_KEY=theirs" in out and "MINE=1" in out
+    assert "hush" not in out and "MINE=1" in out
     assert {"TEAMWRIGHT=1", "GIT_TERMINAL_PROMPT=0", "PAGER=cat", "TERM=dumb"} <= set(out.split("\n"))
+
+
+SECRETS = {
+    "STRIPE_API_KEY": "hush",
+    "GH_TOKEN": "hush",
+    "PGPASSWORD": "hush",
+    "client_secret": "hush",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/hush.json",
+    "npm_config__authToken": "hush",
+    "COMPOSER_AUTH": "hush",
+    "PLAIN_NAME": "ghp_hush0123456789abcdef",
+    "HEADER": "Bearer eyJhbGciOihush.eyJzdWIiOiIxMjM0.c2ln",
+    "PEM": "-----BEGIN OPENSSH PRIVATE KEY-----\nhush",
+}
+HARMLESS = {
+    "SSH_AUTH_SOCK": "/tmp/agent.1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "MAX_OUTPUT_TOKENS": "32000",
+    "USE_KEY": "1",
+    "KEYBOARD": "us",
+    "PASSWORD_STORE_DIR": "/home/me/store",
+    "PROJECT": "sk-my-long-project-name",
+    "GIT_CONFIG_KEY_0": "user.name",
+    "AUTHOR": "me",
+}
+
+
+@pytest.mark.finding("P17")
+async def test_credentials_of_other_services_are_not_in_the_environment_of_commands(bash, jobs, ctx, monkeypatch):
+    for name, value in (SECRETS | HARMLESS).items():
+        monkeypatch.setenv(name, value)
+    out = (await bash.run(call("env"), ctx)).content
+    assert "hush" not in out
+    assert {f"{name}={value}" for name, value in HARMLESS.items()} <= set(out.split("\n"))
+    ctx.workplace.env["OWN_TOKEN"] = "set on purpose"
+    passing = Bash(jobs, BashSettings(grace_s=0.3, pass_env=["GH_TOKEN", "STRIPE_*", "PLAIN_NAME"]))
+    out = (await passing.run(call("env"), ctx)).content
+    assert {"GH_TOKEN=hush", "STRIPE_API_KEY=hush", "OWN_TOKEN=set on purpose"} <= set(out.split("\n"))
+    assert out.count("hush") == 3
+    typed = (await bash.run(call("env").typed_by_person(), ctx)).content
+    assert "GH_TOKEN=hush" in typed
 
 
 @pytest.mark.promise("K9")

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens
 from teamwright.protocol.values import dataclass
 
 Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "signed"]
@@ -41,22 +42,14 @@ APIS: dict[Api, ApiFacts] = {
 
 USER_AGENT = "teamwright"
 
-
-_KEY = re.compile(
-    r"\b(?:(?:sk|pk|gsk|xai|hf)[-_]|ghp_|gho_|ghs_|github_pat_|xox[abp]-|AKIA|AIza)[-_*A-Za-z0-9]{12,}"
-    r"|(?<=Bearer )\S{8,}"
+SERVICE_TEXT = 4_000
+"""Characters of a service's text that are looked at; 600 of them are shown."""
+_KEY_HEADER = re.compile(
+    r"((?:proxy-)?authorization|x-api-key|x-goog-api-key|x-amz-security-token|api[-_]key)(\W{1,4})"
+    r"((?:Bearer |Basic )?[^\s,;\"'}]{8,})",
+    re.IGNORECASE,
 )
-"""Keys of known services by their form, also with stars in place of a part."""
-
-
-def mask_keys(text: str) -> str:
-    """The text with everything that has the form of a key masked."""
-    return _KEY.sub(lambda found: mask(found[0]), text)
-
-
-def mask(secret: str) -> str:
-    """A secret as it may be shown: its last four characters, or none of a short one."""
-    return f"…{secret[-4:]}" if len(secret) >= 12 else "…"
+"""A header with a key as a service repeats it: `x-api-key: VALUE`, `"x-api-key": "VALUE"`."""
 
 
 def clean_base_url(url: str, api: Api = "messages") -> str:
@@ -182,12 +175,17 @@ class Endpoint:
         return f"{self.base_url}\0{self.credential}{profile}".encode()
 
     def scrub(self, text: str) -> str:
-        """A text of the service without our key or another one in it, printable, at most 600 characters."""
+        """A text of the service, printable, at most 600 characters; our key and pieces of it are masked.
+
+        So are other texts with the format of a token, and the values of headers that hold a key.
+        """
+        text = text[:SERVICE_TEXT]
         secrets = {self.credential, urlsplit(self.base_url).password or ""}
         if self.signing is not None:
             secrets |= {self.signing.session_token, self.signing.access_key}
-        for secret in secrets:
+        for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= 6:
-                text = text.replace(secret, mask(secret))
-        text = "".join(char if char.isprintable() else " " for char in mask_keys(text))
+                text = mask_fragments(text, secret)
+        text = mask_tokens(_KEY_HEADER.sub(r"\1\2…", text))
+        text = "".join(char if char.isprintable() else " " for char in text)
         return text if len(text) <= 600 else text[:597] + "…"

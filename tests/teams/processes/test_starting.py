@@ -41,6 +41,7 @@ def nothing_left(home: Path) -> None:
     for inbox in config.parent.glob("inboxes/*.json"):
         assert [entry for entry in json.loads(inbox.read_text()) if not entry["read"]] == [], inbox
     assert not list(config.parent.glob("requests/*"))
+    assert not list(home.rglob("spawn.json")), "it may contain tokens"
 
 
 async def quiet_about(here: House) -> None:

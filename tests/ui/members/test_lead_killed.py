@@ -20,6 +20,36 @@ def pair(held):
     }
 
 
+SERVERS = {"mcpServers": {"gone": {"command": "/bin/false", "env": {"X_TOKEN": "hush-0123456789"}}}}
+
+
+def files_with_token(here):
+    return [path for path in here.program.home.rglob("*") if path.is_file() and b"hush-0123" in path.read_bytes()]
+
+
+@pytest.mark.finding("P17")
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("moment", ["at work", pytest.param("before the start", marks=pytest.mark.slow)])
+def test_a_token_of_the_command_line_is_in_no_file_after_a_start_nor_after_a_resume(scene, moment):
+    held = Held("ann's report.")
+    here = scene([agent("JOB ann", name="ann"), "I wait.", "I wait on."], ann=[held, "ann's report."])
+    here.set(grace_s=1)
+    here.start("work", "--mcp-config", json.dumps(SERVERS))
+    held.come()
+    assert not files_with_token(here)
+    if moment == "at work":
+        held.go()
+        assert here.end()[0] == 0
+        return
+    here.kill_lead()
+    held.go()
+    here.marked.gone()
+    left = here.transcript.with_suffix("") / "members/ann/spawn.json"
+    left.write_text(json.dumps(SERVERS))  # as a lead that was killed before the process could read it leaves it
+    assert here.resume().returncode == 0
+    assert not files_with_token(here)
+
+
 @pytest.mark.slow_after(1)
 def test_a_resume_within_the_grace_takes_over_the_processes_that_live(scene, tmp_path):
     held = Held(call("Bash", command=f"echo ran >> {tmp_path}/ran"))

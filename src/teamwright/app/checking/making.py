@@ -10,7 +10,7 @@ from teamwright.app.ground import Ground
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.making.maker import Maker
 from teamwright.teams.team import Team
-from teamwright.tools.shell.bash import MANNERS, environment_without
+from teamwright.tools.shell.bash import MANNERS, environment_of_commands
 
 ALLOWED = "checks.json"
 """The file in the session's directory with the commands that were allowed as checks."""
@@ -21,13 +21,13 @@ def checks_of(ground: Ground, maker: Maker, team: Team) -> Checks:
     settings, definition = ground.settings.check, ground.definition
     if definition is not None and definition.check:
         settings = replace(settings, command=definition.check)
-    hidden = maker.kit.bash.hidden
+    bash = maker.kit.bash
     return Checks(
         team,
         settings,
         Allowed(ground.home.session(ground.cwd, ground.id) / ALLOWED),
         maker.policy,
-        lambda: {**environment_without(hidden, ground.env), **maker.env, **MANNERS},
+        lambda: {**environment_of_commands(bash, ground.env), **maker.env, **MANNERS},
         maker.kit.jobs,
         maker.emit,
         lambda command: mask_secrets(command, ground.env),

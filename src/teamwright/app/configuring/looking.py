@@ -18,11 +18,10 @@ from teamwright.app.settings.merging import settings_places
 from teamwright.app.settings.model import Flags
 from teamwright.app.settings.parts import WHOLE, Part
 from teamwright.app.settings.surveying import compat_on, survey_settings
-from teamwright.app.settings.variables import is_secret
 from teamwright.app.trust.store import Trust
-from teamwright.models.endpoint import mask
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
+from teamwright.protocol.secret_texts import is_secret_name, mask
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 
@@ -125,7 +124,7 @@ def _value(part: Part) -> Value:
 
 def masked(key: str, name: str, value: Any) -> Any:
     """The value without what may be a secret."""
-    if key == "env" and is_secret(name):
+    if key == "env" and is_secret_name(name):
         return mask(str(value))
     if isinstance(value, str):
         return _IN_URL.sub(lambda found: f"{found[1] or found[2]}…" + ("@" if found[1] else ""), value)
@@ -142,9 +141,9 @@ def _after(before: Any, value: Any) -> Any:
     if not isinstance(value, str):
         return masked("", "", value)
     flag, equals, said = value.partition("=")
-    if equals and flag.startswith("-") and is_secret(_plain(flag)):
+    if equals and flag.startswith("-") and is_secret_name(_plain(flag)):
         return f"{flag}={mask(said)}"
-    follows = isinstance(before, str) and before.startswith("-") and is_secret(_plain(before))
+    follows = isinstance(before, str) and before.startswith("-") and is_secret_name(_plain(before))
     return mask(value) if follows else masked("", "", value)
 
 
@@ -155,7 +154,7 @@ def _plain(flag: str) -> str:
 def _inner(name: str, value: Any) -> Any:
     if name in _HIDING and isinstance(value, dict):
         return {at: _hidden(one) for at, one in cast("Mapping[Any, Any]", value).items()}
-    return mask(value) if isinstance(value, str) and is_secret(name) else masked("", name, value)
+    return mask(value) if isinstance(value, str) and is_secret_name(name) else masked("", name, value)
 
 
 def _hidden(value: Any) -> Any:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from teamwright.models.endpoint import mask, mask_keys
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
+from teamwright.protocol.secret_texts import mask, mask_tokens
 from teamwright.storage.paths import home_of, make_private
 
 PLATFORMS = "Linux, macOS, Windows through WSL 2"
@@ -62,7 +62,7 @@ def mask_secrets(text: str, env: Mapping[str, str]) -> str:
     values = {value for name, value in env.items() if _SECRET_NAME.search(name) and len(value) >= 8}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, mask(value))
-    return mask_keys(text)
+    return mask_tokens(text)
 
 
 def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) -> TeamwrightError:

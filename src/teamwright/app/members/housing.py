@@ -12,11 +12,10 @@ from pathlib import Path
 from teamwright.app.ground import Ground, deserted
 from teamwright.app.members.launching import flags_of, launch_of
 from teamwright.app.members.places import Places
-from teamwright.app.members.spawn_file import FILE, VARIABLE, SpawnFile, options_to_json
+from teamwright.app.members.spawn_file import FILE, VARIABLE, SpawnFile, discard, options_to_json, wire_token
 from teamwright.app.requests.making import ask_timeout
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.argv import MemberFlags, to_argv
-from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
@@ -59,11 +58,11 @@ class Lodging:
 
     def token_of(self, life: Life) -> str:
         """See Housing."""
-        try:
-            told = SpawnFile.read(room_of(Path(life.transcript)) / FILE)
-        except TeamwrightError:
-            return ""
-        return told.token if told.wire == str(self.wire) else ""  # else it calls the session that led it before
+        return wire_token(room_of(Path(life.transcript)), str(self.wire))
+
+    def discard(self, room: Path) -> None:
+        """See Housing."""
+        discard(room)
 
     def heard_of(self, name: str, life: Life) -> int:
         """See Housing."""

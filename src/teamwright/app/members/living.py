@@ -15,7 +15,7 @@ from pathlib import Path
 
 from teamwright.app.members.calling import LEAD_GONE, Line
 from teamwright.app.members.joining import Began, Joined, end_work, joined
-from teamwright.app.members.spawn_file import VARIABLE, SpawnFile
+from teamwright.app.members.spawn_file import VARIABLE, SpawnFile, discard
 from teamwright.protocol.argv import MemberFlags
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
 
@@ -23,7 +23,10 @@ ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its t
 
 
 def spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
-    """What this process was told. Raises CannotStart, and UsageError when flags and file are of two members."""
+    """Read what this process was told, and delete the file.
+
+    Raises CannotStart, and UsageError when flags and file are of two members.
+    """
     path = env.get(VARIABLE)
     if not path:
         raise CannotStart(
@@ -34,6 +37,7 @@ def spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
             note="nothing was started",
         )
     spawn = SpawnFile.read(Path(path))
+    discard(Path(path).parent)
     if (flags.agent_name, flags.team_name) != (spawn.member, spawn.team):
         raise UsageError("usage", f"the spawn file is for {spawn.member} of {spawn.team}", note="nothing was started")
     return spawn

@@ -1,14 +1,15 @@
-"""The spawn file: everything that a member's own process is told, beside who it is.
+"""The spawn file: everything that a member's own process is told, beside who it is; and how a later lead knows it.
 
-JSON, 0600, in the member's room, named by the environment; keys and secrets are never in it, they travel by the
-environment alone. Both ends are of one installation, and a file of another version is refused. Format:
-docs/formats/spawn.md. Knows options; starts nothing.
+JSON, 0600, in the member's room, named by the environment. Keys of model services travel by the environment alone, but
+`--mcp-config` may contain tokens: the process deletes the file when it has read it. The wire file remains. Both ends
+are of one installation, and a file of another version is refused. Format: docs/formats/spawn.md. Starts nothing.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +26,7 @@ VARIABLE = "TEAMWRIGHT_SPAWN_FILE"
 
 VERSION = 1
 FILE = "spawn.json"
+WIRE_FILE = "wire.json"
 
 _PATHS = frozenset({"cwd", "settings_file"})
 _PATH_LISTS = frozenset({"add_dirs", "plugin_dirs"})
@@ -57,9 +59,11 @@ class SpawnFile:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def write(self, path: Path) -> None:
-        """Put it there, 0600. Raises StorageError."""
+        """Write it to this path, and the wire file beside it, 0600. Raises StorageError."""
         body = {"version": VERSION, **{item.name: getattr(self, item.name) for item in fields(self)}}
         make_private(path.parent)
+        kept = {"version": VERSION, "wire": self.wire, "token": self.token}
+        write_atomic(path.parent / WIRE_FILE, json.dumps(kept, indent=2).encode())
         write_atomic(path, json.dumps(body, indent=2, ensure_ascii=False).encode())
 
     @classmethod
@@ -74,6 +78,22 @@ class SpawnFile:
             raise storage_error(problem, path) from problem
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise CannotStart("backend", f"{path} is no spawn file of ours: {problem}") from None
+
+
+def wire_token(room: Path, wire: str) -> str:
+    """The token with which the last process of this room calls at `wire`; empty when it calls elsewhere."""
+    try:
+        told: object = json.loads((room / WIRE_FILE).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    known = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    return str(known.get("token") or "") if known.get("wire") == wire else ""
+
+
+def discard(room: Path) -> None:
+    """Delete the spawn file of this room, if there is one. Never raises: the file may be gone or not ours to delete."""
+    with suppress(OSError):
+        (room / FILE).unlink(missing_ok=True)
 
 
 def options_to_json(options: Options) -> dict[str, Any]:

@@ -25,6 +25,7 @@ FIELDS: Mapping[str, str] = {
     "bash.timeout_s": "bash.timeout_s",
     "bash.max_timeout_s": "bash.max_timeout_s",
     "bash.output_chars": "bash.max_output",
+    "bash.pass_env": "bash.pass_env",
     "bash.shell": "bash.shell",
     "bash.startup": "bash.startup",
     "bash.startup_s": "bash.startup_s",

@@ -87,6 +87,11 @@ KEYS: dict[str, Key] = {
     "bash.timeout_s": Key("seconds", "How long a command may run when the call does not say."),
     "bash.max_timeout_s": Key("seconds", "How long a command may run at most."),
     "bash.output_chars": Key("count", "Characters of output in a result; the rest is in a file."),
+    "bash.pass_env": Key(
+        "texts",
+        "Variables that commands get though they look like secrets; a * at the end stands for anything.",
+        user_only=True,
+    ),
     "bash.shell": Key("text", "The shell of commands: bash, zsh, sh, or a path; none: your $SHELL.", user_only=True),
     "bash.startup": Key("bool", "Whether commands have your shell's functions, aliases and PATH.", user_only=True),
     "bash.startup_s": Key("seconds", "How long the startup of your shell may take.", user_only=True),

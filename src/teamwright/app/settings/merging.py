@@ -155,11 +155,19 @@ class Merge:
                 self.add_hooks(layer, value, heeded=heeded)
             elif name in SERVER_KEYS:
                 self.served.add(layer, name, value)
-            elif name == "skills.disabled":
-                self.skills_off |= {one for at, one in enumerate(value) if self.may(layer, name, one, one, at)}
+            elif KEYS[name].kind == "texts":
+                self.add_texts(layer, name, value)
             elif self.may(layer, name, "", value):
                 self.values[name] = value
                 self.origins[name] = str(layer.path)
+
+    def add_texts(self, layer: Layer, name: str, value: list[str]) -> None:
+        texts = [text for at, text in enumerate(value) if self.may(layer, name, text, text, at)]
+        if name == "skills.disabled":
+            self.skills_off |= set(texts)
+            return
+        self.values[name] = (*self.values.get(name, ()), *texts)
+        self.origins |= {f"{name} {text}": str(layer.path) for text in texts}
 
     def may(self, layer: Layer, name: str, part: str, value: Any, *at: str | int) -> bool:
         """Whether this part of this layer holds: a person's own words, narrowing, or trusted as it stands."""

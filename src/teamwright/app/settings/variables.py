@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(^|_)(API|ACCESS|PRIVATE|AUTH)?_?KEY(_|$|S$)|(^|_)AUTH(_|$)",
-    re.IGNORECASE,
-)
+from teamwright.protocol.secret_texts import is_secret_name
+
 _ENDPOINT = re.compile(
     r"BASE_?URL|ENDPOINT|(^|_)(URL|URI|HOST|PROXY)$|^(ANTHROPIC|CLAUDE|TEAMWRIGHT|OPENAI|OPENROUTER|OLLAMA|AWS|AZURE)_"
     r"|^(GOOGLE|GEMINI|VERTEX|BEDROCK)_|^(SSL_CERT|REQUESTS_CA|CURL_CA|NODE_EXTRA_CA|NODE_TLS)|^(HOME|USERPROFILE)$|^XDG_"
@@ -20,11 +18,6 @@ _ENDPOINT = re.compile(
 )
 
 
-def is_secret(name: str) -> bool:
-    """Whether a variable of this name probably holds a credential."""
-    return _SECRET.search(name) is not None
-
-
 def is_others(name: str) -> bool:
     """Whether the variable is a setting of the other product itself, which says nothing to anybody here."""
     return name.startswith("CLAUDE_")
@@ -32,4 +25,4 @@ def is_others(name: str) -> bool:
 
 def is_own(name: str) -> bool:
     """Whether only a person's own settings may set a variable of this name."""
-    return is_secret(name) or _ENDPOINT.search(name) is not None
+    return is_secret_name(name) or _ENDPOINT.search(name) is not None

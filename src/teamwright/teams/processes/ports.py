@@ -35,6 +35,10 @@ class Housing(Protocol):
         """What the member's last process was told to call with; empty when that cannot be known."""
         ...
 
+    def discard(self, room: Path) -> None:
+        """Delete what a process of this room was to read at its start and did not read. Never raises."""
+        ...
+
     def heard_of(self, name: str, life: Life) -> int:
         """The number of the newest line of the member's own log that stands in the session's."""
         ...

@@ -108,6 +108,7 @@ class Elsewhere:
         if spot is not None and lease_held(room / LEASE) and (family := family_of(spot)) is not None:
             await family.end(_END_S)  # its place is gone, or does not see it, and it lives
         await asyncio.to_thread(end_leftovers, room)
+        self.housing.discard(room)
         self.exchange.help.over("", room)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,6 +177,7 @@ class Elsewhere:
     ) -> None:
         team = self.team
         await self.exchange.open()
+        undo.callback(self.housing.discard, room_of(process.transcript))
         launch = self.housing.launch(member, life, process.token, resumed=resumed)
         if team.closing:
             raise TeamRefused("team-refused", "the session is ending", note="nothing was started")

@@ -19,6 +19,7 @@ from teamwright.agent.background import BackgroundJobs
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
+from teamwright.protocol.secret_texts import holds_secret
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.paths import make_private
@@ -65,6 +66,8 @@ class BashSettings:
     """Characters of output in the result; the rest is in a file."""
     grace_s: float = 2.0
     hidden: tuple[str, ...] = HIDDEN
+    pass_env: Sequence[str] = ()
+    """Variables that commands get although they look like secrets; a `*` at the end stands for anything."""
     shell: str = ""
     """The shell of commands by name or path; empty: the user's own."""
     startup: bool = True
@@ -125,6 +128,16 @@ def environment_without(hidden: Sequence[str], env: Mapping[str, str] | None = N
         for name, value in (os.environ if env is None else env).items()
         if name not in hidden and not (begins and name.startswith(begins))
     }
+
+
+def environment_of_commands(settings: BashSettings, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command of an agent: without credentials of models and of other services.
+
+    `pass_env` of the settings names variables that look like credentials of other services and are passed on.
+    """
+    seen = environment_without(settings.hidden, env)
+    passed = seen.keys() - environment_without(tuple(settings.pass_env), seen).keys()
+    return {name: value for name, value in seen.items() if name in passed or not holds_secret(name, value)}
 
 
 def shell() -> str:
@@ -212,16 +225,23 @@ class Bash(Tool[BashInput]):
         except OSError as problem:
             return ToolResult.error(f"The shell could not be started: {problem.strerror}.", note)
 
-    def environment(self, place: Workplace) -> dict[str, str]:
-        """The environment of a command: ours without credentials, the shell's PATH, the place's own, our manners."""
-        seen = environment_without(self._settings.hidden, self._env)
+    def environment(self, place: Workplace, *, by_person: bool = False) -> dict[str, str]:
+        """The environment of a command: ours without credentials, the shell's PATH, the place's own, our manners.
+
+        A command that a person typed keeps the credentials of other services than models.
+        """
+        if by_person:
+            seen = environment_without(self._settings.hidden, self._env)
+        else:
+            seen = environment_of_commands(self._settings, self._env)
         if self._startup is not None and "PATH" in seen:
             seen["PATH"] = self._startup.path(seen["PATH"])
         return {**seen, **place.env, **MANNERS, "PWD": str(place.cwd)}
 
     def _line(self, call: BashInput, place: Workplace, ended_in: Path | None = None) -> Line:
         proven = self._startup is not None and self._proves_read_only(call.command, place.cwd)
-        line = line_of(call.command, self._startup, self.environment(place), proven=proven)
+        env = self.environment(place, by_person=call.by_person)
+        line = line_of(call.command, self._startup, env, proven=proven)
         return line if ended_in is None else followed(line, ended_in)
 
     def _start(self, call: BashInput, ctx: ToolContext) -> ToolResult:

@@ -1,0 +1,90 @@
+"""What a secret looks like: names of variables that hold one, formats of tokens, and how a secret is masked.
+
+Knows texts only. Refuses to know where a text comes from and where it is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+FRAGMENT = 8
+"""Characters: a piece of a secret that is at least as long is masked too."""
+
+_SECRET_NAME = re.compile(
+    r"""
+    TOKEN(?!I[SZ]) | SECRET | PASSWORD | PASSWD | PASSPHRASE | CREDENTIAL | (?:API|ACCESS|PRIVATE|AUTH)KEYS?(?:_|$)
+    | (?:^|_)(?:KEYS?|AUTH|CREDS|PASS|PAT)(?:_|$)
+    | ^(?:MYSQL_PWD|SSHPASS)$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_TOKEN = re.compile(
+    r"""
+    (?:sk|pk|rk|ak)[-_](?=[-\w]*\d)[-\w]{12,}                              # model services, Stripe
+    | (?:gh[oprsu]_|github_pat_|glpat-|gldt-|glrt-)[-\w]{12,}              # GitHub, GitLab
+    | (?:xox[a-z]|xapp)-[-\w]{10,}                                         # Slack
+    | (?:AKIA|ASIA)[A-Z0-9]{16}                                            # AWS
+    | AIza[-\w]{30,} | ya29\.[-\w.]{12,}                                   # Google
+    | (?:hf|gsk|npm|r8|lin_api|dckr_pat|dop_v1|shpat|whsec)_[-\w]{16,}     # other services
+    | (?:pypi|xai|nvapi|tskey|ATATT)-?[-\w=]{16,} | hvs\.[-\w]{16,} | SG\.[-\w]{10,}\.[-\w]{10,}
+    | eyJ[-\w]{10,}\.[-\w]{6,}\.[-\w]*                                     # JSON Web Token
+    """,
+    re.VERBOSE,
+)
+_TOKEN_IN_TEXT = re.compile(
+    rf"""
+    (?<![-\w])(?:{_TOKEN.pattern}) | (?<=Bearer\ )\S{{8,}}
+    | \b(?:(?:sk|pk|gsk|xai|hf)[-_]|gh[oprsu]_|github_pat_|xox[abp]-|AKIA|AIza)[-*\w]{{12,}}  # also with stars inside
+    """,
+    re.VERBOSE,
+)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_NOTHING_SECRET = re.compile(r"(?:|true|false|yes|no|on|off|none|auto|\d{1,3})", re.IGNORECASE)
+
+
+def mask(secret: str) -> str:
+    """A secret as it may be shown: its last four characters, or none of a short one."""
+    return f"…{secret[-4:]}" if len(secret) >= 12 else "…"
+
+
+def mask_tokens(text: str) -> str:
+    """The text with everything masked that has the format of a known token."""
+    return _TOKEN_IN_TEXT.sub(lambda found: mask(found[0]), text)
+
+
+def mask_fragments(text: str, secret: str) -> str:
+    """The text without the secret and without pieces of it that have at least `FRAGMENT` characters."""
+    text = text.replace(secret, mask(secret)) if secret else text
+    if len(secret) < FRAGMENT:
+        return text
+    pieces = {secret[at : at + FRAGMENT] for at in range(len(secret) - FRAGMENT + 1)}
+    out: list[str] = []
+    kept = 0
+    end = 0
+    for at in range(len(text) - FRAGMENT + 1):
+        if text[at : at + FRAGMENT] not in pieces:
+            continue
+        if at > end or not out:
+            out += (text[kept:at], "…")
+        end = kept = at + FRAGMENT
+    return "".join((*out, text[kept:]))
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name probably holds a credential."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Whether a variable probably holds a credential: by its name and value, or by the format of its value alone.
+
+    A number of tokens, a switch, and the path of a file or socket are none.
+    """
+    bare = value.strip().removeprefix("Bearer ").removeprefix("token ")
+    if _TOKEN.fullmatch(bare) or _PRIVATE_KEY.search(value):
+        return True
+    if not is_secret_name(name) or name.startswith("GIT_CONFIG_KEY_") or _NOTHING_SECRET.fullmatch(bare):
+        return False
+    if name.upper().endswith("TOKENS") and bare.isdigit():
+        return False
+    return not (value.startswith("/") and name.upper().endswith(("_FILE", "_PATH", "_DIR", "_SOCK", "_SOCKET")))

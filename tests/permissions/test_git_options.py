@@ -128,6 +128,8 @@ git worktree prune
 git symbolic-ref HEAD refs/heads/x
 git notes add -m x
 git describe --broken
+git log --format --output=a%b
+git log --author --output=out
 git whatchanged --remerge-diff
 git fsck
 git var GIT_EDITOR

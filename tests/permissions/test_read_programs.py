@@ -96,6 +96,12 @@ sort -T . a.py
 sort -k1 -o out a.py
 tree -R -H . -L 1
 tree --fromfile a.py
+tree -Po a.py out
+tree -Io a.py out
+tree -Lo 2 out
+tree -Il x .
+rg --engine -Lr text .
+rg -e -Lr text .
 hostname evil
 hostname -F a.py
 date 010100002030
@@ -160,6 +166,7 @@ strings -n 8 a.py
 stat -c %s a.py
 sort -t, -k2 -n a.py
 tree -L 2 -I node_modules
+tree -aL 2
 find -O3 . -name x -newer a.py
 find . -mtime -7 -size +10k
 find . \( -name x -o -name y \) -not -path './z/*' -print0
@@ -240,6 +247,24 @@ def test_each_name_that_a_pattern_matches_is_judged(own_ground):
     assert own_ground.run("cat *.py").verdict is Verdict.ASK
 
 
+@pytest.mark.finding("P3")
+def test_a_file_that_is_called_like_the_standard_input_is_judged(own_ground):
+    lines = ("rev -", "column -t -", "hexdump -C -", "date -r -", "cat - a.py")
+    for line in lines:
+        assert own_ground.run(line).verdict is Verdict.ALLOW, line
+    (own_ground.project / "-").symlink_to(own_ground.outside / "secret")
+    for line in lines:
+        assert own_ground.run(line).verdict is Verdict.ASK, line
+
+
+@pytest.mark.finding("P3")
+def test_a_question_mark_matches_a_character_or_a_byte(own_ground):
+    assert own_ground.run("cat s?c/*.py").verdict is Verdict.ALLOW
+    (own_ground.project / "\N{LATIN SMALL LETTER E WITH ACUTE}.txt").symlink_to(own_ground.outside / "secret")
+    for line in ("cat ??.txt", "cat ?.txt", "echo ??.txt"):
+        assert own_ground.run(line).verdict is Verdict.ASK, line
+
+
 SCRIPTS = {
     "s/[/]/x/;w out/p": False,  # seds disagree about a delimiter in brackets
     "/[a[:]/p;s/:]/w out/p": False,
@@ -257,6 +282,10 @@ SCRIPTS = {
     "1{p;w out\n}": False,
     "s/a/b/gw out": False,
     "s/a/b/e": False,
+    "s/[]/]/;#/w out": False,  # only to some is the first `]` the end of the brackets
+    "s/[^]/]/;#/w out": False,
+    "s/[]/a]/x/": False,
+    "s/[]a]/x/": True,
     "s/é/e/": True,
     "s|é|w out|": False,  # in some encodings the delimiter belongs to the letter
 }
@@ -292,6 +321,15 @@ AWK_PROGRAMS = {
     'BEGIN {asort(a, b, "sys" "tem")}': False,
     'BEGIN {print PROCINFO["version"]}': False,
     '/[/]/{print | "sh"} #]/': False,
+    'BEGIN {x = !/[]/ "]/; print 1 > " m " # "\n}': False,
+    'BEGIN {x = !/[^]/ "]/; print 1 > " m " # "\n}': False,
+    "/[]a]/": True,
+    'BEGIN {for (print 1 > "out"; 0;) x}': False,
+    'BEGIN {for (; i < 1; print i++ > "out") x}': False,
+    'BEGIN {print a ? b :\n c > "out"}': False,
+    'BEGIN {print a ?\n b : c > "out"}': False,
+    'BEGIN {print 1 +\n 2 > "out"}': False,
+    "BEGIN {for (i = 0; i < 3; i++)\n print i,\n 2}": True,
 }
 
 
@@ -350,6 +388,8 @@ REFUSED = [
     "-c x",
     "--lines",
     "-r ~/x",
+    "-n -q",
+    "--lines --quiet",
 ]
 
 
@@ -391,6 +431,12 @@ ls ../outside
 du ..
 cd ../outside
 stat ../outside/secret
+which ../outside/program
+type -a ../outside/program
+command -v ../outside/program
+find . -xtype f
+find . -name link -readable
+find . -name link -printf %Y
 """.strip().splitlines()
 
 NAMES_INSIDE = r"""
@@ -400,6 +446,10 @@ echo *.py
 echo src/* "quoted *"
 printf '%s\n' src/*.py
 test -f a.py -a ! -d sub
+find src -executable
+which -a python3
+type ls
+command -v git
 x=1; test "$x" = y
 x=1; test -n "$x" -a "$x" != /etc/passwd
 """.strip().splitlines()

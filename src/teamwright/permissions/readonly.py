@@ -135,12 +135,22 @@ def _expanded(command: Command) -> list[tuple[list[str], bool]] | None:
 
 
 def _names(pattern: str, command: Command) -> list[str] | None:
-    """The file names that a pattern matches now; None when they cannot be known."""
+    """The file names that a pattern matches now; None when they cannot be known.
+
+    A `?` is a character or a byte, as the shell's locale says: both must match the same names.
+    """
     if len(command.places) != 1 or None in command.places or "**" in pattern or _matches_parent(pattern):
         return None
     place = str(next(iter(command.places)))
-    found = list(itertools.islice(glob.iglob(os.path.expanduser(pattern), root_dir=place), MAX_MATCHES + 1))
-    return sorted(found) if len(found) <= MAX_MATCHES else None
+    pattern = os.path.expanduser(pattern)
+    found = list(itertools.islice(glob.iglob(pattern, root_dir=place), MAX_MATCHES + 1))
+    if len(found) > MAX_MATCHES:
+        return None
+    if set(pattern) & set("?["):
+        matched = itertools.islice(glob.iglob(os.fsencode(pattern), root_dir=os.fsencode(place)), MAX_MATCHES + 1)
+        if sorted(map(os.fsdecode, matched)) != sorted(found):
+            return None
+    return sorted(found)
 
 
 def _matches_parent(pattern: str) -> bool:

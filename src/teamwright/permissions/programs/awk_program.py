@@ -25,7 +25,7 @@ _FUNCTIONS = table(
 )
 _VARIABLES = table("NR NF FS OFS RS ORS FNR FILENAME SUBSEP RSTART RLENGTH CONVFMT OFMT IGNORECASE RT FPAT FIELDWIDTHS")
 _OWN = re.compile(r"[A-Z]|[A-Za-z_]*[a-z][A-Za-z0-9_]*|_")
-_BRACKET = r"\[\^?\]?(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n/]|\\[^\n\]\[/])*\]"
+_BRACKET = r"\[(?:\^?\]|(?!\^?\]))(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n/]|\\[^\n\]\[/])*\]"
 _TOKEN = rf"""(?P<blank>[ \t]+)
     |(?P<comment>\#[^\n\\]*)
     |(?P<newline>\n)
@@ -36,6 +36,8 @@ _TOKEN = rf"""(?P<blank>[ \t]+)
     |(?P<sign>\+\+|--|\*\*=?|[-+*%^=!<>]=|&&|\|\||!~|[-+*%^=!<>~?:,;$()\[\]{{}}])"""
 _BEFORE_REGEX = table("( , ~ !~ ! && || ; { }") | {"", "\n"}
 """After these no awk takes a slash for a division, because no operand has ended."""
+
+_GO_ON = table("? : ! ~ !~ + - * / % ^ ** = += -= *= /= %= ^= **= == != < > <= >= $ ( [")
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 
@@ -100,9 +102,14 @@ class _Reader:
                 return True
 
     def newline(self) -> bool:
-        """A line ends a statement. Within parentheses it may only follow a sign that cannot end one."""
+        """A line ends a statement. Within parentheses it may only follow a sign that cannot end one.
+
+        After any other sign some awks go on with the statement, and others refuse the program.
+        """
         if self.last in {",", "&&", "||", "{"}:
             return True
+        if self.last in _GO_ON:
+            return False
         self.last = "\n"
         self.prints = False
         return not self.open or self.open[-1][0] == "{"
@@ -116,6 +123,8 @@ class _Reader:
         if text == "function":
             return not self.open
         if text in _PRINTS:
+            if any(sign != "{" for sign, _ in self.open):
+                return False  # `for (print 1 > "file"; …)`: here no parenthesis makes `>` compare
             self.prints = True
         if text in _STATEMENTS or text in _PRINTS:
             return True

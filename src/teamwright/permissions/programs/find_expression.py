@@ -24,6 +24,7 @@ _TEXT = table(
     " -fstype -lname -ilname -used -printf"
 )
 _FILE = table("-newer -anewer -cnewer -mnewer -samefile")
+_FOLLOW = table("-xtype -readable -writable -executable")
 _NEWER = re.compile(r"-newer[aBcm]([aBcmt])")
 _ARGUMENT = re.compile(r"(?!-[A-Za-z]).*|-[ugoa]*[-+=][rwxXst]*", re.DOTALL)
 """An argument that another find could take for a predicate is refused; `-perm -u+w` is none."""
@@ -38,13 +39,14 @@ class FindExpression:
     """Where find starts, the `files` with which it compares, and the commands that it `runs`.
 
     In a command `{}` stands for a name; two of them stand for many. `plain`: only plain files are found, so that a
-    command which gets them follows no link.
+    command which gets them follows no link. `follows`: a test looks at what a link leads to.
     """
 
     starts: tuple[str, ...]
     files: tuple[str, ...] = ()
     runs: tuple[tuple[str, ...], ...] = ()
     plain: bool = False
+    follows: bool = False
 
 
 def find_expression(args: list[str]) -> FindExpression | None:
@@ -74,7 +76,12 @@ def find_expression(args: list[str]) -> FindExpression | None:
         at += 2 if takes else 1
     before = predicates[: predicates.index("-exec")] if runs else []
     plain = ("-type", "f") in itertools.pairwise(before) and not _MAY_DIFFER & set(predicates)
-    return FindExpression(tuple(starts) or (".",), tuple(files), tuple(runs), plain)
+    follows = any(map(_follows, itertools.pairwise((*predicates, ""))))
+    return FindExpression(tuple(starts) or (".",), tuple(files), tuple(runs), plain, follows)
+
+
+def _follows(words: tuple[str, str]) -> bool:
+    return words[0] in _FOLLOW or (words[0] == "-printf" and "Y" in words[1])
 
 
 def _takes(predicate: str, argument: str | None) -> str | None:

@@ -29,6 +29,9 @@ from teamwright.protocol.values import dataclass
 _OPTION = re.compile(r"(?P<name>--?[^=:\[]+)(?P<sign>\[=\]|:=|=)?(?P<kind>FILE|N|2|\?)?")
 _OPERANDS = re.compile(r"(?P<kind>[A-Z]+)(?:<(?P<most>\d+))?")
 _NUMBER = re.compile(r"[-+]?\d+[a-zA-Z]{0,2}")
+_AFTER_OPTION = re.compile(r"-\d*")
+"""A value that looks like an option is taken for one by some programs, so it must be attached; these are none."""
+
 _UNLIMITED = 10_000
 
 
@@ -174,11 +177,13 @@ class _Reader:
                     return False
                 value = self.args[self.at]
                 self.at += 1
+                if value.startswith("-") and not _AFTER_OPTION.fullmatch(value):
+                    return False
         elif value is None and found.sign == ":=":
             return False
         if value is not None and found.kind in {"FILE", "?"}:
             if value.startswith("~"):
                 return False  # bash replaces a tilde only at the start of a word
-            self.files += [value] if value != "-" else []
+            self.files.append(value)
         self.options.append((name, value or ""))
         return found.kind != "N" or _NUMBER.fullmatch(value or "") is not None

@@ -7,7 +7,7 @@ and the shell's own words to `readonly`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from teamwright.permissions.programs.awk_program import only_computes
 from teamwright.permissions.programs.find_expression import find_expression
@@ -22,6 +22,7 @@ from teamwright.protocol.values import dataclass
 class FilesRead:
     """The paths that a program reads, as written; `deep`: with everything below them.
 
+    `-` is among them: to some programs it is no standard input, but a file of this name.
     `flat`: known only where no path is a directory, because the program would follow links in it. `chosen_by`: known
     only where none of these files is in the directory or above it, because they choose the program that runs.
     `linked`: directories of which each link is followed, too.
@@ -87,15 +88,10 @@ def by_grammar(by: Grammar, args: list[str]) -> FilesRead | None:
         return None
     if by.operands in {"TEXTS", "NONE"}:
         return FilesRead(found.files) if by.operands == "TEXTS" or not found.operands else None
-    paths = _named(found.operands)
+    paths = found.operands
     if by.operands == "DIRS":
         paths = paths or (".",)
     return FilesRead((*paths, *found.files))
-
-
-def _named(operands: tuple[str, ...]) -> tuple[str, ...]:
-    """The operands without the standard input."""
-    return tuple(path for path in operands if path != "-")
 
 
 def _parsed_by(text: str) -> Proof:
@@ -115,7 +111,7 @@ def _grep(name: str, args: list[str]) -> FilesRead | None:
     if found is None:
         return None
     given = found.has("-e", "--regexp", "--files", "--type-list")
-    named = _named(found.operands if given else found.operands[1:])
+    named = found.operands if given else found.operands[1:]
     if name == "rg":
         return FilesRead((*(named or (".",)), *found.files), deep=True)
     actions = found.values("-d", "--directories")
@@ -146,7 +142,7 @@ def _sed(args: list[str]) -> FilesRead | None:
     files = found.operands if scripts else found.operands[1:]
     scripts = scripts or list(found.operands[:1])
     fine = bool(scripts) and only_prints("\n".join(scripts)) and all(map(only_prints, scripts))
-    return FilesRead((*_named(files), *found.files)) if fine else None
+    return FilesRead((*files, *found.files)) if fine else None
 
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -171,7 +167,7 @@ def _awk(args: list[str]) -> FilesRead | None:
     program, *files = args[at:] or [""]
     if any(_ASSIGNMENT.fullmatch(file) or (file.startswith("-") and file != "-") for file in files):
         return None
-    return FilesRead(_named(tuple(files))) if program and only_computes(program) else None
+    return FilesRead(tuple(files)) if program and only_computes(program) else None
 
 
 _JQ = (
@@ -187,7 +183,7 @@ def _jq(args: list[str]) -> FilesRead | None:
     program = found.operands[0] if found is not None and found.operands else MATCH
     if found is None or MATCH in program or _JQ_NEVER.search(program):
         return None
-    return FilesRead((*_named(found.operands[1:]), *found.files))
+    return FilesRead((*found.operands[1:], *found.files))
 
 
 _DATE = "TEXTS -u -R -I[=] -d= -r=FILE --utc --universal --date= --reference=FILE --rfc-email --iso-8601[=] --rfc-3339="
@@ -218,7 +214,8 @@ def _find(args: list[str]) -> FilesRead | None:
         if inner is None:
             return None
         paths += inner
-    return FilesRead(tuple(paths), deep=bool(found.runs), linked=() if found.plain or not found.runs else found.starts)
+    follows = found.follows or (bool(found.runs) and not found.plain)
+    return FilesRead(tuple(paths), deep=bool(found.runs), linked=found.starts if follows else ())
 
 
 def by_names(name: str, args: list[str]) -> list[str] | None:
@@ -235,6 +232,15 @@ def _strings(args: list[str]) -> FilesRead | None:
     """The files that `strings` reads; GNU's would take the words of a file for each word with an at sign."""
     by = program_grammar("strings")
     return by_grammar(by, args) if by is not None and not any(arg.startswith("@") for arg in args) else None
+
+
+_TREE_ATTACHED = re.compile(r"-[A-Za-z]*(?:[IP].+|L(?!\d*$).+)", re.DOTALL)
+
+
+def _tree(args: list[str]) -> FilesRead | None:
+    """The directories that `tree` lists. A letter takes the next word for its value: what is attached is more letters."""
+    by = program_grammar("tree")
+    return by_grammar(by, args) if by is not None and not any(map(_TREE_ATTACHED.fullmatch, args)) else None
 
 
 _TAR_LIST = re.compile(r"-?t?v?[zjJ]?t?v?f")
@@ -280,7 +286,26 @@ def _cd(args: list[str]) -> FilesRead | None:
 
 def _look_up(args: list[str]) -> FilesRead | None:
     """`command -v NAME`: where a program is."""
-    return NOTHING if args[:1] in (["-v"], ["-V"]) and not any(arg.startswith("-") for arg in args[1:]) else None
+    if args[:1] not in (["-v"], ["-V"]) or any(arg.startswith("-") for arg in args[1:]):
+        return None
+    return _paths_among(args[1:])
+
+
+def _paths_among(names: Iterable[str]) -> FilesRead:
+    """Names of programs; one with a slash is a path, and it is told whether something is there."""
+    return FilesRead(tuple(name for name in names if "/" in name))
+
+
+_TYPE = "TEXTS -a -f -p -P -t"
+
+
+def _type(args: list[str]) -> FilesRead | None:
+    return None if parse_arguments(args, grammar(_TYPE)) is None else _paths_among(args)
+
+
+def _which(args: list[str]) -> FilesRead | None:
+    by = program_grammar("which")
+    return None if by is None or parse_arguments(args, by) is None else _paths_among(args)
 
 
 def _printenv(args: list[str]) -> FilesRead | None:
@@ -303,11 +328,13 @@ _PROOFS: dict[str, Proof] = {
     "find": _find,
     "strings": _strings,
     "tar": _tar,
+    "tree": _tree,
     "unzip": _unzip,
     "zcat": _zcat,
     "hostname": _one_of("-f", "-s", "-i", "-I"),
     "false": lambda _: NOTHING,
-    "type": _parsed_by("TEXTS -a -f -p -P -t"),
+    "type": _type,
+    "which": _which,
     "command": _look_up,
     "set": _set,
     "exit": _parsed_by("TEXTS<1"),

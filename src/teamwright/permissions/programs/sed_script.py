@@ -18,7 +18,7 @@ _PLAIN_END = r"(?=\s*(?:[;}\n#]|$))"
 
 def _bracket(delimiter: str) -> str:
     """A bracket expression in which no sed finds the end of the regular expression."""
-    return rf"\[\^?\]?(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n{delimiter}]|\\[^\n\]\[{delimiter}])*\]"
+    return rf"\[(?:\^?\]|(?!\^?\]))(?:\[:[a-z]+:\]|\\/|[^\[\]\\\n{delimiter}]|\\[^\n\]\[{delimiter}])*\]"
 
 
 def _regex(delimiter: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from teamwright.agent.conversation import INTERRUPTED, Conversation, Told
-from teamwright.agent.prefix import load_prefix, store_prefix
+from teamwright.agent.prefix import load_conversation, load_prefix, store_prefix
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import text_block, tool_result_block
 from teamwright.protocol.errors import StorageError
@@ -195,3 +195,68 @@ def test_results_and_text_share_one_user_line(conversation):
     conversation.tell(Told((tool_result_block("t1", "ok"), text_block("and mail")), ("mail:1",)))
     assert len(conversation.items) == 1
     assert [b["type"] for b in json.loads(conversation.items[0])["content"]] == ["tool_result", "text"]
+
+
+def a_long_one(conversation, prefix, prefixes) -> list[bytes]:
+    """Two rounds with calls, then words; returns the lines of its file."""
+    store_prefix(prefixes, prefix)
+    conversation.tell(Told((text_block("find both"),), ("prompt:1",)))
+    for call in ("toolu_1", "toolu_2"):
+        conversation.reply(reply(tool_use(call=call), stop="tool_use"))
+        conversation.tell(Told((tool_result_block(call, f"found by {call}"),)))
+    conversation.reply(reply(text_block("both found")))
+    conversation.close()
+    return conversation.path.read_bytes().splitlines(keepends=True)
+
+
+def valid(messages) -> bool:
+    """Whether a model service takes them: roles alternate, and each call has its result next."""
+    calls: set[str] = set()
+    for before, message in zip([None, *messages], messages, strict=False):
+        results = {block["tool_use_id"] for block in message["content"] if block["type"] == "tool_result"}
+        if (before is None) != (message is messages[0]) or (before and before["role"] == message["role"]):
+            return False
+        if results != calls:
+            return False
+        calls = {block["id"] for block in message["content"] if block["type"] == "tool_use"}
+    return messages[0]["role"] == "user" and not calls
+
+
+@pytest.mark.finding("D2")
+@pytest.mark.promise("P5")
+@pytest.mark.parametrize("lost", [(2,), (3,), (4,), (5,), (2, 3), (3, 4), (2, 4), (1, 2), (2, 3, 4, 5)])
+def test_damaged_lines_in_the_middle_are_kept_beside_told_and_bridged(conversation, prefix, tmp_path, lost):
+    prefixes = tmp_path / "prefixes"
+    prefixes.mkdir()
+    lines = a_long_one(conversation, prefix, prefixes)
+    for number in lost:
+        half = len(lines[number]) // 2
+        nul = b"\0" * (len(lines[number]) - 1) + b"\n"
+        lines[number] = nul if number % 2 else lines[number][:half] + b'"\xff' + lines[number][half + 2 :]
+    damaged = b"".join(lines)
+    conversation.path.write_bytes(damaged)
+    again = load_conversation(conversation.path, prefixes)
+    assert again.lost.count == len(lost) and again.lost.copy.read_bytes() == b"".join(lines[n] for n in lost)
+    assert f"{len(lost)} line" in str(again.lost) and str(conversation.path) in str(again.lost)
+    assert conversation.path.stat().st_size == len(damaged), "places in the file stay what they were"
+    messages = [json.loads(item) for item in again.items]
+    assert valid(messages) and "damaged" in json.dumps(messages)
+    again.tell(Told((text_block("and now?"),)))
+    again.close()
+    third = load_conversation(conversation.path, prefixes)
+    assert third.lost is None and third.items == again.items
+
+
+@pytest.mark.finding("D2")
+def test_a_damaged_line_of_a_compaction_brings_back_what_it_stood_for(conversation, prefix, tmp_path):
+    prefixes = tmp_path / "prefixes"
+    prefixes.mkdir()
+    store_prefix(prefixes, prefix)
+    conversation.tell(Told((text_block("one"),)))
+    conversation.reply(reply(text_block("two")))
+    conversation.fold([b'{"role":"user","content":[{"type":"text","text":"summary"}]}'], 2, {})
+    conversation.close()
+    content = conversation.path.read_bytes()
+    conversation.path.write_bytes(content.replace(b'"place":3', b'"place":x'))
+    again = load_conversation(conversation.path, prefixes)
+    assert again.lost.count == 1 and [b"one" in again.items[0], b"two" in again.items[1]] == [True, True]

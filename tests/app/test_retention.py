@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from teamwright.agent.conversation import Conversation, Told
-from teamwright.app.ended.retention import MOST, prune
+from teamwright.app.ended import retention
+from teamwright.app.ended.retention import MOST
 from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.models.model import Prefix
 from teamwright.protocol.blocks import text_block
+from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.lease import Lease
+from teamwright.storage.log_reader import read_events
 from teamwright.storage.paths import Home, home_of
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
@@ -29,7 +32,13 @@ DAY_S = 86_400
 def home(own_home: Path) -> Home:
     made = home_of()
     made.prepare()
+    for number in range(90, 94):
+        a_session(made, number, days=0)
     return made
+
+
+async def prune(home: Home, days: float, keep: str = "") -> list[str]:
+    return (await retention.prune(home, days, keep=keep)).sessions
 
 
 def id_of(number: int) -> str:
@@ -130,6 +139,8 @@ async def test_while_a_team_cannot_be_read_no_session_goes(home, damage: Callabl
 async def test_one_start_removes_so_many_the_oldest_first_and_the_next_goes_on(home):
     for number in range(1, MOST + 3):
         a_session(home, number, days=100 - number)
+    for number in range(100, 100 + 3 * MOST):
+        a_session(home, number, days=0)
     first = await prune(home, 30)
     assert first == [id_of(number) for number in range(1, MOST + 1)]
     assert len(await prune(home, 30)) == 2
@@ -151,10 +162,14 @@ async def test_what_a_kill_in_the_middle_left_goes_the_next_time_and_what_is_no_
 async def test_a_session_that_begins_prunes_by_the_setting_and_one_that_is_resumed_keeps_itself(home, tmp_path):
     old = a_session(home, 1, cwd=tmp_path)
     other = a_session(home, 2, cwd=tmp_path)
+    for number in range(100, 104):
+        a_session(home, number, days=0)
     async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))) as session:
         assert session.id not in (id_of(1), id_of(2))
         (home.ours / "settings.json").write_text('{"retention_days": 0}')
     assert not old.exists() and not other.exists()
+    said = [event.text for _, event in read_events(session.log.path) if isinstance(event, Notice)]
+    assert len(said) == 1 and said[0].startswith("Removed 2 sessions (0000000")
     old = a_session(home, 1, cwd=tmp_path)
     async with open_session(Options(cwd=tmp_path, model=ScriptedModel("ok"))):
         pass
@@ -170,3 +185,20 @@ async def test_old_shell_snapshots_go_and_the_session_s_own_stays(home):
     (home.shell_snapshots / f"{id_of(3)}.sh").write_text("")
     await prune(home, 30, keep=id_of(2))
     assert {path.name for path in home.shell_snapshots.iterdir()} == {f"{id_of(2)}.sh", f"{id_of(3)}.sh"}
+
+
+@pytest.mark.finding("D3")
+@pytest.mark.promise("F55")
+async def test_a_clock_that_runs_ahead_removes_nothing_and_no_call_removes_more_than_a_quarter(home, monkeypatch):
+    for number in range(1, 9):
+        a_session(home, number, days=number)
+    archived = home.archive / "crew"
+    archived.mkdir(parents=True)
+    ahead = time.time() + 60 * DAY_S
+    monkeypatch.setattr("teamwright.app.ended.retention.time.time", lambda: ahead)
+    assert await prune(home, 30) == [] and archived.exists(), "ages count from the newest session"
+    a_session(home, 50, days=0)
+    aged(home.transcript(CWD, id_of(50)), -60)
+    removed = await retention.prune(home, 30)
+    assert removed.sessions == [id_of(number) for number in (8, 7, 6, 5)], "one of four, the oldest first"
+    assert "Removed 4 sessions (00000008, " in str(removed) and "30 days" in str(removed)

@@ -359,3 +359,24 @@ def test_a_tail_waits_for_a_log_that_is_not_there_yet_and_begins_anew_with_anoth
     for text in ("other one", "other two"):
         other.emit(note(text))
     assert [event.text for _, event in tail.read()] == ["other two"]
+
+
+@pytest.mark.finding("D2")
+@pytest.mark.promise("P5")
+def test_damaged_lines_in_the_middle_are_told_when_the_log_is_opened_again_and_kept_beside(path):
+    log = EventLog(path)
+    for n in range(1, 6):
+        log.emit(note(f"event {n}"))
+    log.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = b"\0" * (len(lines[1]) - 1) + b"\n"
+    lines[3] = lines[3].replace(b'"text"', b'"te\x00t')
+    path.write_bytes(b"".join(lines))
+    again = EventLog(path)
+    again.close()
+    assert again.lost is not None and again.lost.copy.read_bytes() == lines[1] + lines[3]
+    assert [text.partition(" of ")[0] for _, text in texts(path)] == ["event 1", "event 3", "event 5", "2 lines"]
+    assert all(json.loads(line) for line in path.read_bytes().splitlines())
+    third = EventLog(path)
+    third.close()
+    assert third.lost is None and third.last == 6

@@ -17,6 +17,7 @@ PACKAGES = {
     "ps": "procps",
     "rg": "ripgrep",
     "screen": "screen",
+    "setpriv": "util-linux",
     "strace": "strace",
     "tmux": "tmux",
     "zsh": "zsh",

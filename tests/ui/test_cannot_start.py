@@ -12,6 +12,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, CutPrompt, Status
+from tests.support.programs import require
 from tests.support.waits import WAIT_S
 from tests.ui.conftest import GIT
 from tests.ui.program import COMMAND, KEY, Program, error_of, told_results
@@ -203,6 +204,42 @@ def test_a_home_that_cannot_be_made_means_cannot_start(tmp_path, repo, place):
     assert str(homes[place]) in lines[0]
     assert any("--home DIR" in line for line in lines)
     assert (tmp_path / "taken").read_text() == "a file of the user's"
+
+
+UNREADABLE = """
+import sys
+from teamwright.ui.cli.main import main
+for words in ("status", "requests", "sessions", "teams", "doctor", "send a@t hi", "log t", "-p Hello", "resume t"):
+    print("\\0", words, main(words.split()), file=sys.stderr)
+"""
+
+
+@pytest.mark.finding("T23", "D4")
+@pytest.mark.parametrize("closed", [".", "teams", "a file"])
+def test_a_home_that_cannot_be_read_is_one_sentence_with_the_path_and_what_to_type(tmp_path, repo, closed):
+    home = tmp_path / "home"
+    (home / "teams" / "t").mkdir(parents=True)
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "below" if closed == "a file" else home / closed
+    if closed != "a file":
+        path.chmod(0)
+    without_rights = [require("setpriv"), "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    program = Program(repo, path if closed == "a file" else home)
+    try:
+        done = subprocess.run(
+            [*without_rights, sys.executable, "-c", UNREADABLE],
+            cwd=repo, env=program.environment, capture_output=True, text=True, timeout=WAIT_S, check=True,
+        )  # fmt: skip
+    finally:
+        if closed != "a file":
+            path.chmod(0o700)
+    *told, _ = done.stderr.split("\0")
+    codes = [part.split("\n")[0] for part in done.stderr.split("\0")[1:]]
+    assert len(codes) == 9 and all(code.endswith(" 3") for code in codes), codes
+    for one in told:
+        assert f"the home {program.home} cannot be read" in one and "[read-only-home]" in one, one
+        assert ("chmod -R u+rwX" in one) is (closed != "a file") and "--home DIR" in one
+    assert done.stdout == ""
 
 
 def namespaces_work() -> bool:

@@ -272,3 +272,27 @@ def test_a_resumed_session_keeps_its_model_unless_another_is_named(tmp_path, rep
     assert "haiku" not in models[2]
     parts = [{key: body[key] for key in ("system", "tools")} for body in server.bodies]
     assert parts[0] == parts[2], "the words are what they were"
+
+
+@pytest.mark.finding("D2")
+@pytest.mark.promise("H5")
+def test_a_resume_says_which_lines_of_its_files_were_damaged_and_continues_validly(tmp_path, repo):
+    with LoopbackModel.in_thread([Answer(tools=[("Bash", {"command": "pwd"})]), "One.", "Two."]) as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        own = session_of(program.run("-p", "first", "--output-format", "json"))
+        transcript = next((tmp_path / "home").glob(f"projects/*/{own}.jsonl"))
+        log = transcript.with_suffix("") / "events.jsonl"
+        for path, number in ((transcript, 2), (log, 1)):
+            lines = path.read_bytes().splitlines(keepends=True)
+            lines[number] = b"\0" * (len(lines[number]) - 1) + b"\n"
+            path.write_bytes(b"".join(lines))
+        done = program.run("resume", own[:8], "-p", "second")
+    assert (done.returncode, done.stdout) == (0, "Two.\n"), done.stderr
+    for path in (transcript, log):
+        assert f"1 line of {path} could not be read" in done.stderr
+        assert b"\0\0\0" in next(path.parent.glob(f"{path.name}.bad.*")).read_bytes()
+    body = server.bodies[-1]
+    assert roles(body) == ["user", "assistant"] * 2 + ["user"]
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    assert {block["type"] for block in blocks} == {"text"}, blocks
+    assert "transcript file was damaged" in blocks[1]["text"]

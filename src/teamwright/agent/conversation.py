@@ -36,6 +36,7 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.ids import keyed_id
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import Journal
+from teamwright.storage.lost_lines import LostLines
 
 PAUSED = "pause_turn"
 """The `stop_reason` of an answer that the model goes on with when it is asked again."""
@@ -75,6 +76,8 @@ class Conversation:
     queued: dict[str, list[Block]] = field(default_factory=dict[str, "list[Block]"])
     reported: tuple[int, int] = (0, 0)
     inherited: int = 0
+    lost: LostLines | None = None
+    """Damaged lines that were set aside when it was loaded."""
     _covered: int = 0
     _answered: int = 0
     _journal: Journal | None = None

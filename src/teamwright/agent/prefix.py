@@ -17,6 +17,7 @@ from teamwright.agent.conversation import Conversation
 from teamwright.agent.forking.origin import read_conversation
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
+from teamwright.agent.transcript import set_aside_lost_lines
 from teamwright.models.effort import Effort
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.prefix import prefix_for
@@ -87,11 +88,14 @@ def store_prefix(directory: Path, prefix: Prefix) -> None:
 def load_conversation(path: Path, prefixes: Path) -> Conversation:
     """The conversation in this transcript, with the prefix that its first line names, or its last compaction.
 
-    Raises StorageError.
+    Damaged lines are set aside first, which its `lost` tells. Raises StorageError.
     """
+    lost = set_aside_lost_lines(path)
     history = read_conversation(path)
     prefix = load_prefix(prefixes, history.prefix)
-    return Conversation.of(path, prefix, Journal.open(path), history)
+    made = Conversation.of(path, prefix, Journal.open(path), history)
+    made.lost = lost
+    return made
 
 
 def load_prefix(directory: Path, digest: str) -> Prefix:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.agent.transcript_gaps import bridge_gaps
 from teamwright.protocol.blocks import Block, encode, text_block, tool_calls
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward, read_lines
+from teamwright.storage.lost_lines import LOST, LostLines, set_aside_damaged_lines
 
 SCHEMA = 1
 """Version of the transcript's lines."""
@@ -176,7 +179,16 @@ def read_history(path: Path, upto: int | None = None) -> History:
         _go_on_from(made, made.boundary)
     elif later:
         made.header, made.lines = parse_header(later.pop(), path), 1
-    paused = False
+    paused, gaps = _read_steps(made, later, path)
+    if gaps:
+        made.items, made.reported = bridge_gaps(made.items, gaps), (0, 0)
+    _owed(made, path, paused=paused)
+    return made
+
+
+def _read_steps(made: History, later: list[bytes], path: Path) -> tuple[bool, list[int]]:
+    """Take in the lines, the newest first; whether the last answer paused, and where lines were lost."""
+    paused, gaps = False, list[int]()
     while later:  # the newest is first: memory is given back line by line
         line = later.pop()
         if line.startswith(_QUEUED):
@@ -187,6 +199,8 @@ def read_history(path: Path, upto: int | None = None) -> History:
             continue
         made.lines += 1
         made.interrupted = line.startswith(_INTERRUPT)
+        if line.startswith(LOST):
+            gaps.append(len(made.items))
         at = line.find(MESSAGE)
         if at > 0:
             made.items.append(line[at + len(MESSAGE) : -1])
@@ -194,8 +208,28 @@ def read_history(path: Path, upto: int | None = None) -> History:
             _forget_told(line, at, made.queued)
             if line.startswith(ANSWER):
                 made.reported = len(made.items), _reported(line[:at])
-    _owed(made, path, paused=paused)
-    return made
+    return paused, gaps
+
+
+def set_aside_lost_lines(path: Path) -> LostLines | None:
+    """Replace the damaged lines behind the last compaction; the history goes on with a note in their place.
+
+    Only the transcript's one writer may call it. None when all lines are whole. Raises StorageError.
+    """
+    return set_aside_damaged_lines(path, _is_whole, lambda line: line.startswith(_COMPACT), sys.maxsize)
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        body = json.loads(line)
+        if line.startswith(_COMPACT):
+            Boundary.parse(line)
+        message = body.get("message")
+        if line.startswith(_SAID) and MESSAGE in line:
+            return message["role"] in {"user", "assistant"} and all(block["type"] for block in message["content"])
+        return isinstance(body["type"], str) and body["type"] not in {"user", "assistant"}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StorageError):
+        return False
 
 
 def _go_on_from(made: History, boundary: Boundary) -> None:
@@ -338,4 +372,6 @@ def without_thoughts(item: bytes) -> bytes:
 
 
 def _ids(line: bytes) -> list[str]:
-    return cast("list[str]", json.loads(line).get("injected", ()))
+    with suppress(ValueError, AttributeError):  # a damaged line tells no ids
+        return cast("list[str]", json.loads(line).get("injected", ()))
+    return []

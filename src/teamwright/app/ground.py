@@ -81,7 +81,7 @@ class Ground:
 def ground_of(options: Options) -> Ground:
     """Everything that can be wrong before a model is asked."""
     require_platform()
-    home = home_of(options.home)
+    home = home_of(options.home).require_readable()
     _require_person(home, options)
     home.prepare()
     cwd = Path(os.path.realpath(options.cwd))
@@ -107,7 +107,7 @@ def _require_person(home: Home, options: Options) -> None:
 def ground_of_member(options: Options, session: SessionId, room: Path) -> Ground:
     """The same for the own process of a member of that session; `room` is its directory there."""
     require_platform()
-    home = home_of(options.home)
+    home = home_of(options.home).require_readable()
     return replace(_ground(options, home, options.cwd, session, resumed=(room / "events.jsonl").exists()), room=room)
 
 

@@ -113,8 +113,11 @@ class TeamView:
 
 
 def home_at(root: str | None) -> Home:
-    """The home that was named, else the one of the environment, else the user's own. Nothing is made there."""
-    return home_of(root)
+    """The home that was named, else the one of the environment, else the user's own. Nothing is made there.
+
+    Raises CannotStart (`read-only-home`) when it cannot be read.
+    """
+    return home_of(root).require_readable()
 
 
 # ── teams ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -96,14 +96,13 @@ async def _close(session: Session) -> None:
 async def _open(options: Options, stack: AsyncExitStack) -> Session:
     ground = ground_of(options)
     make_private(ground.directory)
-    pruning = asyncio.create_task(prune(ground.home, ground.settings.retention_days, keep=ground.id), name="retention")
-    stack.push_async_callback(asyncio.wait, {pruning})
     lease = Lease.take(ground.directory / LEASE, f"session {ground.id}")
     stack.callback(lease.release)
     undo = stack.enter_context(ExitStack())
     if not ground.resumed:
         undo.callback(_remove, ground)
     log, standing = _log(ground, stack)
+    pruning = _pruning(ground, log, stack)
     watcher = await stack.enter_async_context(Watcher())
     numbers = numbers_of(ground, log)
     models = models_in(ground, numbers)
@@ -126,10 +125,11 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     agent = await maker.lead(team, _conversation(ground, maker))
     _check_rules(maker.policy.rules, PLAN_TOOLS | {tool.name for tool in maker.kit.tools(Caller(LEAD, team))})
     lead = _lead(ground, agent, team, jobs)
-    warnings = _warnings(ground, maker, unserved)
+    warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
     exchange = have_processes(ground, team, maker, log, grants, watcher.follow)
     session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker), exchange=exchange)
+    session.pruning = pruning
     grants.modes = lambda: session.modes
     log.subscribe(partial(_note, session), live=False)
     wire(maker.purse, team, log)
@@ -141,6 +141,23 @@ def _warnings(ground: Ground, maker: Maker, unserved: Sequence[str]) -> tuple[st
     """What was left out of the session, a line each."""
     settings, kinds = ground.settings.warnings, maker.resolver.warnings()
     return (*trust_warnings(ground), *settings, *unserved, *kinds, *shelf_warnings(maker.kit.shelf))
+
+
+def _pruning(ground: Ground, log: EventLog, stack: AsyncExitStack) -> asyncio.Task[None]:
+    task = asyncio.create_task(_prune(ground, log), name="retention")
+    stack.push_async_callback(asyncio.wait, {task})
+    return task
+
+
+async def _prune(ground: Ground, log: EventLog) -> None:
+    """Remove what is too old to keep, and say so."""
+    removed = str(await prune(ground.home, ground.settings.retention_days, keep=ground.id))
+    if removed:
+        log.emit(Notice(member=LEAD, text=removed))
+
+
+def _lost_lines(agent: Agent, log: EventLog) -> tuple[str, ...]:
+    return tuple(str(lost) for lost in (agent.conversation.lost, log.lost) if lost is not None)
 
 
 def _lead(ground: Ground, agent: Agent, team: Team, jobs: BackgroundJobs) -> Lead:
@@ -201,7 +218,9 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
             await _take_up_team(session, ground, team.directory, why)
         elif ground.resumed and (found := await session.team.teams.led_by(session.id)) is not None:
             why = f"Your session was interrupted, and goes on now ({iso()}) with its team."
-            await _take_up_team(session, ground, found.directory, why)
+            with _heard(session) as told:
+                await _take_up_team(session, ground, found.directory, why)
+            session.warnings += tuple(told)
         elif ground.resumed:
             session.resumed = Resumed(repaired=len(session.lead.agent.conversation.unanswered()))
             session.warnings += _left_out(ground)

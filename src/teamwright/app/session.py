@@ -86,6 +86,8 @@ class Session:
     warnings: tuple[str, ...] = ()
     exchange: Exchange | None = None
     """Where processes of members call."""
+    pruning: asyncio.Task[None] | None = None
+    """Removes sessions that are too old to keep."""
     tally: Tally = field(default_factory=Tally)
     resumed: Resumed = field(default_factory=Resumed)
     cut_off: list[str] = field(default_factory=list[str])
@@ -292,6 +294,8 @@ class Session:
             await self._leave_implicit()
         self.lead.agent.conversation.close()
         await self.models.aclose()
+        if self.pruning is not None:
+            await asyncio.wait({self.pruning})  # it logs what it removed
         self.log.close()
         self.lease.release()
 

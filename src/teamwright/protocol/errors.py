@@ -53,7 +53,7 @@ SLUGS: dict[str, Slug] = {
     "bad-settings": Slug(3, 400, "A settings file cannot be read."),
     "bad-script": Slug(3, 400, "A script for the scripted model cannot be read."),
     "mcp-failed": Slug(3, 503, "An MCP server that an agent cannot do without is not there."),
-    "read-only-home": Slug(3, 507, "The state root cannot be written."),
+    "read-only-home": Slug(3, 507, "The state root cannot be read or written."),
     "platform": Slug(3, 501, "The platform is not one of Linux, macOS, WSL 2."),
     "no-git": Slug(3, 503, "git is not installed, or will not read the repository."),
     "session-busy": Slug(3, 409, "Another process drives the session."),

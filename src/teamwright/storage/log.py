@@ -20,7 +20,7 @@ from teamwright.protocol.errors import StorageError
 from teamwright.protocol.event_json import SCHEMA, to_json
 from teamwright.protocol.events import LIVE, Notice, RequestOpened, TeamEvent, ToolCalled
 from teamwright.storage.jsonl import Journal
-from teamwright.storage.log_reader import Tail, last_number
+from teamwright.storage.log_reader import Tail, last_number, set_aside_lost_events
 
 Subscriber = Callable[[int, TeamEvent], None]
 
@@ -56,6 +56,8 @@ class EventLog:
         self.path = path
         self.state: State | None = None
         """Is told each logged event before any surface is; without one there are no snapshots."""
+        self.lost = set_aside_lost_events(path)
+        """Damaged lines that were set aside when the log was opened."""
         self._journal: Journal | None = Journal.open(path)
         self._n = last_number(path)
         self._snapshot_at = self._n + (1 if self._n else SNAPSHOT_EVERY)
@@ -66,6 +68,8 @@ class EventLog:
         """Told when somebody wants live events from now on, and when nobody does any more."""
         self._feeds: list[_Feed] = []
         self._warned = False
+        if self.lost is not None:
+            self.emit(Notice(member="system", text=str(self.lost), level="warning"))
 
     @property
     def last(self) -> int:

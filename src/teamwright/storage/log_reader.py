@@ -19,6 +19,7 @@ from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward, read_lines
+from teamwright.storage.lost_lines import LostLines, set_aside_damaged_lines
 
 MOST_UNREAD = 20_000
 """Events that are read backward at most: logs of an older version hold no snapshot."""
@@ -71,6 +72,19 @@ def read_recent(path: Path, most: int = MOST_UNREAD) -> Recent:
             events.append((n, event))
     events.reverse()
     return Recent(snapshot, events, whole)
+
+
+def set_aside_lost_events(path: Path) -> LostLines | None:
+    """Replace damaged lines among the newest MOST_UNREAD ones; None when all are whole. Only for the log's writer."""
+    return set_aside_damaged_lines(path, _is_whole, lambda _line: False, MOST_UNREAD)
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def last_number(path: Path) -> int:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from shlex import quote
 
 from teamwright.protocol.errors import CannotStart, InvalidName, StorageError
 from teamwright.protocol.ids import dir_stem, inbox_stem
@@ -155,6 +157,18 @@ class Home:
         """`history`: what was typed at the prompt."""
         return self.ours / "history"
 
+    def require_readable(self) -> Home:
+        """Return the home. Raises CannotStart (`read-only-home`) when it, or a directory of it, cannot be read."""
+        for path in dict.fromkeys((self.shared, self.ours, *(self.shared / name for name in ("teams", "tasks")))):
+            try:
+                os.scandir(path).close()
+                os.stat(path / "x")  # names alone can be read without the right to enter
+            except FileNotFoundError:
+                continue
+            except OSError as problem:
+                raise _unreadable(self.shared, path, problem) from problem
+        return self
+
     def prepare(self) -> None:
         """Make the root, 0700. Raises CannotStart (`read-only-home`), or StorageError when the disk is full."""
         try:
@@ -181,6 +195,21 @@ class Home:
         return made
 
 
+def _unreadable(root: Path, path: Path, problem: OSError) -> CannotStart:
+    """The error about a directory of a home that this user cannot read, with what to type about it."""
+    elsewhere = ["teamwright --home DIR …", "export TEAMWRIGHT_HOME=DIR"]
+    found = [("reason", _reason(problem))]
+    if isinstance(problem, PermissionError):
+        with suppress(OSError):
+            owner, user = os.stat(path).st_uid, os.geteuid()
+            own = f"chmod -R u+rwX {quote(str(root))}"
+            elsewhere.insert(0, own if owner == user else f"sudo chown -R {user} {quote(str(root))}")
+            found.append(("owner", f"user {owner}; this process runs as user {user}"))
+    part = "" if path == root else f": {path} is closed to this user"
+    what = f"the home {root} cannot be read{part}"
+    return CannotStart("read-only-home", what, looked_at=found, do=elsewhere, note="nothing was started")
+
+
 def _reason(problem: OSError) -> str:
     if isinstance(problem, FileExistsError | NotADirectoryError):
         return "a file is in its place"
@@ -188,7 +217,7 @@ def _reason(problem: OSError) -> str:
 
 
 def home_of(root: str | None = None) -> Home:
-    """The home that was named, else `TEAMWRIGHT_HOME`, else `~/.teamwright`."""
+    """The home that was named, else `TEAMWRIGHT_HOME`, else `~/.teamwright`. It may be unreadable."""
     return Home.at(Path(root or os.environ.get("TEAMWRIGHT_HOME") or "~/.teamwright"))
 
 

@@ -79,12 +79,14 @@ async def _see_through(home: Home, directory: str, entry: Path) -> None:
         await TaskList(home.tasks(directory), home.guard).remove_into_archive(entry / "tasks")
 
 
-def prune_archive(home: Home, *, days: float = RETENTION_DAYS) -> list[Path]:
-    """Remove what was archived more than so many days ago. Returns what is gone."""
-    limit = time.time() - days * 86_400
+def prune_archive(home: Home, *, days: float = RETENTION_DAYS, now: float | None = None, share: int = 1) -> list[Path]:
+    """Remove what was archived more than so many days before `now`, at most one of `share` entries. Returns them."""
+    limit = (time.time() if now is None else now) - days * 86_400
     if not home.archive.is_dir():
         return []
-    old = [e for e in sorted(home.archive.iterdir()) if e.is_dir() and not e.is_symlink() and e.stat().st_mtime < limit]
+    entries = [entry for entry in home.archive.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    aged = sorted((entry.stat().st_mtime, entry) for entry in entries)
+    old = [entry for changed, entry in aged if changed < limit][: -(-len(entries) // share)]
     for entry in old:
         shutil.rmtree(entry, ignore_errors=True)
     return [entry for entry in old if not entry.exists()]

@@ -1,7 +1,8 @@
 """What is too old to keep: archived teams, and sessions that nobody will miss.
 
-A session goes when nothing in it changed for the stated days, no process drives it, no team on disk is its own, and
-its task list has nothing open. Bounded work a call. Knows sessions, teams and leases; knows no session that runs.
+A session goes when nothing in it changed for the stated days, counted back from the newest session and not from the
+clock, no process drives it, no team on disk is its own, and its task list has nothing open. Bounded work a call.
+Knows sessions, teams and leases; knows no session that runs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.ended.naming import NamedTeam, all_teams
@@ -22,6 +23,7 @@ from teamwright.app.settings.merging import load_settings, reads_other_product
 from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust
 from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease, lease_held
 from teamwright.storage.paths import Home
 from teamwright.tasks.shared import is_shared
@@ -30,7 +32,10 @@ from teamwright.teams.archive import archive_entry, prune_archive
 from teamwright.teams.catalogue import session_list
 
 MOST = 20
-"""Sessions that one call removes; the next call goes on."""
+"""Sessions that one call removes at most; the next call removes more."""
+
+SHARE = 4
+"""One call removes at most one of so many sessions, and of so many archived teams: a wrong clock costs no more."""
 
 DAY_S = 86_400.0
 
@@ -44,24 +49,50 @@ def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> 
     return load_settings(home, cwd, flags, trust).retention_days
 
 
-async def prune(home: Home, days: float, *, keep: str = "") -> list[str]:
+@dataclass(slots=True)
+class Removed:
+    """What one call removed: ids of sessions, and directories of archived teams."""
+
+    days: float
+    sessions: list[str] = field(default_factory=list[str])
+    teams: list[Path] = field(default_factory=list[Path])
+
+    def __str__(self) -> str:
+        """One sentence; empty when nothing was removed."""
+        parts = [
+            f"{len(names)} {word}{'' if len(names) == 1 else 's'} ({', '.join(names[:5])}{', …' * (len(names) > 5)})"
+            for word, names in (
+                ("session", [id[:8] for id in self.sessions]),
+                ("archived team", [path.name for path in self.teams]),
+            )
+            if names
+        ]
+        why = f"not changed for more than {self.days:g} days (setting retention_days)"
+        return f"Removed {' and '.join(parts)}: {why}." if parts else ""
+
+
+async def prune(home: Home, days: float, *, keep: str = "") -> Removed:
     """Remove what is older than so many days; 0 keeps everything. `keep` is the id of a session that stays.
 
-    Returns the ids of the sessions that are gone. Never raises for what is on the disk: what cannot be removed stays.
+    The age is counted from the newest other session. What cannot be removed stays; nothing is raised.
     """
+    removed = Removed(days)
     if days <= 0:
-        return []
+        return removed
+    await asyncio.to_thread(_remove_snapshots, home, time.time() - days * DAY_S, keep)
+    sessions = [one for one in await asyncio.to_thread(_sessions, home) if one[1].stem != keep]
+    if not sessions:
+        return removed
+    now = min(time.time(), max(changed for changed, _ in sessions))
     with suppress(OSError):
-        await asyncio.to_thread(prune_archive, home, days=days)
-    before = time.time() - days * DAY_S
-    await asyncio.to_thread(_remove_snapshots, home, before, keep)
-    gone: list[str] = []
-    for transcript in await asyncio.to_thread(_outlived, home, before, keep):
+        removed.teams = await asyncio.to_thread(prune_archive, home, days=days, now=now, share=SHARE)
+    before = now - days * DAY_S
+    for transcript in await asyncio.to_thread(_outlived, home, sessions, before):
         with suppress(TeamwrightError, OSError):
             if await asyncio.to_thread(_remove, transcript, before):
-                gone.append(transcript.stem)
+                removed.sessions.append(transcript.stem)
                 await _put_away_list(home, transcript.stem)
-    return gone
+    return removed
 
 
 def _remove_snapshots(home: Home, before: float, keep: str) -> None:
@@ -72,13 +103,14 @@ def _remove_snapshots(home: Home, before: float, keep: str) -> None:
                 os.unlink(entry.path)
 
 
-def _outlived(home: Home, before: float, keep: str) -> list[Path]:
-    """The transcripts (there or not) of at most MOST sessions that may go, the oldest first."""
-    old = sorted(one for one in _sessions(home, before) if one[1].stem != keep)
+def _outlived(home: Home, sessions: list[tuple[float, Path]], before: float) -> list[Path]:
+    """The transcripts (there or not) of the sessions that may go, the oldest first; at most MOST and a share."""
+    old = sorted(one for one in sessions if one[0] < before)
+    most = min(MOST, -(-len(sessions) // SHARE))
     needed = _needed(home) if old else set[str]()
     found: list[Path] = []
     for _, transcript in old:
-        if needed is None or len(found) == MOST:
+        if needed is None or len(found) == most:
             break
         if {transcript.stem, session_list(transcript.stem)} & needed or _has_open(home, transcript.stem):
             continue
@@ -87,14 +119,16 @@ def _outlived(home: Home, before: float, keep: str) -> list[Path]:
     return found
 
 
-def _sessions(home: Home, before: float) -> Iterator[tuple[float, Path]]:
-    """Sessions whose transcript (there or not) and lease are older, with that age: one look for a younger one."""
+def _sessions(home: Home) -> list[tuple[float, Path]]:
+    """All sessions by their transcript (there or not), with the time at which that or the lease was changed."""
+    found: list[tuple[float, Path]] = []
     for project in _entries(home.ours / "projects"):
         stems = {entry.name.removesuffix(".jsonl") for entry in _entries(project.path)}
         for stem in filter(_ID.fullmatch, stems):
-            changed = _changed(f"{project.path}/{stem}.jsonl")
-            if changed < before and (changed := max(changed, _changed(f"{project.path}/{stem}/{LEASE}"))) < before:
-                yield changed, Path(project.path, f"{stem}.jsonl")
+            path = f"{project.path}/{stem}"
+            changed = max(_changed(f"{path}.jsonl"), _changed(f"{path}/{LEASE}"))
+            found.append((changed, Path(f"{path}.jsonl")))
+    return found
 
 
 def _needed(home: Home) -> set[str] | None:
@@ -137,6 +171,8 @@ def _remove(transcript: Path, before: float) -> bool:
         os.utime(directory / LEASE, (changed, changed))  # taking it was no use of the session
         if _newest(transcript) >= before:
             return False
+        for copy in transcript.parent.glob(f"{transcript.name}.bad.*"):
+            copy.unlink(missing_ok=True)
         transcript.unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
     finally:

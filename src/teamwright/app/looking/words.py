@@ -82,7 +82,10 @@ def value_words(home: Home, name: str) -> list[Name]:
 
 
 def home_named(root: str | None) -> Home:
-    """The home that was named, else the one of the environment, else the user's own. Nothing is made there."""
+    """The home that was named, else the one of the environment, else the user's own. Nothing is made there.
+
+    Raises CannotStart (`read-only-home`) when it cannot be read.
+    """
     from teamwright.storage.paths import home_of
 
-    return home_of(root)
+    return home_of(root).require_readable()

@@ -47,8 +47,8 @@ from teamwright.protocol.blocks import Block
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.envelope import new_key
 from teamwright.protocol.errors import CannotStart
-from teamwright.protocol.events import Attended, Emit, always
-from teamwright.protocol.ids import SessionId
+from teamwright.protocol.events import Attended, Emit, Notice, always
+from teamwright.protocol.ids import LEAD, SessionId
 from teamwright.protocol.values import dataclass
 from teamwright.storage.paths import Home
 from teamwright.teams.spec import SpawnSpec
@@ -160,6 +160,9 @@ class Parts:
     def _go_on(self, conversation: Conversation, model: Model, effort: Effort | None = None) -> Conversation:
         """A conversation that is resumed: its prefix is sent as it was, but for another model, or another effort."""
         prefix, card = conversation.prefix, model.card
+        if conversation.lost is not None:
+            member = str(conversation.header.get("member", LEAD))
+            self.emit(Notice(member=member, text=str(conversation.lost), level="warning"))
         had = effort_of(prefix)
         if prefix.model != card.wire or effort not in {None, had}:
             if effort is None and had is not None and taken(card, had) is None:

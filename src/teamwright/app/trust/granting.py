@@ -24,14 +24,14 @@ def trust_survey(options: Options) -> TrustState:
 
     Raises CannotStart (`bad-settings`) when the file of trust, or the user's settings, cannot be read.
     """
-    home = home_of(options.home)
+    home = home_of(options.home).require_readable()
     compat = reads_other_product(home, Flags(settings_file=options.settings_file))
     return Trust.load(home).verdict(options.cwd, session=options.trust, compat=compat)
 
 
 def give_trust(options: Options, state: TrustState) -> None:
     """Trust what the state showed, for good. Raises CannotStart when the home cannot be written, StorageError."""
-    home = home_of(options.home)
+    home = home_of(options.home).require_readable()
     require_person(home, TRUSTS, "trust")
     home.prepare()
     Trust.load(home).give(state)
@@ -39,6 +39,6 @@ def give_trust(options: Options, state: TrustState) -> None:
 
 def take_trust(options: Options) -> bool:
     """Forget the repository of these options; False when it was not trusted. Raises CannotStart, StorageError."""
-    home = home_of(options.home)
+    home = home_of(options.home).require_readable()
     require_person(home, TRUSTS, "trust --remove")
     return Trust.load(home).remove(options.cwd)

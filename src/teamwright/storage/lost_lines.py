@@ -1,0 +1,105 @@
+"""Lines of a journal that cannot be read: found, copied, and replaced where they are, so that the file is valid again.
+
+Below it: `jsonl` and the operating system. What makes a line readable is left to the owner of the format. Only the one
+writer of a file may call it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+
+from teamwright.protocol.clock import now_ms
+from teamwright.protocol.values import dataclass
+from teamwright.storage.atomic import storage_error, write_new
+
+LOST = b'{"type":"lost"'
+"""How a line begins that replaces one that could not be read."""
+
+_SHORTEST = LOST + b"}"
+
+
+@dataclass(frozen=True, slots=True)
+class LostLines:
+    """Lines of a file that could not be read; `copy` has their bytes."""
+
+    path: Path
+    count: int
+    copy: Path
+
+    def __str__(self) -> str:
+        lines = "1 line" if self.count == 1 else f"{self.count} lines"
+        were = "was" if self.count == 1 else "were"
+        return (
+            f"{lines} of {self.path} could not be read and {were} left out. The damaged bytes are kept in {self.copy}."
+        )
+
+
+def set_aside_damaged_lines(
+    path: Path, is_whole: Callable[[bytes], bool], is_last: Callable[[bytes], bool], most: int
+) -> LostLines | None:
+    """Replace damaged lines by lines of the same length that say so; None when there are none.
+
+    Looks backward from the end, at most at `most` lines and not beyond a whole line for which `is_last` holds. A line
+    that was not finished is not looked at. The bytes are copied first, to `<file>.bad.<ms>`. Raises StorageError.
+    """
+    try:
+        found = _damaged(path, is_whole, is_last, most)
+        if not found:
+            return None
+        copy = _copy(path, b"".join(line + b"\n" for _, line in reversed(found)))
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            for start, line in found:
+                os.pwrite(fd, _replacement(len(line)), start)
+        finally:
+            os.close(fd)
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    return LostLines(path, len(found), copy)
+
+
+def _damaged(
+    path: Path, is_whole: Callable[[bytes], bool], is_last: Callable[[bytes], bool], most: int
+) -> list[tuple[int, bytes]]:
+    """Offsets and bytes of damaged lines, the last line first."""
+    found: list[tuple[int, bytes]] = []
+    for start, line in islice(_lines_backward(path), most):
+        if line and not is_whole(line):
+            found.append((start, line))
+        elif is_last(line):
+            break
+    return found
+
+
+def _lines_backward(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The finished lines with their offsets, the last first; none when there is no file."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb"))
+        except FileNotFoundError:
+            return
+        if os.fstat(file.fileno()).st_size == 0:
+            return
+        content = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        end = content.rfind(b"\n")
+        while end >= 0:
+            start = content.rfind(b"\n", 0, end) + 1
+            yield start, content[start:end]
+            end = start - 1
+
+
+def _copy(path: Path, content: bytes) -> Path:
+    moment = now_ms()
+    while not write_new(copy := path.with_name(f"{path.name}.bad.{moment}"), content):
+        moment += 1
+    return copy
+
+
+def _replacement(length: int) -> bytes:
+    text = _SHORTEST if length >= len(_SHORTEST) else b"{}" if length >= 2 else b"0"
+    return text.ljust(length)

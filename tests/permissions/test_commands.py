@@ -284,6 +284,9 @@ git 2>&1 push origin
 git <<< x push
 git < a.py push
 git <<EOF push
+git -c alias.x='!git push' x
+git -c core.pager='git push' log
+xargs --arg-file=list git push
 """.strip().splitlines()
 
 
@@ -321,6 +324,7 @@ HIDDEN_WORDS = [
     "exec $X push",
     'sudo "$X" push',
     "git p*",
+    r"env -C . bash -c 'git push a\ b'",
 ]
 
 
@@ -446,6 +450,10 @@ ACCEPTED = [
 ]
 NOT_ACCEPTED = """
 rm a.py
+cd src && touch -- --pre=x && rg y *
+cd src && touch ./--pre=x && rg y *
+mkdir -p new && cd new && mkdir -- -d && sort *
+cd src && touch @list && strings *
 mkdir ../x
 touch link/x
 touch ~/.bashrc
@@ -496,6 +504,13 @@ def test_a_copied_directory_is_judged_by_all_that_it_would_bring(own_ground):
     (evil / "post-checkout").write_text("#!/bin/sh\n")
     assert own_ground.run("cp -r sub src", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
     assert own_ground.run("cp -r sub/. .", Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+
+
+@pytest.mark.promise("P7")
+def test_what_is_in_a_copied_directory_goes_through_no_link(own_ground):
+    (own_ground.project / "sub" / "main.py").symlink_to(own_ground.outside / "secret")
+    for command in ("cp -r src/. sub", "cp -r src/ sub", "cp -r ./src/./ sub"):
+        assert own_ground.run(command, Mode.ACCEPT_EDITS).verdict is Verdict.ASK
 
 
 @pytest.mark.promise("P7")

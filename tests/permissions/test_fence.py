@@ -118,7 +118,15 @@ def test_reading_it_and_changing_other_files_is_as_without_a_fence(base, command
 
 @pytest.mark.parametrize(
     "command",
-    ["echo x > $F", "rm $F", "xargs rm < list", "for f in $L; do rm $f; done", "cd $D && rm api/a.py", 'cp a "$F"'],
+    [
+        "echo x > $F",
+        "rm $F",
+        "xargs rm < list",
+        "for f in $L; do rm $f; done",
+        "cd $D && rm api/a.py",
+        'cp a "$F"',
+        "rm src/api/a.py a\\ b",
+    ],
 )
 def test_a_file_that_only_the_shell_will_know_is_asked_about(base, command):
     decision = policy(base, Mode.BYPASS, others(base)).decide("Bash", Access(command=command, cwd=base))

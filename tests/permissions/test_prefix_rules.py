@@ -61,6 +61,8 @@ tar | tar xf a.tar --to-command=x
 tar | tar cIf x a.tar a.py
 tar | tar -cf a.tar -I x a.py
 tar | tar xf a.tar -C ../outside
+tar | tar cf a.tar -T list
+tar | tar cf a.tar --files-from=list
 tar | tar cf ../outside/a.tar a.py
 rsync | rsync -e x a b
 rsync | rsync -ae x a b

@@ -399,6 +399,9 @@ def test_an_argument_that_the_grammar_does_not_explain_is_refused(text):
 
 
 NAMES_OUTSIDE = r"""
+type ../outside/secret
+which -a ../outside/secret
+command -v ~/secret
 find -O3 / -name x
 find -H .. -name x
 find . -newer ../outside/secret

@@ -38,6 +38,9 @@ echo @(a|b)
 ls $x(a)
 a[0 ; touch X]=1
 a["0"]=1
+a=(['$(touch X)']=1)
+a+=([x]=1)
+export a=(b [$x]=1)
 $(cat <<E⏎x⏎E⏎⏎echo a;echo b)
 $(ls # comment⏎)
 cat <<E⏎x \⏎E⏎E
@@ -141,6 +144,58 @@ def test_a_declaration_without_a_name_prints_secrets_and_asks(ground, line):
 @pytest.mark.finding("P6")
 def test_a_declaration_of_a_plain_variable_stays_allowed(ground):
     assert ground.run('x=1; readonly x; echo "$x"').verdict is Verdict.ALLOW
+
+
+SET_TOO_LATE = [
+    line.replace("⏎", "\n")
+    for line in """
+echo "$token"; token=x
+token="$token"; echo "$token"
+token+=x; echo "$token"
+false && token=x; echo "$token"
+true || token=x && echo "$token"
+if false; then token=x; fi; echo "$token"
+if true; then :; elif token=x; then :; fi; echo "$token"
+case a in b) token=x;; esac; echo "$token"
+while false; do token=x; done; echo "$token"
+for token in; do :; done; echo "$token"
+(token=x); echo "$token"
+token=x & echo "$token"
+token=x | true; echo "$token"
+x=$(token=x); echo "$token"
+{ token=x; } < nothing; echo "$token"
+token=x < nothing; echo "$token"
+local token=x; echo "$token"
+export token=x < nothing; echo "$token"
+readonly token; unset token; echo "$token"
+readonly token; token=x⏎echo "$token"
+: $((1/0)); token=x⏎echo "$token"
+cat <<< "$token"; token=x
+""".strip().splitlines()
+]
+
+
+@pytest.mark.finding("P6")
+@pytest.mark.parametrize("line", SET_TOO_LATE)
+def test_a_variable_that_may_still_have_the_value_of_the_environment_asks(ground, line):
+    assert ground.run(line).verdict is Verdict.ASK
+    assert ground.run(line, Mode.PLAN).verdict is not Verdict.ALLOW
+
+
+@pytest.mark.finding("P6", "P13")
+@pytest.mark.parametrize(
+    "line",
+    [
+        'x=$(cat a.py); echo "$x"',
+        'for f in *.py; do n=$(wc -l < "$f"); echo "$f: $n"; done',
+        'x=1 && y=2 && echo "$x $y"',
+        'if x=$(cat a.py); then echo "$x"; fi',
+        'export LC_ALL=C; x=1; (echo "$x")',
+        'x=$((2 + 3)); echo "$x"',
+    ],
+)
+def test_a_variable_that_was_certainly_set_is_only_printed(ground, line):
+    assert ground.run(line).verdict is Verdict.ALLOW
 
 
 @pytest.mark.finding("P9")

@@ -155,6 +155,9 @@ def test_lines_that_only_read_what_is_known_run(ground, line):
         'cat "$PWD/../outside/secret"',
         'cat "$HOME/.netrc"',
         "for f in a.py; do touch $f; done",
+        "f=../outside/secret; { f=a.py; } < nothing; cat $f",
+        "f=../outside/secret\n: $((1/0)); f=a.py\ncat $f",
+        "f=../outside/secret\n: $((08)); f=a.py\ncat $f",
     ],
 )
 def test_lines_that_leave_the_directories_by_a_known_value_ask(ground, line):

@@ -114,6 +114,15 @@ timeout 5 base64 .env
 sudo base64 .env
 bash -c 'base64 .env'
 bash -c "$X"
+cat .env a\ b
+cat <>.env
+bash -O extglob -c 'cat .en@(v)'
+find . -exec sh -c 'cat .env a\ b' \;
+env -C . bash -c 'cat <.env'
+env -C . bash -c 'cat .env a\ b'
+git -c alias.x='!cat .env' x
+xargs -a list cat
+xargs --arg-file=list cat
 eval "$X"
 $X
 echo 'cat .env' | sh
@@ -227,6 +236,9 @@ dd if=a.py of=src/q
 dd if=a.py of="$X"
 sort a.py -o "$X"
 sort a.py -o"$X"
+echo x 1<>src/q
+touch src/q a\ b
+env --unset=X bash -c 'echo x > src/q'
 sort a.py --output="$X"
 sort a.py --output="$PWD/src/q"
 gcc -o src/q a.c

@@ -26,7 +26,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.shell.line import as_line
 from teamwright.permissions.shell.parse import parse
 from teamwright.permissions.shell.parsed import Command, Parsed, Redirect
-from teamwright.permissions.shell.words import Shape
+from teamwright.permissions.shell.words import ANY_SHAPE, Shape
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Verdict, stricter
 
@@ -169,10 +169,17 @@ def _denials(ground: Ground, rules: ToolRules, parsed: Parsed, facts: list[Comma
         yield from denials_of(fact)
     yield from (d for d in _redirected(ground, parsed) if d.verdict is Verdict.DENY)
     yield from _fenced_off(ground, parsed, facts)
+    yield from (d for d in _unread(ground, parsed) if d.verdict is Verdict.DENY)
     hidden = _hidden(rules.deny, parsed)
     if hidden is not None:
         reason = f"Parts of it are hidden, so {hidden.text} cannot be excluded; write the command out."
         yield Decision(Verdict.DENY, str(hidden), reason)
+
+
+def _unread(ground: Ground, parsed: Parsed) -> Iterator[Decision]:
+    """What rules about files say of a line that cannot be read in full: it may name any file."""
+    for tool in () if parsed.ok else ("Read", "Write"):
+        yield from judge_unknown_path(ground, tool, ANY_SHAPE, certain=True)
 
 
 def _fenced_off(ground: Ground, parsed: Parsed, facts: list[CommandFacts]) -> Iterator[Decision]:
@@ -183,8 +190,10 @@ def _fenced_off(ground: Ground, parsed: Parsed, facts: list[CommandFacts]) -> It
     every = [fact.changed for fact in facts]
     for changed in every:
         yield from (found for path in changed.paths if (found := fence.refuses(path, deep=True)) is not None)
-    if any(changed.hidden for changed in every) or any(
-        one.writes and (one.target is None or one.glob or None in one.places) for one in parsed.redirects
+    if (
+        not parsed.ok
+        or any(changed.hidden for changed in every)
+        or any(one.writes and (one.target is None or one.glob or None in one.places) for one in parsed.redirects)
     ):
         yield fence.hidden()
 
@@ -196,6 +205,7 @@ def _all(
     hidden = _hidden(rules.ask, parsed)
     if hidden is not None:
         yield Decision(Verdict.ASK, str(hidden), f"Parts of it are hidden, so {hidden.text} cannot be excluded.")
+    yield from _unread(ground, parsed)
     unclear = _unclear(rules, parsed)
     if unclear is not None:
         yield unclear
@@ -306,7 +316,7 @@ def _unclear(rules: ToolRules, parsed: Parsed) -> Decision | None:
 
 def _secretive(parsed: Parsed) -> bool:
     """Whether it would print a variable that may hold a secret."""
-    return any(name not in parsed.sets and name not in _READABLE_VARIABLES and name != "_" for name in parsed.reads)
+    return any(name not in _READABLE_VARIABLES and name != "_" for name in parsed.reads)
 
 
 def _matching(rules: tuple[Rule, ...], command: Command) -> Rule | None:

@@ -23,7 +23,8 @@ MAX_FILES = 500
 class Changes:
     """The absolute paths that a command reads and writes. `last`: nothing may run after it, or beside it, in its line.
 
-    What is moved or copied may bring links along, so that paths judged before it mean something else after it.
+    What is moved or copied may bring links along, so that paths judged before it mean something else after it. What is
+    made with an odd name would be an option where a pattern of the line matches it.
     """
 
     reads: tuple[Path, ...]
@@ -39,6 +40,8 @@ _GRAMMARS = {
 }
 
 
+_ODD_NAME = re.compile(r"(^|/)[^\w./~]")
+_CONTENTS = re.compile(r"/\.?$")
 _JOINED = re.compile(r"&&|\|\||\d?[<>]&\d?-?|&>>?")
 _BESIDE = re.compile(r"[&|()`]|\{\s|\b(?:for|while|until|select|case|coproc|function|eval|trap)\b")
 
@@ -67,7 +70,9 @@ def changes(command: Command) -> Changes | None:
     if not paths or reads is None or len(paths) != len(found.operands):
         return None
     if name in {"mkdir", "touch"}:
-        return Changes(reads, paths)
+        return Changes(reads, paths, last=any(map(_ODD_NAME.search, found.operands)))
+    if any(map(_CONTENTS.search, found.operands[:-1])):
+        return None  # some systems copy what is in it instead of it
     return _transfer(paths[:-1], paths[-1], moves=name == "mv", exact=found.has("-T"))
 
 

@@ -46,7 +46,7 @@ file | -C --compile -m --magic-file -f --files-from -z -Z --uncompress
 split | --filter
 diff3, sdiff | -o --output --diff-program
 tar | VALUED=bfgHKLNTVX -I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action
-    --rmt-command --rsh-command -P --absolute-names --remove-files
+    --rmt-command --rsh-command -P --absolute-names --remove-files -T --files-from
 zip | -TT --unzip-command -m --move
 rsync | VALUED=fTBM -e --rsh --rsync-path --daemon --config --log-file --remove-source-files
 ssh, scp, sftp | VALUED=bBcilmOpPQX -o -F -E -S -I -L -R -D -W -J -w

@@ -66,13 +66,17 @@ class Expansions(Listing):
                 with self.apart():
                     self.run(part.body, places)
             elif isinstance(part, Variable | Expansion):
-                self.parsed.reads.update({part.name} if NAME.fullmatch(part.name) else ())
-            elif isinstance(part, Calculation) and part.names:
-                self._calculates("it calculates with variables")
+                self._read(part.name)
+            elif isinstance(part, Calculation) and part.unsure:
+                self._calculates("it calculates with variables, or may fail")
             if isinstance(part, Expansion) and not part.plain:
                 self._calculates("it expands a variable in a rare way")
             if isinstance(part, Expansion | Calculation | Encoded):
                 self.look_through(part.parts, places)
+
+    def _read(self, name: str) -> None:
+        if NAME.fullmatch(name) and name not in self.values.assigned:
+            self.parsed.reads.add(name)
 
     def _calculates(self, why: str) -> None:
         self.doubt(why)
@@ -111,6 +115,8 @@ class Expansions(Listing):
                 value = value_of(assignment.value, self.values)
             self.parsed.sets.add(assignment.name)
             self.values.assign(assignment.name, None if node.redirections else value)
+            if not (node.redirections or assignment.adds or assignment.element):
+                self.values.assigned |= {assignment.name}
 
     def declare(self, node: Simple, fields: list[Field], places: Places) -> None:
         """`export`, `declare`, `unset` and the like. Without a name they print every variable, secrets too."""
@@ -123,6 +129,8 @@ class Expansions(Listing):
                 plain = False
                 continue
             self._declared(name, found[1], valued=bool(found[2]) or name == "unset")
+            if found[2] == "=" and name in {"export", "readonly"} and not node.redirections:
+                self.values.assigned |= {found[1]}
             if found[2]:
                 self._check_declared(found[1], word, field, places)
         for assignment in node.assignments:
@@ -139,6 +147,8 @@ class Expansions(Listing):
         """Note a variable of a declaration; one without a value sets none, but may export one."""
         if valued:
             self.parsed.sets.add(name)
+        elif builtin == "readonly":
+            self._read(name)  # what it has from the environment it will keep
         if builtin == "export":
             self.parsed.exports.add(name)
 

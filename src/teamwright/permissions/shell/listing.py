@@ -90,17 +90,24 @@ class Listing:
             role = "guess" if guess else "run"
             inner.add(Command(words, command.places, globs, variables, role, splits=unknown))
         if wrapped.script is not None and guess:
-            self.guessed(wrapped.script, command.places)
+            self.guessed(wrapped.script, command.places, is_script=not wrapped.commands)
         elif wrapped.script is not None:
             inner.text(wrapped.script, command.places)
         if any(found.name in MOVES for found in self.parsed.commands[first:]):
             self.doubt("it changes the directory in a rare way")
 
-    def guessed(self, text: str, places: Places) -> None:
-        """List a text that may be run, as far as one can tell: if it is a command, that can only forbid."""
+    def guessed(self, text: str, places: Places, *, is_script: bool = False) -> None:
+        """List a text that may be run, as far as one can tell: if it is a command, that can only forbid.
+
+        With `is_script` it is certainly none but a command, so that one which cannot be read may be any.
+        """
         aside = Parsed()
         if self.depth > MAX_DEPTH:
             return self.unreadable("it is nested too deeply")
         self.another(aside, same_home=False).text(text, places)
-        self.parsed.commands += [replace(found, role="guess") for found in aside.commands if aside.ok]
+        if aside.ok:
+            self.parsed.commands += [replace(found, role="guess") for found in aside.commands]
+            self.parsed.redirects += aside.redirects
+        elif is_script:
+            self.parsed.commands.append(Command((None,), places, role="guess"))
         return None

@@ -71,7 +71,8 @@ class Redirect:
 class Parsed:
     """What a command line would do. `ok` is False when it is not valid bash; `doubt` says what is not certain.
 
-    `reads` are the variables whose values it uses, `sets` those it assigns, `exports` those that it hands to programs.
+    `reads` are the variables whose values it uses before it has certainly set them, `sets` those it assigns, `exports`
+    those that it hands to programs.
     `evaluates`: it takes values for code, as arithmetic does; `holds_code`: a variable gets a text that would be some.
     """
 

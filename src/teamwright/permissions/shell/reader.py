@@ -32,7 +32,8 @@ _IN_CALCULATION = re.compile(r"[A-Za-z0-9_ \t+*/%<>=!|&^~?:,.@#\[\]-]+")
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 _BRACED = re.compile(r"\$\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _PLAIN_OPERATION = re.compile(r":?[-+]|##?|%%?")
-_NAMES = re.compile(r"[A-Za-z_$]")
+_SURE = re.compile(r"\s*(0|[1-9][0-9]*)(\s*[-+*]\s*(0|[1-9][0-9]*))*\s*")
+"""What is calculated without variables and without an error, which would end the list of commands around it."""
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 
 
@@ -243,8 +244,8 @@ class Reader(Scanner):
         if not self.peek("))"):
             raise Unreadable("it calculates in a rare way")
         self.at += 2
-        inner = self.text[start + len(opening) : self.at]
-        return Calculation(tuple(parts), quoted, _NAMES.search(inner) is not None)
+        inner = self.text[start + len(opening) : self.at - 2]
+        return Calculation(tuple(parts), quoted, _SURE.fullmatch(inner) is None)
 
     def _substituted(self, opening: int) -> Sequence:
         """The statements up to the bracket that closes a substitution."""

@@ -124,7 +124,7 @@ class Simples(Reader):
         self.newlines()
         while not self.peek(")"):
             word = self.word()
-            if word is None or self.waiting:
+            if word is None or self.waiting or self.text[word.start] == "[":  # `[…]=x` calculates what is in there
                 raise Unreadable("it sets an array in a rare way")
             items.append(word)
             self.newlines()

@@ -42,11 +42,11 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """`$((…))`. `names`: it reads variables, whose values are calculated in turn."""
+    """`$((…))`. `unsure`: it reads variables, whose values are calculated in turn, or it may fail."""
 
     parts: tuple[Part, ...] = ()
     quoted: bool = False
-    names: bool = False
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

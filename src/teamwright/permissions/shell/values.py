@@ -76,6 +76,8 @@ class Values:
         """Whether unquoted values are split at blanks."""
         self.matches_plainly = "GLOBIGNORE" not in os.environ
         """Whether patterns match what they usually do."""
+        self.assigned = frozenset[str]()
+        """Variables that certainly have a value of the line, not of the environment."""
         self._known: dict[str, str | None] = {}
         self._any = False  # every variable may have been set
         self._unsettled = False  # and assignments may do other things than they seem to
@@ -86,6 +88,7 @@ class Values:
         made = Values.__new__(Values)
         made.home, made.place, made.splits_plainly = self.home, self.place, self.splits_plainly
         made.matches_plainly = self.matches_plainly
+        made.assigned = self.assigned
         made._known = dict(self._known)
         made._any, made._unsettled, made._volatile = self._any, self._unsettled, self._volatile
         return made
@@ -254,7 +257,7 @@ def _by_words(words: Iterable[Word]) -> Iterator[frozenset[str]]:
 
 def _by_parts(parts: Iterable[Part]) -> Iterator[frozenset[str]]:
     for part in parts:
-        if (isinstance(part, Expansion) and not part.plain) or (isinstance(part, Calculation) and part.names):
+        if (isinstance(part, Expansion) and not part.plain) or (isinstance(part, Calculation) and part.unsure):
             yield _ANY_SET
         elif isinstance(part, Expansion | Calculation):
             yield from _by_parts(part.parts)

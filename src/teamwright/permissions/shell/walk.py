@@ -121,10 +121,14 @@ class Walk(Expansions):
 
     def _and_or(self, node: AndOr, places: Places) -> Moved:
         ok, ever = self.visit(node.items[0], places)
+        assigned, chained = self.values.assigned, True
         for both, item in zip(node.signs, node.items[1:], strict=True):
+            chained = chained and both
+            self.values.assigned = self.values.assigned if chained else assigned
             right_ok, right_ever = self.visit(item, ok if both else ever)
             self.values.forget(set_by(item))
             ok, ever = (right_ok if both else ok | right_ok), ever | right_ever
+        self.values.assigned = assigned
         return ok, ever
 
     def _pipeline(self, node: Pipeline, places: Places) -> Moved:
@@ -140,14 +144,17 @@ class Walk(Expansions):
     def _branches(self, node: Branches, places: Places) -> Moved:
         for word in node.words:
             self.look_into(word, places)
-        reached = places
+        reached, assigned = places, self.values.assigned
         for at, test in enumerate(node.always):
             reached = reached | self.visit(test, reached)[1]
             if at:
                 self.values.forget(set_by(test))
+            else:
+                assigned = self.values.assigned
             reached = reached | self._perhaps(node.bodies[at], reached)
         for body in node.bodies[len(node.always) :]:
             reached = reached | self._perhaps(body, reached)
+        self.values.assigned = assigned
         return reached, reached
 
     def _perhaps(self, body: Sequence, places: Places) -> Places:
@@ -169,15 +176,19 @@ class Walk(Expansions):
         self._stand_at(places)
         for redirection in node.redirections:
             self.redirect(redirection, places)
-        return self.visit(node.body, places)
+        with self.apart():  # without the file that it opens nothing of it runs
+            moved = self.visit(node.body, places)
+        self.values.forget(set_by(node))
+        return moved[0], moved[1] | places
 
     def _loop(self, node: While | For, places: Places) -> Moved:
-        names = set_by(node)
+        names, assigned = set_by(node), self.values.assigned
         reached = self._once(node, places)
         if reached != places and None not in places:
             self.doubt("it changes the directory in a loop")
             reached = reached | self._once(node, reached | {None})
         self.values.forget(names)
+        self.values.assigned = assigned
         return reached, reached
 
     def _once(self, node: While | For, places: Places) -> Places:
@@ -202,6 +213,7 @@ class Walk(Expansions):
         if values and self.steps.left > 0 and self._followed(node, values, places):
             return places
         self.values.forget(set_by(node))
+        self.values.assigned |= {node.name}
         return places | self.visit(node.body, places)[1]
 
     def _values_of(self, node: For) -> list[str] | None:
@@ -230,6 +242,7 @@ class Walk(Expansions):
         for value in values:
             self.values.forget(changed)
             self.values.assign(node.name, value)
+            self.values.assigned |= {node.name}
             moved = self.visit(node.body, places)[1] != places
             if moved or self.steps.left <= 0 or len(self.parsed.commands) - commands > MAX_COMMANDS:
                 del self.parsed.commands[commands:], self.parsed.redirects[redirects:]

@@ -107,6 +107,7 @@ RUN_BY_PROGRAMS = re.compile(
 
 _OFF = frozenset({"false", "no", "off", "0"})
 _BY_PROGRAM = re.compile(r"(pager|editor|command|fsmonitor|textconv|external|driver|cmd|helper|program|askpass)$", re.I)
+_ALIAS = re.compile(r"^(-c)?alias\.", re.IGNORECASE)
 _STANDARD_INPUT = re.compile(r"-|/dev/(stdin|fd/.*)|/proc/.*/fd/.*")
 
 
@@ -138,7 +139,7 @@ def _wrapped(words: Words, wrapper: _Wrapper) -> Inside | None:
         return None  # only says where a program is
     start = _after_options(words, wrapper)
     if start is None:
-        return _any_of(_filled(words, len(words)) if wrapper.more else words)
+        return _any_of(_filled(words, len(words)), more=(None,)) if wrapper.more else _any_of(words)
     start += wrapper.positional
     if start >= len(words):
         return _ANYTHING if wrapper.shell else None
@@ -180,12 +181,12 @@ def _after_options(words: Words, wrapper: _Wrapper) -> int | None:
     return at
 
 
-def _any_of(words: Words) -> Inside:
-    """Options we do not know: any later word may begin the command."""
+def _any_of(words: Words, more: Words = ()) -> Inside:
+    """Options we do not know: any later word may begin the command, which gets `more` words at its end."""
     starts = (at for at in range(1, min(len(words), 40)) if not (words[at] or "").startswith("-"))
     texts = (word.rpartition("=")[2] if word.startswith("--") else word for word in words[1:] if word)
     script = "\n".join(text for text in texts if len(text.split()) > 1)
-    return Inside(tuple(words[at:] for at in starts), script=script or None, guess=True)
+    return Inside(tuple((*words[at:], *more) for at in starts), script=script or None, guess=True)
 
 
 def _shell(words: Words) -> Inside | None:
@@ -345,6 +346,8 @@ def _git(words: Words) -> Inside | None:
     """`git rebase --exec`, `git bisect run`, `git submodule foreach`, `git -c core.pager=…`: texts given to git."""
     for at, word in enumerate(words):
         key, given, value = (word or "").partition("=")
+        if given and (words[at - 1] == "-c" or key.startswith("-c")) and _ALIAS.search(key):
+            return Inside(script=value[1:] if value.startswith("!") else f"git {value}", guess=True)
         if key.lower().endswith("core.fsmonitor") and value.lower() in _OFF:
             continue  # a boolean there is no program's name
         if given and (words[at - 1] == "-c" or key.startswith("-c")) and _BY_PROGRAM.search(key):

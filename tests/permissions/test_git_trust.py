@@ -251,6 +251,28 @@ def test_trust_in_a_directory_is_no_trust_in_a_repository_that_it_becomes(place)
     assert not place.allows("git status")
 
 
+ABSURD = {
+    "a NUL byte": "../stolen\0x\n",
+    "a long text": "./" * 6000 + "../stolen\n",
+    "nothing": "",
+    "an end of line": "\n",
+}
+
+
+@pytest.mark.finding("P17")
+@pytest.mark.parametrize("kind", ABSURD)
+def test_a_common_directory_that_cannot_be_read_as_git_reads_it_asks(place, kind):
+    bare(place.project / "stolen", place.program)
+    assert place.allows("git status")
+    (place.project / ".git" / "commondir").write_text(ABSURD[kind])
+    assert not place.allows("git status")
+    trusted = frozenset(git_entries(place.project))
+    place.policy.scope = Scope((place.project,), trusted_git=trusted, base=place.project)
+    assert not place.allows("git status"), "what cannot be read is never trusted"
+    if kind in {"a NUL byte", "a long text"}:
+        assert place.run("git status"), "git would run the program of the other directory"
+
+
 @pytest.mark.finding("P4")
 def test_a_plain_repository_inside_the_repository_is_read_like_any_other(place):
     place.git("init", "-q", str(place.emb))

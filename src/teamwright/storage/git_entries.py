@@ -13,7 +13,7 @@ from pathlib import Path
 
 from teamwright.protocol.values import dataclass
 from teamwright.storage.gitconfig import FilesSeen, GitEntry, config_entries, digest_of, never_the_same
-from teamwright.storage.gitdir import Discovery, GitRepository, discover
+from teamwright.storage.gitdir import Discovery, GitRepository, discover, names_common_dir
 from teamwright.storage.plain import open_plain, read_plain
 
 __all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
@@ -55,6 +55,9 @@ def survey_git(found: Discovery) -> GitSurvey:
 
 def _of_repository(repository: GitRepository, files: FilesSeen) -> Iterator[GitEntry]:
     git_dir, common, tree = repository.git_dir, repository.common, repository.tree
+    files.add(git_dir / "commondir")
+    if not names_common_dir(git_dir):
+        yield GitEntry(git_dir / "commondir", "a common directory that cannot be read", never_the_same())
     for path in (common / "config", git_dir / "config.worktree"):
         yield from config_entries(path, git_dir, tree, files)
     yield from _module_entries(common / "modules", files)
@@ -86,6 +89,8 @@ def _module_entries(modules: Path, files: FilesSeen) -> Iterator[GitEntry]:
             yield GitEntry(place, "submodules that cannot be read", never_the_same())
             return
         if "HEAD" in names:
+            if "commondir" in names:
+                yield GitEntry(place / "commondir", "another repository", _digest_of_file(place / "commondir"))
             for path in (place / "config", place / "config.worktree"):
                 # its work tree is judged when git runs there
                 found = config_entries(path, place, place, files)

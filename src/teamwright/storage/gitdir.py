@@ -93,6 +93,20 @@ def common_dir(git_dir: Path) -> Path:
     return Path(os.path.realpath(os.path.join(git_dir, text)))
 
 
+def names_common_dir(git_dir: Path) -> bool:
+    """Whether `common_dir` is what git takes: `commondir` does not exist, or names a path that can be read here.
+
+    git also takes a text that is longer than ours may be, or that ends in a NUL byte and more.
+    """
+    path = f"{git_dir}/commondir"
+    if not _mode(path):
+        return True
+    try:
+        return bool(_pointer(path))
+    except (OSError, ValueError):
+        return False
+
+
 def trust_root(start: Path) -> Path:
     """What trust in a repository is bound to: its common directory, or outside git the directory itself.
 

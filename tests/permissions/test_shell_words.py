@@ -37,3 +37,7 @@ def test_of_an_unknown_word_the_fixed_parts_are_known(tmp_path, word, shape):
 def test_of_an_unknown_redirection_the_fixed_parts_are_known(tmp_path):
     [redirect] = parse('ls > "$X/src/q"', tmp_path).redirects
     assert (redirect.target, redirect.shape) == (None, (None, "/src/q"))
+
+
+def test_of_a_word_that_braces_leave_empty_it_is_known_that_nothing_is_written(tmp_path):
+    assert words_of("cat {,a}", tmp_path) == (("cat",), ("",), ("a",))

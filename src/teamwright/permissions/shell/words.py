@@ -40,7 +40,7 @@ class Field:
 
 UNKNOWN = Field(None, splits=True)
 
-_NO_WORD = Field(None, shape=(), splits=True)
+_NO_WORD = Field(None, shape=("",), splits=True)
 """What braces leave of nothing: an empty word to zsh, none to bash."""
 
 _NUMBERS = table("? # $ RANDOM SECONDS LINENO UID EUID PPID BASHPID")

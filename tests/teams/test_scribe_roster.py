@@ -211,3 +211,22 @@ async def test_members_that_start_while_a_stranger_rewrites_are_all_on_the_roste
         await stranger.write(str(config_of(team)), old)
         await asyncio.gather(*spawning)
         await until(team, lambda: sorted(names(team)) == ["m0", "m1", "m2", "m3", "m4", "team-lead"])
+
+
+@pytest.mark.finding("N2")
+@pytest.mark.promise("P5")
+@pytest.mark.parametrize("damage", ["", '{"name": "crew", "members": [{"na'])
+async def test_a_roster_that_another_program_left_empty_or_cut_is_restored_from_memory(tmp_path, damage):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        heard = Told(team)
+        await team.spawn("ann", "Wait for mail.")
+        await until(team, lambda: team.session.team.quiet())
+        crew = team.session.team
+        path = crew.home.config(crew.directory)
+        before = json.loads(path.read_bytes())
+        await stranger.write(path, damage)
+        await heard.until(lambda: any("was restored from memory" in one.text for one in heard.of(Notice)))
+        assert json.loads(path.read_bytes()) == before
+        assert [copy.read_text() for copy in path.parent.glob("config.json.bad.*")] == [damage]
+        await crew.roster.find("ann")
+        await team.spawn("bob", "Wait for mail too.")

@@ -30,6 +30,8 @@ class MemberFlags:
     model: str = ""
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """Flags of another program's start that are not known here, or not used; never written."""
 
 
 _NAMES = {
@@ -69,13 +71,21 @@ def to_argv(flags: MemberFlags) -> list[str]:
     return out
 
 
-def parse(argv: Sequence[str]) -> MemberFlags:
-    """What these arguments say. Raises UsageError for a flag that is not known, doubled, or without its value."""
+def parse(argv: Sequence[str], *, foreign: bool = False) -> MemberFlags:
+    """Return what these arguments say. Raises UsageError for a flag that is not known, doubled, or without its value.
+
+    `foreign`: another program starts the member. Flags that are not known are then ignored with their values.
+    """
     said: dict[str, Any] = {}
+    ignored: list[str] = []
     waiting = list(argv)
     while waiting:
         flag, given, value = waiting.pop(0).partition("=")
         name = _NAMES.get(flag)
+        if foreign and name is None:
+            ignored.append(flag[:60])
+            _taken(waiting)
+            continue
         if name is None or name in said:
             raise _bad(f"{flag[:60]!r} is {'said twice' if name in said else 'no flag of a member'}")
         if name in _SWITCHES:
@@ -89,7 +99,7 @@ def parse(argv: Sequence[str]) -> MemberFlags:
     missing = [flag for flag in REQUIRED if not said.get(_NAMES[flag])]
     if missing:
         raise _bad(f"{', '.join(missing)} must be said")
-    return MemberFlags(**said)
+    return MemberFlags(**said, ignored=tuple(ignored))
 
 
 def _taken(waiting: list[str]) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import COLORS, agent_id, inbox_stem, member_name, nearest
 from teamwright.protocol.indented_json import IndentedJson
@@ -132,6 +134,27 @@ class Roster:
         """
         return await self._patiently(lambda: self._change(change))
 
+    async def restore(self, config: TeamConfig) -> Path | None:
+        """Write this roster where the file is not whole. Returns the copy of the damaged bytes, None where it is whole.
+
+        Raises LockTimeout, LockLost, StorageError, TeamwrightError (`unknown-team`).
+        """
+        if not self.path.exists():
+            raise self._missing()
+        async with lock_for(self.path, self.home.guard(self.path)).hold() as held:
+            try:
+                self._read()
+            except StorageError as problem:
+                if problem.slug != "damaged-file":
+                    raise
+            else:
+                return None
+            held.check()
+            copy = _copy(self.path)
+            write_atomic(self.path, config.encode(self._encoder), fsync=self._fsync)
+            self._seen = None
+        return copy
+
     async def _once(self) -> TeamConfig:
         return self._read()
 
@@ -208,6 +231,18 @@ class _Seen(NamedTuple):
     mark: tuple[int, int, int] | None
     raw: bytes
     config: TeamConfig
+
+
+def _copy(path: Path) -> Path:
+    """Keep the bytes of the file as `<file>.bad.<ms since 1970>`."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    moment = now_ms()
+    while not write_new(copy := path.with_name(f"{path.name}.bad.{moment}"), content):
+        moment += 1
+    return copy
 
 
 def _mark(stat: os.stat_result) -> tuple[int, int, int]:

@@ -277,7 +277,7 @@ class RosterScribe:
         team.emit(Notice(member=OUTSIDE, text=text))
 
     async def _damaged(self) -> None:
-        """Told once it stays so: whoever writes may need a moment."""
+        """Restore the roster from memory once it stays damaged: another program that writes may need a moment."""
         if "damaged" in self._missing_told:
             return
         if self._again is None and "doubtful" not in self._missing_told:
@@ -287,6 +287,14 @@ class RosterScribe:
         self._missing_told.discard("doubtful")
         self._missing_told.add("damaged")
         path = self._team.home.config(self._team.directory)
+        if self._known is not None:
+            self._missing_told.discard("damaged")
+            copy = await self._team.roster.restore(self._known)
+            text = f"{path} was damaged and was restored from memory. The damaged bytes are kept in {copy}."
+            if copy is not None:
+                self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+            self.noticed()
+            return
         text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
         self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
 

@@ -28,7 +28,7 @@ EXIT = {"left": 0, "suspended": 0, "killed": 0, "failed": 1}
 
 def run_member(argv: Sequence[str]) -> int:
     """Be the member that these arguments name, to its end; the exit code. Raises TeamwrightError."""
-    return asyncio.run(_run(parse(argv)))
+    return asyncio.run(_run(parse(argv, foreign=not os.environ.get(VARIABLE))))
 
 
 async def _run(flags: MemberFlags) -> int:

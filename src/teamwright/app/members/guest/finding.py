@@ -29,6 +29,10 @@ WHOLE_S = 10.0
 """How long a roster that is being written is waited for."""
 
 _NOTHING = "nothing was started"
+_IGNORED = {
+    "--lead-verify-key": "--lead-verify-key is not used: how the lead signs its messages is not known, so lead_sig is "
+    "kept and not verified",
+}
 _MODES = frozenset({Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.DONT_ASK, Mode.BYPASS, Mode.PLAN})
 
 
@@ -57,9 +61,18 @@ async def find(flags: MemberFlags, env: Mapping[str, str]) -> Found:
     config = await _whole(Roster(home, directory))
     _require_stranger(home, directory, name)
     mode, warnings = _mode(flags)
+    warnings += tuple(_IGNORED.get(flag, f"the flag {flag} is not known here and is ignored") for flag in flags.ignored)
     session = _session(flags, config, directory)
     plans = flags.plan_mode_required or mode is Mode.PLAN
     return Found(home, directory, config, session, name, None if mode is Mode.PLAN else mode, plans, warnings)
+
+
+async def find_team(flags: MemberFlags, env: Mapping[str, str]) -> Found:
+    """Find the team of a start that failed, for what is told to its lead. Raises TeamwrightError."""
+    home, directory = _root(team_name(flags.team_name), env)
+    config = await _whole(Roster(home, directory))
+    session = _session(flags, config, directory)
+    return Found(home, directory, config, session, member_name(flags.agent_name), None, False)
 
 
 def _root(team: str, env: Mapping[str, str]) -> tuple[Home, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from teamwright.app.making.maker import Maker
 from teamwright.app.members.asking import LeadStops
 from teamwright.app.members.guest.asking import ByMail, Mailed
 from teamwright.app.members.guest.failing import tell_failed
-from teamwright.app.members.guest.finding import Found, find, working_directory
+from teamwright.app.members.guest.finding import Found, find, find_team, working_directory
 from teamwright.app.members.guest.granting import LeadGrants
 from teamwright.app.members.guest.life import Lived, look_up, new_life, own_entry
 from teamwright.app.members.guest.stay import Guest
@@ -84,7 +84,14 @@ async def join(flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
 
     Raises TeamwrightError; then its lead was told, unless another process is that member.
     """
-    cwd, found = working_directory(), await find(flags, env)
+    cwd = working_directory()
+    try:
+        found = await find(flags, env)
+    except TeamwrightError as problem:
+        if problem.slug not in {"backend", "unknown-team"}:  # of another process, or of nobody
+            with suppress(TeamwrightError):
+                await tell_failed(await find_team(flags, env), flags, problem)
+        raise
     inbox = found.home.inbox(found.directory, found.name)
     guard = found.home.guard(inbox)
     lease = Lease.take(guard.with_name(f"{guard.name}.member"), f"{found.name} of {flags.team_name}")
@@ -94,6 +101,10 @@ async def join(flags: MemberFlags, env: Mapping[str, str], stack: AsyncExitStack
         return await _begin(made, flags, env, stack)
     except TeamwrightError as problem:
         await tell_failed(found, flags, problem)
+        raise
+    except Exception as problem:
+        bug = TeamwrightError("bug", f"{type(problem).__name__}: {problem}")
+        await tell_failed(found, flags, bug)
         raise
 
 

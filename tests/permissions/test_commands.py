@@ -450,6 +450,8 @@ ACCEPTED = [
 ]
 NOT_ACCEPTED = """
 rm a.py
+/usr/bin/../../tmp/ls
+/bin/../ls
 cd src && touch -- --pre=x && rg y *
 cd src && touch ./--pre=x && rg y *
 mkdir -p new && cd new && mkdir -- -d && sort *

@@ -399,6 +399,10 @@ def test_an_argument_that_the_grammar_does_not_explain_is_refused(text):
 
 
 NAMES_OUTSIDE = r"""
+for f in ../outside/*; do echo "$f"; done
+x='../outside/*'; for f in $x; do echo "$f"; done
+select f in ../outside/*; do break; done
+f=(../outside/*); echo "$f"
 type ../outside/secret
 which -a ../outside/secret
 command -v ~/secret

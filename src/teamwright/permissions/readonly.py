@@ -47,7 +47,7 @@ def proven(command: Command) -> Reads | None:
     name = command.name
     if name is None or 0 in command.globs:
         return None
-    name = name.rsplit("/", 1)[-1] if name.startswith(("/bin/", "/usr/bin/")) else name
+    name = os.path.basename(name) if os.path.dirname(name) in {"/bin", "/usr/bin"} else name
     if name in _WITH_ANY_WORDS:
         return _WITH_ANY_WORDS[name](command)
     words = _expanded(command)

@@ -47,6 +47,10 @@ class Expansions(Listing):
         """List the statements of a substitution."""
         raise NotImplementedError
 
+    def list_names(self, words: Iterable[Word], places: Places) -> None:
+        """List the words of a loop or an array as those of a command: a pattern among them lists a directory."""
+        raise NotImplementedError
+
     @contextmanager
     def apart(self) -> Generator[None]:
         """What runs in a shell of its own, or perhaps not at all, leaves the variables as they are."""
@@ -85,6 +89,7 @@ class Expansions(Listing):
     def assign(self, assignment: Assignment, places: Places) -> None:
         """Look through an assignment; its value may be run by programs."""
         self.look_into(assignment.value, places)
+        self.list_names(assignment.items or (), places)
         for item in assignment.items or ():
             self.look_into(item, places)
             self.parsed.holds_code |= self._holds_code(item)

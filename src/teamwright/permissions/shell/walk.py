@@ -208,6 +208,7 @@ class Walk(Expansions):
         self._stand_at(places)
         for word in node.words or ():
             self.look_into(word, places)
+        self.list_names(node.words or (), places)
         self.parsed.sets.add(node.name)
         values = self._values_of(node) if node.words is not None and not node.picks else None
         if values and self.steps.left > 0 and self._followed(node, values, places):
@@ -286,20 +287,29 @@ class Walk(Expansions):
             found += many
         return found
 
-    def _command(self, node: Simple, fields: list[Field], places: Places) -> None:
-        written = tuple(field.text for field in fields)
-        if written[0] in {"[", "test"}:
-            self.check_test(written)
+    def list_names(self, words: Iterable[Word], places: Places) -> None:
+        """List the words of a loop or an array as those of a command: a pattern among them lists a directory."""
+        fields = [Field(":"), *self._fields(words)]
+        if any(field.glob or field.splits for field in fields):
+            self._list(fields, places)
+
+    def _list(self, fields: list[Field], places: Places, variables: tuple[str, ...] = ()) -> None:
         self.add(
             Command(
-                written,
+                tuple(field.text for field in fields),
                 places,
                 frozenset(at for at, field in enumerate(fields) if field.glob),
-                tuple(assignment.name for assignment in node.assignments),
+                variables,
                 shapes={at: field.shape for at, field in enumerate(fields) if field.text is None},
                 splits=frozenset(at for at, field in enumerate(fields) if field.splits),
             )
         )
+
+    def _command(self, node: Simple, fields: list[Field], places: Places) -> None:
+        written = tuple(field.text for field in fields)
+        if written[0] in {"[", "test"}:
+            self.check_test(written)
+        self._list(fields, places, tuple(assignment.name for assignment in node.assignments))
 
     def _after(self, fields: list[Field], places: Places) -> Moved:
         """Where the shell is after a command."""

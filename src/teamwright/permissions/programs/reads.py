@@ -238,7 +238,7 @@ _TREE_ATTACHED = re.compile(r"-[A-Za-z]*(?:[IP].+|L(?!\d*$).+)", re.DOTALL)
 
 
 def _tree(args: list[str]) -> FilesRead | None:
-    """The directories that `tree` lists. A letter takes the next word for its value: what is attached is more letters."""
+    """The directories that `tree` lists. A letter takes the next word for its value; attached text is more letters."""
     by = program_grammar("tree")
     return by_grammar(by, args) if by is not None and not any(map(_TREE_ATTACHED.fullmatch, args)) else None
 

@@ -71,7 +71,7 @@ async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_
             'You lead the team "crew"',
             "- ada (general-purpose): awaiting, waits for the lead to answer its plan",
             "- ben (general-purpose): working",
-            "- #1 [pending] count &lt;the&gt; files",
+            "- #1 [pending] count <the> files",
             "- #2 [pending] write it down, waits for #1",
             f"- plan_approval {request['id']}, of ada",
             f'{{"type": "plan_approval_response", "request_id": "{request["id"]}", "approve": true}}',

@@ -86,7 +86,7 @@ async def test_a_hook_after_a_call_reads_its_result_and_adds_to_it(hooks):
     hooks.on("PostToolUse", own("PostToolUse", additionalContext="2 tests <fail>"), matcher="Bash")
     calls = [Call("Bash", {"command": "echo hi"}), Call("Bash", {"command": "exit 3"}), "Done."]
     _, model, _ = await run(hooks, calls)
-    assert "hi" in model.asked(1) and "2 tests &lt;fail&gt;" in model.asked(1), "what a hook says is data"
+    assert "hi" in model.asked(1) and "2 tests <fail>" in model.asked(1), "what a hook says is data"
     assert "2 tests" not in model.asked(2), "only what went well has a hook after it"
     [event] = hooks.told
     assert event["tool_response"]["stdout"].strip() == "hi"
@@ -98,7 +98,7 @@ async def test_a_call_that_fails_has_its_own_hook_which_adds_to_it_and_one_that_
     calls = [Call("Bash", {"command": "echo well"}), Call("Bash", {"command": "echo no >&2; exit 3"}), "Done."]
     _, model, _ = await run(hooks, calls)
     assert "look at" not in model.asked(1), "what went well has the other one"
-    assert "look at &lt;make&gt;" in model.asked(2)
+    assert "look at <make>" in model.asked(2)
     [event] = hooks.told
     assert (event["tool_name"], event["tool_input"]["command"]) == ("Bash", "echo no >&2; exit 3")
     assert "no" in event["error"] and event["is_interrupt"] is False and event["tool_use_id"]
@@ -564,7 +564,7 @@ async def test_after_a_compaction_the_session_starts_anew_and_what_that_adds_rea
         assert (await team.compact()).done
         await team.run("And now?")
         last = [one for one in model.requests if one.asker != "ada"][-1]
-        assert "mind the &lt;whales&gt;" in last.items[0].decode()
+        assert "mind the <whales>" in last.items[0].decode()
         again = read_history(team.session.lead.agent.conversation.path)
         assert again.items[0] == last.items[0], "a kill loses none of it"
         await team.compact("ada")

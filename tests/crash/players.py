@@ -14,7 +14,9 @@ from functools import lru_cache
 
 from teamwright.models.model import ModelCard, Reply, TextPart
 from teamwright.protocol.blocks import text_of
+from teamwright.protocol.envelope import restored, sender_shown
 from teamwright.protocol.usage import Usage
+from tests.support.notices import notices
 
 TEAM = "crew"
 PROMPT = "DO THE JOB."
@@ -101,8 +103,8 @@ class Talk:
 
     def _hear(self, text: str) -> None:
         for sender, body in _ENVELOPE.findall(text):
-            self.mail.append((sender, body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")))
-            self.since += body.startswith("done ") or '"teammate_terminated"' in body[:40]
+            self.mail.append((sender_shown(sender), restored(body)))
+            self.since += body.startswith("done ") or " has ended: " in body[:80]
 
     def of(self, tool: str, **given) -> list[Made]:
         """The calls of a tool with this input among the rest."""
@@ -115,12 +117,7 @@ class Talk:
 
     def protocol(self, kind: str) -> list[dict]:
         """Protocol messages of a type that were told."""
-        found = []
-        for _, text in self.mail:
-            if text.startswith("{") and f'"{kind}"' in text:
-                body = json.loads(text)
-                found += [body] if body.get("type") == kind else []
-        return found
+        return [one for _, text in self.mail for one in notices(kind, text)]
 
 
 def send(to: str, text: str, size: int = 0):
@@ -191,11 +188,11 @@ def stop(talk: Talk) -> list:
     """It objects to the request that is the first of two, and agrees to others."""
     calls = []
     for request in talk.protocol("shutdown_request"):
-        made = [c for c in talk.of("SendMessage") if answered(c) == request["requestId"]]
+        made = [c for c in talk.of("SendMessage") if answered(c) == request["request_id"]]
         if made and not (made[-1].failed and "interrupted" in made[-1].text):
             continue
-        agrees = "first" not in request.get("reason", "")
-        words = {"type": "shutdown_response", "request_id": request["requestId"], "approve": agrees}
+        agrees = "first" not in request["reason"]
+        words = {"type": "shutdown_response", "request_id": request["request_id"], "approve": agrees}
         calls.append(("SendMessage", {"to": "lead", "message": words if agrees else words | {"reason": "not yet"}}))
     return calls[:1]
 
@@ -267,7 +264,7 @@ def change_staff(talk: Talk, plan: Plan) -> list:
         return []
     if not asked:
         return [ask_to_stop("dee", "the first time")]
-    if len(asked) == 1 and any(body["from"] == "dee" for body in talk.protocol("shutdown_rejected")):
+    if len(asked) == 1 and any(body["sender"] == "dee" for body in talk.protocol("shutdown_rejected")):
         return [ask_to_stop("dee", "really")]
     if not ended(talk, "dee"):
         return []

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.interop.guest import Gate, body, call, letters, ours, send
+from tests.support.notices import request_ids
 from tests.support.waits import WAIT_S, wait_until
 from tests.teams.places.rig import needs_tmux, private_server
 from tests.ui.program import told_results, words_of
@@ -42,7 +43,7 @@ def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leav
         lead = bob.lead(*steps)
         bob.over(lead)
         first = words_of(bob.server.bodies[0])
-        assert re.search(r'<teammate-message teammate_id="team-lead" key="\w+">\nCount the files.\n</team', first)
+        assert re.search(r'<teammate-message teammate_id="lead" key="\w+">\nCount the files.\n</team', first)
         said, idle, over = letters(lead)
         extra = ["msgV", "msg_id", "type"] if bob.newer else ["msg_id"]
         assert list(said) == ["from", "text", "summary", "timestamp", "color", *extra, "read"]
@@ -90,7 +91,7 @@ def test_it_is_on_the_roster_once_with_or_without_an_entry_that_is_there(strange
 @pytest.mark.promise("E8", "D3", "F23")
 def test_its_model_may_object_to_being_stopped_and_is_asked_again(strangers, tmp_path, monkeypatch):
     def object_to(request):
-        id = words_of(request).split('"requestId":"')[1].split('"')[0]
+        id = request_ids(words_of(request))[0]
         return call("SendMessage", to="team-lead", message={**OBJECTION, "request_id": id})
 
     with ours(strangers, tmp_path, monkeypatch, "ready", object_to, "going on") as bob:

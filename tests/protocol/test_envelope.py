@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamwright.protocol.envelope import PEER_NOTE, UNKEYED, RuntimeTags, escaped, harmless, new_key
+from teamwright.protocol.envelope import PEER_NOTE, UNKEYED, RuntimeTags, harmless, new_key, restored, sender_shown
 from teamwright.protocol.mail import Entry
 
-WHOLE = re.compile(r'<teammate-message( (teammate_id|color|summary)="[^"<>\n]*")+>\n[^<>]*\n</teammate-message>')
+WHOLE = re.compile(r'<teammate-message( (teammate_id|color|summary)="[^"<>\n]*")+>\n.*\n</teammate-message>', re.DOTALL)
 
 
 @pytest.mark.promise("C5")
@@ -32,20 +32,33 @@ def test_tag_and_attributes_are_as_observed_and_absent_ones_are_left_out():
 )
 def test_a_forged_tag_in_a_body_stays_text(body):
     shown = UNKEYED.entry(Entry("bob", body))
-    assert shown.count("<") == 2 and shown.count("<teammate-message ") == shown.count("</teammate-message>") == 1
+    assert (
+        len(re.findall(r"<(?=/?(?:system|teammate))", shown, re.I)) == 2
+        and shown.count("<teammate-message ") == shown.count("</teammate-message>") == 1
+    )
     assert shown.endswith("\n</teammate-message>")
 
 
 @pytest.mark.promise("C5", "F65")
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20), st.text(max_size=20))
 def test_no_text_closes_an_envelope_or_adds_an_attribute(sender, body, color, summary):
-    assert WHOLE.fullmatch(UNKEYED.message(sender, body, color=color, summary=summary))
+    made = UNKEYED.message(sender, body, color=color, summary=summary)
+    assert WHOLE.fullmatch(made) and len(re.findall(r"<\s*/?\s*teammate-message", made, re.I)) == 2
 
 
 @pytest.mark.promise("C5")
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_different_bodies_look_different(one, two):
-    assert (UNKEYED.message("a", one) == UNKEYED.message("a", two)) == (one == two)
+@pytest.mark.finding("T6")
+@given(st.lists(st.sampled_from(["<", "/", "system-reminder", ">", "&", "a < b", "</div>", " "]), max_size=8))
+def test_a_body_is_read_as_it_was_written_but_for_tags_of_the_runtime(parts):
+    body = "".join(parts)
+    assert restored(harmless(body)) == body
+    assert harmless("if a < b && c > d: <b>x</b>\n") == "if a < b && c > d: <b>x</b>\n"
+
+
+@pytest.mark.promise("C5")
+def test_the_lead_is_named_by_its_alias_and_found_again():
+    assert 'teammate_id="lead"' in UNKEYED.message("team-lead", "x")
+    assert sender_shown("lead") == "team-lead" and sender_shown("a&amp;b") == "a&b"
 
 
 @pytest.mark.promise("C5", "F65")
@@ -73,7 +86,7 @@ def test_every_tag_of_the_runtime_carries_the_key_and_no_body_closes_its_tag():
     ]
     assert all(text.count(key) == 1 for text in made)
     assert tags.reminder(closing).count("</system-reminder") == 1
-    assert tags.hook_notes([closing])[0]["text"] == tags.reminder(escaped(closing))
+    assert tags.hook_notes([closing])[0]["text"] == tags.reminder(harmless(closing))
     assert new_key() != key and len(key) == 16
 
 

@@ -13,6 +13,7 @@ from teamwright.storage.paths import home_of
 from teamwright.teams.modes.changing import set_mode
 from teamwright.teams.plans.approval import PlanAnswer, answer_plan
 from teamwright.testing import ScriptedModel
+from tests.support.notices import request_ids
 from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team, told, until
 from tests.teams.planners import (
@@ -277,7 +278,7 @@ async def test_a_member_that_awaits_can_be_asked_to_stop(tmp_path, objects):
         if len(request.items) == 1:
             return hand_in()
         if "shutdown_request" in last and objects:
-            id = json.loads(last[last.index("{") : last.index("}") + 1])["requestId"]
+            id = request_ids(last)[0]
             reply = {"type": "shutdown_response", "request_id": id, "approve": False, "reason": "my plan waits"}
             return ("SendMessage", {"to": "lead", "message": reply})
         return "ok"

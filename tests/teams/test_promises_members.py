@@ -18,6 +18,7 @@ from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import read_team_file
 from teamwright.testing import ScriptedModel
+from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 
@@ -164,7 +165,7 @@ async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_h
         await inner.teams.list()
         result = await team.run("What happened?")
     assert result.ok
-    assert told(model, LEAD).count("teammate_terminated") == 2
+    assert len(notices("teammate_terminated", told(model, LEAD))) == 2
 
 
 @pytest.mark.promise("A2", "F20", "F68")
@@ -203,7 +204,7 @@ async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_obj
     def script(request):
         if request.asker == LEAD:
             return STOP if len(request.items) == 1 else "hm"
-        if '"type":"shutdown_request"' not in newest(request):
+        if "shutdown_request" not in newest(request):
             return "ok"
         if answer is None:
             return Failure("model-failed", "overloaded")
@@ -217,7 +218,7 @@ async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_obj
         assert ada.state == "gone"
         assert on_disk() == []
         assert not team.session.team.requests.open_requests()
-    assert told(model, LEAD).count("teammate_terminated") == 1
+    assert len(notices("teammate_terminated", told(model, LEAD))) == 1
 
 
 @pytest.mark.promise("F28", "D4", "F23")

@@ -364,7 +364,7 @@ async def test_a_new_life_of_a_name_begins_with_no_request_and_no_assignment_of_
         await until(team, lambda: again.state == "idle" and inner.quiet())
         said = told(model, "ada")
         assert "Second life." in said
-        assert "shutdown_request" not in said and "task_assignment" not in said and "First life." not in said
+        assert "shutdown_request" not in said and "gave you task" not in said and "First life." not in said
         assert inner.members["ada"].asked == ""
 
 

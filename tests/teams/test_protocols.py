@@ -5,6 +5,7 @@ import json
 import pytest
 
 from teamwright.testing import ScriptedModel
+from tests.support.notices import notices
 from tests.teams.crew import a_team, newest, told, until
 
 
@@ -65,7 +66,7 @@ async def test_every_end_reaches_the_lead_once_with_its_cause(tmp_path, how):
         await team.run("And now?")
         assert ada.state == "gone"
     said = told(model, "team-lead")
-    assert said.count("teammate_terminated") == 1
+    assert len(notices("teammate_terminated", said)) == 1
     assert {"stopped": "stopped by the program", "broke": "a mistake", "consented": "shut down on request"}[how] in said
 
 

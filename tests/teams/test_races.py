@@ -20,6 +20,7 @@ from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
 from tests.support.examples import examples
+from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until, within
 
@@ -231,7 +232,7 @@ async def test_a_team_that_is_made_after_the_implicit_one_takes_tasks_and_unseen
         assert not (own_home / ".teamwright/teams" / inner.session_list).exists()
         assert [t.subject for t in await inner.tasks.all()] == ["a job"]
         await team.run("What happened?")
-        assert "teammate_terminated" in told(team.session.lead.agent.model, "team-lead")
+        assert notices("teammate_terminated", told(team.session.lead.agent.model, "team-lead"))
 
 
 @pytest.mark.promise("P1", "A2")
@@ -242,7 +243,7 @@ async def test_what_the_lead_had_not_seen_when_its_team_went_is_told_all_the_sam
         await ada.stop()
         await delete_team(team.session.team)
         await team.run("And?")
-        assert told(team.session.lead.agent.model, "team-lead").count("teammate_terminated") == 1
+        assert len(notices("teammate_terminated", told(team.session.lead.agent.model, "team-lead"))) == 1
 
 
 @pytest.mark.promise("F60", "B6")

@@ -12,9 +12,8 @@ from teamwright.protocol.blocks import text_of
 from teamwright.protocol.errors import InvalidName, LimitExceeded, TeamRefused
 from teamwright.storage.watch import Watcher
 from teamwright.testing import ScriptedModel
+from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
-
-JSON_REQUEST = '"requestId":"'
 
 
 def newest(request) -> str:
@@ -26,10 +25,6 @@ def newest(request) -> str:
 def everything_told(model: ScriptedModel, name: str) -> str:
     last = [r for r in model.requests if r.asker == name][-1]
     return "\n".join(item.decode() for item in last.items)
-
-
-def request_id_in(text: str) -> str:
-    return text.split(JSON_REQUEST, 1)[1].split('"', 1)[0]
 
 
 async def until(team: Team, condition) -> None:
@@ -54,7 +49,7 @@ async def test_a_members_final_text_reaches_the_lead_by_itself(tmp_path):
     assert result.ok
     told = everything_told(model, "team-lead")
     assert told.count("There are 7 files.") == 1
-    assert "idle_notification" in told
+    assert notices("idle_notification", told)
 
 
 @pytest.mark.promise("D1", "C10")
@@ -65,7 +60,7 @@ async def test_the_first_prompt_is_inbox_entry_one_and_comes_from_the_lead(tmp_p
         await until(team, lambda: model.requests)
         inbox = json.loads((own_home / ".teamwright/teams/crew/inboxes/ada.json").read_text())
         assert (inbox[0]["from"], inbox[0]["text"]) == ("team-lead", "Look around.")
-        assert 'teammate_id=\\"team-lead\\"' in model.requests[0].items[0].decode()
+        assert 'teammate_id=\\"lead\\"' in model.requests[0].items[0].decode()
 
 
 @pytest.mark.promise("C10")
@@ -153,7 +148,7 @@ async def test_a_member_that_answers_in_prose_has_consented_and_its_tasks_go_bac
         assert handed is not None and handed.owner is None and str(handed.status) == "pending"
     assert result.ok
     told = everything_told(model, "team-lead")
-    assert "teammate_terminated" in told
+    assert notices("teammate_terminated", told)
     assert "Handed back to the list: #1" in told
 
 
@@ -163,8 +158,8 @@ async def test_an_objection_needs_a_reason_an_open_id_and_the_right_member(tmp_p
 
     def answer(request):
         text = newest(request)
-        if request.asker == "ada" and JSON_REQUEST in text:
-            request_id = request_id_in(text)
+        if request.asker == "ada" and request_ids(text):
+            request_id = request_ids(text)[0]
             base = {"type": "shutdown_response", "request_id": request_id, "approve": False}
             wrong = base | {"request_id": "shutdown-1@ada", "reason": "x"}
             return [
@@ -190,7 +185,7 @@ async def test_an_objection_needs_a_reason_an_open_id_and_the_right_member(tmp_p
     assert "an objection needs a reason" in results
     assert "is not an open shutdown request" in results
     assert results.count("The lead was told your reason") == 1
-    assert "shutdown_rejected" in everything_told(model, "team-lead")
+    assert notices("shutdown_rejected", everything_told(model, "team-lead"))
 
 
 @pytest.mark.promise("F22", "D3")
@@ -239,7 +234,7 @@ async def test_a_killed_member_is_told_to_the_lead_once_and_its_commands_are_gon
         result = await team.run("What happened?")
     assert result.ok
     told = everything_told(model, "team-lead")
-    assert told.count("teammate_terminated") == 1
+    assert len(notices("teammate_terminated", told)) == 1
     assert "stopped by the program" in told
 
 
@@ -255,7 +250,7 @@ async def test_a_member_that_is_made_owner_is_told(tmp_path):
         assert first.id == "1"
         await team.run("Give it to ada.")
     told = everything_told(model, "ada")
-    assert "task_assignment" in told or "#1 reserved" in told
+    assert "lead gave you task #1: reserved" in told or "#1 reserved" in told
 
 
 @pytest.mark.promise("B6")
@@ -437,7 +432,7 @@ async def test_a_member_that_breaks_is_told_to_the_lead_with_the_reason_and_nobo
         assert ada.state == "gone"
     assert result.ok
     told = everything_told(model, "team-lead")
-    assert told.count("teammate_terminated") == 1 and "a mistake" in told
+    assert len(notices("teammate_terminated", told)) == 1 and "a mistake" in told
 
 
 @pytest.mark.promise("D1")

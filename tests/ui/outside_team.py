@@ -11,6 +11,7 @@ from pathlib import Path
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.notices import request_ids
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program
 from tests.ui.test_main_job import all_told, texts_of, who
@@ -57,7 +58,7 @@ class Crew:
         return Answer(f"{name} heard: {told}")
 
     def leave(self, name: str, told: str) -> Answer:
-        request_id = told.split('"requestId":"')[-1].split('"')[0]
+        request_id = request_ids(told)[-1]
         answer = {"type": "shutdown_response", "request_id": request_id, "approve": name not in self.objects}
         reason = {"reason": "not before lunch"} if name in self.objects else {}
         return Answer(tools=[("SendMessage", {"to": "lead", "message": answer | reason})])

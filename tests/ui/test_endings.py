@@ -321,7 +321,7 @@ def test_a_member_that_fails_for_good_is_told_once_and_keeps_no_run_from_its_end
     assert (done.returncode, result["result"]) == (0, "ada failed, so I say it myself."), done.stderr
     lead = [body for body in server.bodies if who(body) == "team-lead"][-1]
     notices = [line for line in all_told(lead).splitlines() if "HTTP 400" in line]
-    assert len(notices) == 1 and '"idleReason":"failed"' in notices[0]
+    assert len(notices) == 1 and "ada's turn failed: " in notices[0]
     assert len([body for body in server.bodies if who(body) == "ada"]) == 1
 
 

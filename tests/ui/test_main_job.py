@@ -11,6 +11,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
 
 MEMBERS = ("ada", "ben", "cyd")
@@ -113,7 +114,7 @@ class Players:
             return Answer(tools=[("SendMessage", {"to": "*", "message": "All six are done.", "summary": "all done"})])
         if done:
             asked = [s["to"] for s in sends if isinstance(s["message"], dict)]
-            rejected = told.count("shutdown_rejected")
+            rejected = notices("shutdown_rejected", told)
             if not asked:
                 return Answer(
                     tools=[
@@ -125,7 +126,7 @@ class Players:
                 return Answer(
                     tools=[("SendMessage", {"to": "ada", "message": {"type": "shutdown_request", "reason": "really"}})]
                 )
-            gone = {m for m in MEMBERS if f'"name":"{m}"' in told and "teammate_terminated" in told}
+            gone = {one["name"] for one in notices("teammate_terminated", told)}
             if gone == set(MEMBERS) and not any(c["name"] == "TeamDelete" for c in calls):
                 self.snapshot()
                 return Answer(tools=[("TeamDelete", {})])
@@ -137,7 +138,7 @@ class Players:
         last = body["messages"][-1]
         told = texts_of(last)
         if "shutdown_request" in told:
-            request_id = re.findall(r'"requestId":"([^"]+)"', told)[-1]
+            request_id = request_ids(told)[-1]
             refuse = name == "ada" and all_told(body).count("shutdown_request") == 1
             answer = {"type": "shutdown_response", "request_id": request_id, "approve": not refuse}
             if refuse:
@@ -210,7 +211,7 @@ def check_clean(done: subprocess.CompletedProcess, server: LoopbackModel) -> Non
     ghost = [r for n, r, wrong in all_results(lead) if n == "SendMessage" and wrong]
     assert len(ghost) == 1
     assert "ghost" in ghost[0] and "ada" in ghost[0]
-    assert told.count("shutdown_rejected") == 1
+    assert len(notices("shutdown_rejected", told)) == 1
 
 
 @pytest.mark.promise("C7c", "D6", "F01", "F08", "F09", "F70", "H8", "B6", "C8")

@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.ui.program import Mark, Program, told_results
 from tests.ui.terminal_driver import CTRL_D, Person
@@ -27,7 +28,7 @@ def wrote(name: str) -> Answer:
 
 
 def gone(body: dict) -> bool:
-    return "teammate_terminated" in all_told(body)
+    return bool(notices("teammate_terminated", all_told(body)))
 
 
 def coordinator(body: dict) -> Answer | str:

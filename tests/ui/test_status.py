@@ -16,6 +16,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.notices import notices
 from tests.support.waits import WAIT_S
 from tests.ui.program import COMMAND, Mark, Program, error_of
 
@@ -65,10 +66,10 @@ class Crew:
         if done < 7:
             return Answer(tools=steps[(0, 1, 1, 2, 2, 3, 3)[done]])
         told = json.dumps(body["messages"]).replace("\\", "")
-        if self.deletes and done == 7 and '"completedTaskId' in told:
+        if self.deletes and done == 7 and "It completed task #" in told:
             stop = {"type": "shutdown_request", "reason": "done"}
             return Answer(tools=[("SendMessage", {"to": name, "message": stop}) for name in ("ada", "ben")])
-        if self.deletes and done == 9 and told.count("teammate_terminated") >= 2:
+        if self.deletes and done == 9 and len(notices("teammate_terminated", told)) >= 2:
             return Answer(tools=[("TaskUpdate", {"taskId": "2", "status": "deleted"})])
         return Answer(tools=[("TeamDelete", {})]) if done == 10 else Answer("I wait.")
 

@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 
 from teamwright.agent.conversation import Told
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import RuntimeTags, escaped
+from teamwright.protocol.envelope import RuntimeTags, harmless
 from teamwright.protocol.ids import message_id
 from teamwright.protocol.values import dataclass
 
@@ -113,7 +113,7 @@ class CommandQueue:
 
     def late(self, tags: RuntimeTags, text: str) -> None:
         """An answer to a request that is gone: told before notices."""
-        self.put("permission", (tags.note(escaped(text)),), f"notice:{message_id()}")
+        self.put("permission", (tags.note(harmless(text)),), f"notice:{message_id()}")
 
     def run(self, command: str) -> None:
         """A person's shell command."""

@@ -29,7 +29,7 @@ from teamwright.hooks.outcome import ALLOW, ASK, DENY, NOTHING, Outcome
 from teamwright.hooks.payload import Who
 from teamwright.hooks.starts import Starts
 from teamwright.protocol.blocks import text_of
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.values import dataclass
 
 REFUSED_BY = "hook"
@@ -224,4 +224,4 @@ def _unfit(problem: ToolResult) -> ToolResult:
 
 
 def _with(result: ToolResult, notes: list[str] | tuple[str, ...]) -> ToolResult:
-    return replace(result, notes=(*result.notes, *map(escaped, notes))) if notes else result
+    return replace(result, notes=(*result.notes, *map(harmless, notes))) if notes else result

@@ -8,7 +8,7 @@ from __future__ import annotations
 from teamwright.agent.agent import Agent
 from teamwright.agent.tool import ToolContext
 from teamwright.protocol.blocks import text_of
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.tools.shell.bash import BashInput
@@ -21,7 +21,7 @@ async def run_line(agent: Agent, command: str) -> str:
     """Run it; what the lead reads of it with its next words."""
     tool = next((tool for tool in agent.toolbox.tools if tool.name == "Bash"), None)
     if tool is None:
-        return f"The user wanted to run {escaped(command)}, and commands are switched off here."
+        return f"The user wanted to run {harmless(command)}, and commands are switched off here."
     call = BashInput.model_validate({"command": command}).typed_by_person()
     ctx = ToolContext(LEAD, agent.toolbox.workplace)
     await tool.learn(call, ctx)
@@ -29,5 +29,5 @@ async def run_line(agent: Agent, command: str) -> str:
     result = await tool.run(call, ctx)
     output = result.content if isinstance(result.content, str) else text_of(list(result.content))
     agent.emit(Notice(member=LEAD, text=f"! {command}\n{output[:SHOWN]}", level="info"))
-    said = f"<bash-input>{escaped(command)}</bash-input>\n<bash-output>{escaped(output)}</bash-output>"
+    said = f"<bash-input>{harmless(command)}</bash-input>\n<bash-output>{harmless(output)}</bash-output>"
     return f"The user ran a command.\n{said}"

@@ -6,28 +6,28 @@ Tag names and attribute order are as observed; the key is the last attribute.
 
 from __future__ import annotations
 
+import html
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.values import dataclass
 
-_BODY = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _ATTRIBUTE = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": " ", "\r": " "})
 
 REMINDER, MESSAGE, NOTIFICATION = "system-reminder", "teammate-message", "task-notification"
 FORK, FILE, SUMMARY, CONVERSATION = "fork-boilerplate", "attached-file", "summary", "conversation"
 
-_RUNTIME = re.compile(
-    rf"<(?=\s*/?\s*(?:{REMINDER}|{MESSAGE}|{NOTIFICATION}|{FORK}|{FILE}|bash-(?:in|out)put)\b)", re.IGNORECASE
-)
+_NAMED = rf"(?=\s*/?\s*(?:{REMINDER}|{MESSAGE}|{NOTIFICATION}|{FORK}|{FILE}|bash-(?:in|out)put)\b)"
+_RUNTIME = re.compile(f"<{_NAMED}", re.IGNORECASE)
+_ESCAPED = re.compile(f"&lt;{_NAMED}", re.IGNORECASE)
 
 SHOWN_MESSAGE = rf'<{MESSAGE} teammate_id="([^"]*)"[^>]*>\n(.*?)\n</{MESSAGE}>'
-"""A message in a conversation, as a pattern: the escaped sender and the escaped body."""
+"""A message in a conversation, as a pattern: the sender and the body, see `restored`."""
 
 SHOWN_REMINDER = rf"<{REMINDER}\b[^>]*>.*?</{REMINDER}>"
 """A reminder in a conversation, as a pattern."""
@@ -67,13 +67,16 @@ class RuntimeTags:
 
     def hook_notes(self, texts: Iterable[str]) -> tuple[Block, ...]:
         """Return what hooks say to the model: data in notes of the runtime."""
-        return tuple(self.note(escaped(text)) for text in texts)
+        return tuple(self.note(harmless(text)) for text in texts)
 
     def message(self, sender: str, body: str, *, color: str | None = None, summary: str | None = None) -> str:
-        """Return a message of another agent, escaped: it can neither close its tag nor claim another sender."""
-        attributes = {"teammate_id": sender, "color": color, "summary": summary}
+        """Return a message of another agent: it can neither close its tag nor contain one of the runtime.
+
+        The lead is named by its alias, as everywhere in what models read.
+        """
+        attributes = {"teammate_id": LEAD_ALIAS if sender == LEAD else sender, "color": color, "summary": summary}
         given = {name: value for name, value in attributes.items() if value or name == "teammate_id"}
-        return self._element(MESSAGE, escaped(body), {name: value or "" for name, value in given.items()})
+        return self._element(MESSAGE, harmless(body), {name: value or "" for name, value in given.items()})
 
     def entry(self, entry: Entry, *, plain: bool = False) -> str:
         """Return an inbox entry as a model reads it.
@@ -150,14 +153,19 @@ UNKEYED = RuntimeTags()
 """Tags without a key, for text that no conversation receives."""
 
 
-def escaped(text: str) -> str:
-    """Text of others inside a tag of ours: it can neither close it nor open another."""
-    return text.translate(_BODY)
-
-
 def harmless(text: str) -> str:
-    """Text of others that stays as it is, but for tags of the runtime: nobody else writes them."""
+    """Return text of others as it is, except that a tag of the runtime in it begins with `&lt;`."""
     return _RUNTIME.sub("&lt;", text)
+
+
+def sender_shown(attribute: str) -> str:
+    """Return the name behind the `teammate_id` of a message in a conversation."""
+    return LEAD if attribute == LEAD_ALIAS else html.unescape(attribute)
+
+
+def restored(text: str) -> str:
+    """Return a text before `harmless`."""
+    return _ESCAPED.sub("<", text)
 
 
 def _replaced(value: Any, swap: Callable[[str], str]) -> Any:

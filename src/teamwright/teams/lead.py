@@ -23,7 +23,7 @@ from teamwright.hooks.book import PROMPT, STOP
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_block, text_of
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import UNKEYED, escaped
+from teamwright.protocol.envelope import UNKEYED, harmless
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import MemberChanged, Notice, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
@@ -32,6 +32,7 @@ from teamwright.protocol.task import open_blockers
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.teams.mailing.desk import Desk
+from teamwright.teams.shown.notices import notice_words
 from teamwright.teams.shown.words import words_of
 from teamwright.teams.team import Team
 
@@ -88,8 +89,10 @@ class Lead:
 
     def _take_unseen(self, entries: Sequence[Entry]) -> None:
         """The team is no more, what its inbox still had for us is told all the same."""
+        tags = self.agent.tags
         for entry in entries:
-            self.queue.put("peer", (text_block(self.agent.tags.entry(entry)),), f"mail:{entry.msg_id}")
+            words = notice_words(LEAD, entry, tags) or tags.entry(entry)
+            self.queue.put("peer", (text_block(words),), f"mail:{entry.msg_id}")
 
     def prompt(self, content: Sequence[Block]) -> None:
         """The user's words: for the next turn, or for the next round of the turn that runs.
@@ -334,7 +337,7 @@ class Lead:
     async def standing(self) -> list[str]:
         """Members and open tasks, a line each, as reminders tell them."""
         lines = [
-            f"- {m.name}: {m.state}" + (f", waits for {escaped(m.waiting_on)}" if m.waiting_on else "")
+            f"- {m.name}: {m.state}" + (f", waits for {harmless(m.waiting_on)}" if m.waiting_on else "")
             for m in self.team.live
         ]
         tasks = await self.team.tasks.all()
@@ -342,9 +345,9 @@ class Lead:
         for task in tasks:
             if task.status != "completed":
                 blockers = ", ".join(f"#{i}" for i in open_blockers(task, statuses))
-                owner = f" ({escaped(task.owner)})" if task.owner else ""
+                owner = f" ({harmless(task.owner)})" if task.owner else ""
                 lines.append(
-                    f"- task #{task.id} [{task.status}] {escaped(task.subject)}{owner}"
+                    f"- task #{task.id} [{task.status}] {harmless(task.subject)}{owner}"
                     + (f", waits for {blockers}" if blockers else "")
                 )
         damaged = self.team.tasks.store.damaged_tasks()

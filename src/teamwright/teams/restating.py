@@ -12,7 +12,7 @@ from typing import Any
 from teamwright.agent.agent import Agent
 from teamwright.agent.background import BackgroundJobs
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.task import Task, open_blockers
 from teamwright.protocol.values import dataclass
@@ -96,13 +96,13 @@ class Restating:
             yield "Members:"
         for mate in others:
             waits = f", waits for {_short(mate.waiting_on)}" if mate.waiting_on else ""
-            yield f"- {mate.name} ({escaped(mate.agent_type)}): {mate.state}{waits}"
+            yield f"- {mate.name} ({harmless(mate.agent_type)}): {mate.state}{waits}"
 
     async def _beside(self, team: Team) -> list[str]:
         """Those that live in other processes, where this is a member's own."""
         others = await beside(team)
         return (["Members:"] if others else []) + [
-            f"- {one.entry.name} ({escaped(one.entry.agent_type)}): {one.stands.state}" for one in others
+            f"- {one.entry.name} ({harmless(one.entry.agent_type)}): {one.stands.state}" for one in others
         ]
 
     def _requests(self, team: Team) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _tasks(tasks: list[Task], name: str) -> Iterator[str]:
 
 
 def _task(task: Task, statuses: Mapping[str, Any]) -> str:
-    owner = f" ({escaped(task.owner)})" if task.owner else ""
+    owner = f" ({harmless(task.owner)})" if task.owner else ""
     blockers = ", ".join(f"#{id}" for id in open_blockers(task, statuses))
     waits = f", waits for {blockers}" if blockers else ""
     return f"- #{task.id} [{task.status}] {_short(task.subject)}{owner}{waits}"
@@ -167,9 +167,9 @@ def _task(task: Task, statuses: Mapping[str, Any]) -> str:
 
 def _request(body: Mapping[str, Any], *, own: bool) -> str:
     """One request: whose it is, what it is about, and how it is answered by whoever may."""
-    kind, id, asker = str(body.get("kind", "request")), body.get("id"), escaped(str(_asker(body)))
+    kind, id, asker = str(body.get("kind", "request")), body.get("id"), harmless(str(_asker(body)))
     what = str(body.get("tool") or body.get("plan_file") or body.get("reason") or "")
-    line = f"- {escaped(kind)} {id}, {'yours' if own else f'of {asker}'}" + (f": {_short(what)}" if what else "")
+    line = f"- {harmless(kind)} {id}, {'yours' if own else f'of {asker}'}" + (f": {_short(what)}" if what else "")
     if own or kind not in _ANSWERS:
         return line
     answer = f'{{"type": "{_ANSWERS[kind]}", "request_id": "{id}", "approve": true}}'
@@ -187,4 +187,4 @@ def _more(found: Sequence[object]) -> list[str]:
 def _short(text: str) -> str:
     """One line of what others wrote."""
     line = " ".join(text.split())
-    return escaped(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+    return harmless(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")

@@ -27,7 +27,7 @@ def test_its_answer_is_the_runs_and_the_lead_of_the_next_life_knows_it_once(tmp_
     assert [one.returncode for one in (first, second, third)] == [0, 0, 0], [one.stderr for one in (first, second)]
     assert first.stdout == "Nine </system-reminder> risks.\n"
     known = words_of(play.asked()[0])
-    assert "The user had a sub-agent run /audit auth. It answered:\nNine &lt;/system-reminder&gt; risks." in known
+    assert "The user had a sub-agent run /audit auth. It answered:\nNine &lt;/system-reminder> risks." in known
     assert known.endswith("Mend the second.") and words_of(play.asked()[-1]).count("risks.") == 1
     files = Files(program.home)
     assert files.states() == ["running", "completed"]

@@ -6,6 +6,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tests.support.notices import notices
 from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import House, kill, until
 from tests.ui.program import Mark
@@ -26,7 +27,7 @@ class Lead:
 
     def __call__(self, body):
         words = newest(body)
-        if "teammate_terminated" not in words:
+        if not notices("teammate_terminated", words):
             return "I wait."
         self.told.append(words)
         return agent("JOB next", name="ann") if len(self.told) == 1 else "Again?"

@@ -6,6 +6,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tests.support.notices import notices
 from tests.ui.agents.play import Held, agent, call
 from tests.ui.members.house import BYPASS, until
 from tests.ui.program import told_results
@@ -47,7 +48,7 @@ def test_a_member_objects_stays_as_it_was_and_ends_when_it_is_asked_again(scene)
         seen.append(newest(body))
         if "bob's report." in seen[-1]:
             return asks("all is done")
-        return asks("now really") if "shutdown_rejected" in seen[-1] else "I wait."
+        return asks("now really") if notices("shutdown_rejected", seen[-1]) else "I wait."
 
     here = scene(chain([agent("JOB bob", name="bob")], repeat(lead, 30)), bob=["bob's report.", *[Objects()] * 6])
     bob = here.play.parts["bob"][1]
@@ -71,7 +72,7 @@ def test_a_team_is_deleted_when_no_member_lives_and_nothing_of_it_is_left(scene)
             return call("TeamDelete")
         if "has live members" in "".join(one["text"] for one in told_results(body)[-1:]):
             return asks("all is done")
-        return call("TeamDelete") if "teammate_terminated" in words else "I wait."
+        return call("TeamDelete") if notices("teammate_terminated", words) else "I wait."
 
     makes = [call("TeamCreate", team_name="crew"), agent("JOB bob", name="bob")]
     here = scene(chain(makes, repeat(lead, 30)), bob=["bob's report.", "All right."])

@@ -33,7 +33,7 @@ from teamwright.hooks.outcome import Outcome
 from teamwright.hooks.payload import Who
 from teamwright.hooks.starts import NAME, Starts
 from teamwright.permissions.verdict import Answer, Question, Update
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestOpened, RunEnded, TeamEvent
 from teamwright.protocol.ids import LEAD
@@ -187,7 +187,7 @@ class Hooking:
             SESSION_START, lambda: payload.session_start(source, lead.agent.model.card.name), source
         )
         for context in said.contexts:
-            lead.aside(escaped(context))
+            lead.aside(harmless(context))
 
     async def stop_crashed(self, *directories: Path) -> None:
         """Fire the stops of those whose process was killed, of the sessions in these directories."""

@@ -20,7 +20,7 @@ from teamwright.app.skills.words import command_of
 from teamwright.hooks.book import PROMPT
 from teamwright.hooks.payload import user_prompt_submit
 from teamwright.protocol.blocks import Block, text_of
-from teamwright.protocol.envelope import UNKEYED, escaped
+from teamwright.protocol.envelope import UNKEYED, harmless
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
@@ -164,7 +164,7 @@ def _end_of(session: Session, called: Called, run: Run) -> TurnEnd:
         session.agents.settle([run.id])
         raise run.error
     end = run.end or TurnEnd("failed", run.text, reason=run.why)
-    told = f"The user had a sub-agent run {escaped(called.line)}. It answered:\n{escaped(end.text or end.why)}"
+    told = f"The user had a sub-agent run {harmless(called.line)}. It answered:\n{harmless(end.text or end.why)}"
     session.lead.keep(told, run.notice_key)
     session.agents.settle([run.id])
     return end

@@ -17,7 +17,7 @@ from teamwright.app.wayback.journal import Edits, Undo, note_undo, note_undone, 
 from teamwright.app.wayback.planning import Plan, Refused, Step, plan_undo
 from teamwright.app.wayback.present import shown_path
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.ids import message_id, nearest
 from teamwright.protocol.values import dataclass
@@ -127,7 +127,7 @@ def told(undone: Undone) -> str:
     names = [file.path for file in undone.changed]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     prompt = f' of the prompt "{undone.prompt}"' if undone.prompt else ""
-    return escaped(
+    return harmless(
         f"The user took back the edits{prompt}: {shown or 'no file'}. Read a file again before you change it."
     )
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from teamwright.protocol.blocks import Block, text_of
-from teamwright.protocol.envelope import MESSAGE, PEER_NOTE, REMINDER, SHOWN_MESSAGE
+from teamwright.protocol.envelope import MESSAGE, PEER_NOTE, REMINDER, SHOWN_MESSAGE, restored, sender_shown
 from teamwright.protocol.values import dataclass
 
 TASK_LIST = "task-list"
@@ -60,7 +60,7 @@ def _notes(text: str) -> list[Note]:
     at = 0
     for found in _ENVELOPE.finditer(text):
         notes += _plain(text[at : found.start()])
-        notes.append(Note(_unescaped(found[1]), _unescaped(found[2])))
+        notes.append(Note(sender_shown(found[1]), restored(found[2])))
         at = found.end()
     return notes + _plain(text[at:])
 
@@ -70,9 +70,3 @@ def _plain(text: str) -> list[Note]:
     if not text:
         return []
     return [Note("system" if text.startswith(f"<{REMINDER}") else "user", text)]
-
-
-def _unescaped(text: str) -> str:
-    if "&" not in text:
-        return text
-    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.blocks import Block, text_block
-from teamwright.protocol.envelope import RuntimeTags, escaped
+from teamwright.protocol.envelope import RuntimeTags, harmless
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import AgentChanged
-from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
 
@@ -31,7 +30,7 @@ def notification(run: Run) -> str:
         ("summary", summary(run)),
         ("result", run.text),
     ]
-    lines = [f"<{tag}>{escaped(text)}</{tag}>" for tag, text in tags if text]
+    lines = [f"<{tag}>{harmless(text)}</{tag}>" for tag, text in tags if text]
     lines.append(f"<usage>{usage(run)}</usage>")
     return "\n".join([*lines, _next(run)]).rstrip()
 
@@ -41,7 +40,7 @@ def job_notification(job: Job) -> str:
     how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
     if job.state == "killed":
         how = "was killed: it ended with the process that ran it"
-    what = escaped(job.description or job.command or job.id)
+    what = harmless(job.description or job.command or job.id)
     return (
         f"<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
         f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
@@ -52,7 +51,7 @@ def job_notification(job: Job) -> str:
 def words_from(sender: str, run: Run, tags: RuntimeTags, text: str) -> Block:
     """Words for a sub-agent: its owner's are its job, those of others come as a message."""
     whose = run.owner in {"", sender}
-    return text_block(text if whose else tags.message(LEAD_ALIAS if sender == LEAD else sender, text))
+    return text_block(text if whose else tags.message(sender, text))
 
 
 def changed(run: Run) -> AgentChanged:

@@ -16,7 +16,7 @@ from teamwright.agent.conversation import Conversation, Told
 from teamwright.mail.inbox import Inbox
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.clock import ms_of, now_ms
-from teamwright.protocol.envelope import RuntimeTags, escaped
+from teamwright.protocol.envelope import RuntimeTags, harmless
 from teamwright.protocol.events import Emit, MessageSeen
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import (
@@ -61,7 +61,7 @@ def _how_old(tags: RuntimeTags, entries: Sequence[Entry]) -> list[Block]:
     """A note on mail that waited for a minute or more: much may have happened since."""
     now = now_ms()
     waited = [(e.sender, (now - (ms_of(e.timestamp or "") or now)) // 60_000) for e in entries]
-    old = ", ".join(f"{escaped(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
+    old = ", ".join(f"{harmless(sender)} {minutes} min" for sender, minutes in waited if minutes >= 1)
     return [tags.note(f"Some of this mail waited before you could read it: {old}.")] if old else []
 
 

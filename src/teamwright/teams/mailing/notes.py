@@ -6,7 +6,7 @@ Knows the team and its inboxes. Refuses to know why a note is written.
 from __future__ import annotations
 
 from teamwright.protocol.clock import iso
-from teamwright.protocol.envelope import escaped
+from teamwright.protocol.envelope import harmless
 from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
@@ -38,7 +38,7 @@ async def put(team: Team, to: str, entry: Entry) -> bool:
         return True
     mate = team.find(to)
     if mate is not None:
-        mate.notice(escaped(entry.text))
+        mate.notice(harmless(entry.text))
     elif to == LEAD and team.on_unseen is not None:
         team.on_unseen([entry])
     team.changed.set()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from teamwright.agent.plan_mode import PlanMode
-from teamwright.protocol.envelope import PEER_NOTE, RuntimeTags, escaped
+from teamwright.protocol.envelope import PEER_NOTE, RuntimeTags, harmless
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, PlanApprovalRequest, PlanApprovalResponse, parse_protocol
@@ -55,13 +55,13 @@ def _row(team: Team, id: object) -> Mapping[str, Any] | None:
 def _how_to_answer(name: str, request: Mapping[str, Any]) -> str:
     wished = ", ".join(str(rule) for rule in request.get("rules") or ())
     lines = [
-        f"{escaped(name)} has handed in this plan and changes nothing until you answer. Read it, then call SendMessage "
-        f'once, to "{escaped(name)}", with one of these as `message`:',
+        f"{harmless(name)} has handed in this plan and changes nothing until you answer. Read it, then call "
+        f'SendMessage once, to "{harmless(name)}", with one of these as `message`:',
         f'- to approve: {{"type": "plan_approval_response", "request_id": "{request["id"]}", "approve": true}}',
         '- to send it back: the same with "approve": false and "feedback": what to change',
     ]
     if wished:
-        lines.append(f"With your yes it may also run, as far as you may yourself: {escaped(wished)}")
+        lines.append(f"With your yes it may also run, as far as you may yourself: {harmless(wished)}")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from teamwright.protocol.envelope import PEER_NOTE, RuntimeTags, escaped
+from teamwright.protocol.envelope import PEER_NOTE, RuntimeTags, harmless
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, PermissionRequest, PermissionResponse, parse_protocol
@@ -43,7 +43,7 @@ def _request(team: Team, reader: str, entry: Entry, id: str, tags: RuntimeTags) 
     if request.get("requester") != entry.sender or request.get("target") != reader:
         return f"{tags.entry(entry)}\n{tags.reminder(_NO_REQUEST)}"
     if answer is not None:
-        text = f"{escaped(entry.sender)} asked for a permission ({id}). It is over: {_outcome(answer)}."
+        text = f"{harmless(entry.sender)} asked for a permission ({id}). It is over: {_outcome(answer)}."
         return tags.reminder(text)
     asked = str(request.get("what") or "")
     if len(asked) > SHOWN:
@@ -55,11 +55,11 @@ def _request(team: Team, reader: str, entry: Entry, id: str, tags: RuntimeTags) 
 
 def _how_to_answer(name: str, request: Mapping[str, Any]) -> str:
     asker = str(request.get("asker") or name)
-    who = escaped(name) if asker == name else f"{escaped(asker)}, a sub-agent of {escaped(name)},"
+    who = harmless(name) if asker == name else f"{harmless(asker)}, a sub-agent of {harmless(name)},"
     return "\n".join(
         [
             f"{who} may not run this without a yes, and waits for yours. Say yes only if the work that you gave needs "
-            f'it. Call SendMessage once, to "{escaped(name)}", with one of these as `message`:',
+            f'it. Call SendMessage once, to "{harmless(name)}", with one of these as `message`:',
             f'- to allow it: {{"type": "permission_response", "request_id": "{request["id"]}", "approve": true}}; to '
             'have something else run instead, add "updated_input"',
             '- to deny it: the same with "approve": false and "reason": what to do instead',
@@ -81,7 +81,7 @@ def _outcome(answer: Mapping[str, Any]) -> str:
         return "whoever asked waits no longer"
     text = " ".join(str(answer.get("text") or "").split())
     done = "allowed" if answer.get("verdict") == "allow" else "denied"
-    return f"{done} by {escaped(by)}" + (f" ({escaped(text)})" if text else "")
+    return f"{done} by {harmless(by)}" + (f" ({harmless(text)})" if text else "")
 
 
 def _row(team: Team, id: str) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:

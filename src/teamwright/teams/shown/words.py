@@ -8,6 +8,7 @@ from __future__ import annotations
 from teamwright.protocol.envelope import RuntimeTags
 from teamwright.protocol.mail import Entry
 from teamwright.teams.plans.shown import plan_words
+from teamwright.teams.shown.notices import notice_words
 from teamwright.teams.shown.permits import permission_words
 from teamwright.teams.team import Team
 
@@ -16,4 +17,5 @@ def words_of(team: Team, reader: str, entry: Entry, tags: RuntimeTags) -> str | 
     """Plain words for the entry, as this reader's model is told it; None: it is told as it stands."""
     if not entry.text.startswith("{"):
         return None
-    return plan_words(team, reader, entry, tags) or permission_words(team, reader, entry, tags)
+    about_plans = plan_words(team, reader, entry, tags)
+    return about_plans or permission_words(team, reader, entry, tags) or notice_words(reader, entry, tags)

@@ -5,7 +5,6 @@ Pure; knows how mail looks to a model (`protocol.envelope`), which is how the me
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -13,7 +12,7 @@ from typing import Any, cast
 
 from teamwright.app.looking.told import Message, inputs_in_words
 from teamwright.protocol.blocks import Block
-from teamwright.protocol.envelope import SHOWN_MESSAGE, SHOWN_REMINDER
+from teamwright.protocol.envelope import SHOWN_MESSAGE, SHOWN_REMINDER, restored, sender_shown
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import (
     IdleNotification,
@@ -101,7 +100,7 @@ def _mail(content: Sequence[Block], *, words: bool) -> Iterator[tuple[str, str]]
         if block.get("type") == "text":
             text = str(block.get("text", ""))
             for found in _ENVELOPE.finditer(text):
-                yield html.unescape(found[1]) or LEAD, _plain(html.unescape(found[2]))
+                yield sender_shown(found[1]) or LEAD, _plain(restored(found[2]))
             bare = _REMINDER.sub("", _ENVELOPE.sub("", text)).strip() if words else ""
             if bare:
                 yield LEAD, bare

@@ -351,4 +351,4 @@ class Lead:
                     + (f", waits for {blockers}" if blockers else "")
                 )
         damaged = self.team.tasks.store.damaged_tasks()
-        return [*lines, *(f"- task #{one.id} [damaged] {escaped(str(one))}" for one in damaged)]
+        return [*lines, *(f"- task #{one.id} [damaged] {harmless(str(one))}" for one in damaged)]

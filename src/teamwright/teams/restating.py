@@ -62,7 +62,7 @@ class Restating:
             lines += await self._beside(self.team)
             lines += _tasks(await self.team.tasks.all(), self.agent.name)
             damaged = self.team.tasks.store.damaged_tasks()
-            lines += [f"- #{one.id} [damaged] {escaped(str(one))}" for one in damaged]
+            lines += [f"- #{one.id} [damaged] {harmless(str(one))}" for one in damaged]
             lines += self._requests(self.team)
         lines += self._mode()
         lines += self._running()

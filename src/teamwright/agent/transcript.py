@@ -15,10 +15,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
-from teamwright.agent.transcript_gaps import bridge_gaps
 from teamwright.protocol.blocks import Block, encode, text_block, tool_calls
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import StorageError
+from teamwright.protocol.message_gaps import bridge_gaps
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward, read_lines
 from teamwright.storage.lost_lines import LOST, LostLines, set_aside_damaged_lines

@@ -78,6 +78,9 @@ xxd -l 16 ../outside/secret
 zcat ../outside/secret.gz
 tar tf ../outside/secret
 unzip -l ../outside/secret
+git name-rev link/s*
+git rev-parse link/s*
+git log link/s*
 """.strip().splitlines()
 
 NOT_EXPLAINED = r"""

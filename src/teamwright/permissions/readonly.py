@@ -58,7 +58,7 @@ def proven(command: Command) -> Reads | None:
     if any(match.startswith("-") for match in matches):
         return None
     if name == "git":
-        return _read_by_git(command, args)
+        return _read_by_git(command, args, matches)
     found = files_read(name, args)
     if matches and files_read(name, [text for texts, hit in words for text in ((MATCH,) if hit else texts)]) is None:
         return None  # which of the names comes first depends on the shell
@@ -69,14 +69,18 @@ def proven(command: Command) -> Reads | None:
     return None if links is None else Reads((*paths, *links), found.deep)
 
 
-def _read_by_git(command: Command, args: list[str]) -> Reads | None:
-    """What git reads; a word that is a file here is judged too, because git may compare files outside repositories."""
+def _read_by_git(command: Command, args: list[str], matches: tuple[str, ...]) -> Reads | None:
+    """What git reads; a word that is a file here is judged too, because git may compare files outside repositories.
+
+    So is every name that the shell finds for a pattern (`matches`), because git prints names that it does not know.
+    """
     found = git_reads(args)
     here = None if found is None else absolute(command, (found.directory,))
-    if found is None or here is None:
+    listed = absolute(command, matches)
+    if found is None or here is None or listed is None:
         return None
     named = [place / os.path.expanduser(word) for place in here for word in found.files]
-    return Reads((*here, *filter(os.path.lexists, named)), found.deep, git=True)
+    return Reads((*here, *listed, *filter(os.path.lexists, named)), found.deep, git=True)
 
 
 def _holds(command: Command, found: FilesRead, paths: tuple[Path, ...]) -> bool:

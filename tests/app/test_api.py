@@ -800,3 +800,10 @@ async def test_a_members_handle_says_what_it_waits_for_and_ends_it(tmp_path):
         assert ada.state == "gone" and ada.waiting_on == ""
         with pytest.raises(UnknownMember):
             await ada.stop()
+
+
+@pytest.mark.finding("T16", "T14")
+async def test_a_scripted_model_gives_one_text_of_a_mapping_whole_and_every_time(tmp_path):
+    model = ScriptedModel({"team-lead": "all is well"})
+    async with Team("crew", model=model, cwd=tmp_path) as team:
+        assert [(await team.run("go")).text for _ in range(2)] == ["all is well"] * 2

@@ -21,6 +21,7 @@ from teamwright.storage.lease import Lease
 from teamwright.storage.lock import FileLock
 from teamwright.storage.paths import home_of
 from teamwright.storage.processes.family import MARK
+from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
 from teamwright.testing import ScriptedModel
@@ -662,3 +663,38 @@ async def test_an_audit_reads_each_file_once_however_much_was_consumed(crew):
         crew.answers("ann")
     found = crew.audit()
     assert (found.messages.sent, found.messages.seen, found.clean) == (3_000, 3_000, True)
+
+
+# ── the command, and shared lists ────────────────────────────────────────────────────────────────────────────
+
+
+def audit_command(*args: str, cwd) -> subprocess.CompletedProcess:
+    argv = [sys.executable, "-m", "teamwright", "audit", *args]
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+@pytest.mark.finding("T25")
+async def test_the_audit_command_ends_with_1_and_names_the_problem_when_something_is_wrong(crew, tmp_path):
+    await crew.tasks.create("Read", "", by=LEAD)
+    await crew.tasks.claim("1", "ann")
+    clean = await asyncio.to_thread(audit_command, "crew", cwd=tmp_path)
+    assert clean.returncode == 0, clean.stdout
+    assert "1 open" in clean.stdout and "!" not in clean.stdout
+    await Roster(crew.home, crew.directory).remove("ann")
+    wrong = await asyncio.to_thread(audit_command, "crew", "--json", cwd=tmp_path)
+    rows = {row["row"]: row for row in json.loads(wrong.stdout)}
+    assert wrong.returncode == 1
+    assert rows["tasks"]["orphaned"] == ["1"] and rows["problems"]["problems"]
+
+
+@pytest.mark.finding("T25")
+async def test_an_audit_of_a_team_on_a_shared_list_judges_the_tasks_that_no_other_team_owns(crew):
+    path = crew.home.team_file(crew.directory)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"task_list": "common"}))
+    shared = TaskList(crew.home.tasks("common"), crew.home.guard, realm=f"session-{crew.session[:8]}")
+    for subject in ("ours", "theirs", "free"):
+        await shared.create(subject, "", by=LEAD)
+    await shared.claim("1", "ann")
+    await shared.claim("2", "zoe@session-99999999")
+    found = audit(crew.home, "crew")
+    assert (found.tasks.open, found.tasks.orphaned) == (2, ())

@@ -125,3 +125,15 @@ async def test_a_task_that_another_session_adds_wakes_an_idle_member_here(tmp_pa
         await second.tasks.add("from there")
         await heard.one(TaskChanged, change="completed", member="ann")
         assert [(e.task.id, e.member) for e in heard.of(TaskChanged, change="created")] == [("1", "outside")]
+
+
+@pytest.mark.finding("T25")
+async def test_open_tasks_of_other_sessions_on_a_shared_list_are_not_this_run_s(tmp_path):
+    model = ScriptedModel({"team-lead": [[("TaskCreate", {"subject": "mine", "description": "d"})], "done"]})
+    async with a_team(tmp_path, model, task_list="common") as team:
+        path = team.session.team.tasks.directory / "7.json"
+        task = {"id": "7", "subject": "theirs", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
+        path.write_text(json.dumps(task))
+        result = await team.run("go")
+    assert {task.subject for task in result.tasks} == {"mine", "theirs"}
+    assert [task.subject for task in result.open_tasks] == ["mine"]

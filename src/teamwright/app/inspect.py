@@ -21,7 +21,7 @@ from teamwright.protocol.task import Task, TaskStatus, open_blockers
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home, home_of
-from teamwright.tasks.files import Damaged, numbers_in, read_task
+from teamwright.tasks.files import Damaged, Found, numbers_in, read_task, signature
 from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.team_file import Life, TeamFile, lead_lives, read_team_file
 
@@ -156,16 +156,18 @@ def find_team(home: Home, name: str, *, archived: bool = False) -> TeamView:
     )
 
 
-def team_view(home: Home, directory: str) -> TeamView:
-    """The team in one directory under `teams/`."""
-    return _view(home, home.shared / "teams" / directory, directory)
+def team_view(home: Home, directory: str, known: dict[str, Found] | None = None) -> TeamView:
+    """The team in one directory under `teams/`. `known` are readings of its tasks, kept from one view to the next."""
+    return _view(home, home.shared / "teams" / directory, directory, known=known)
 
 
-def _view(home: Home, path: Path, directory: str, *, archived: bool = False) -> TeamView:
+def _view(
+    home: Home, path: Path, directory: str, *, archived: bool = False, known: dict[str, Found] | None = None
+) -> TeamView:
     config, damage = _config(path / "config.json")
     ours, our_damage = _team_file(path / "team.json")
     own = path / "tasks" if archived else home.shared / "tasks" / directory
-    tasks = task_views(_shared_list(home, ours) or own)
+    tasks = task_views(_shared_list(home, ours) or own, known)
     live = not archived and ours is not None and lead_lives(ours.lead)
     entries = config.members if config is not None else ()
     lives: Mapping[str, Life] = ours.lives if ours is not None else {}
@@ -259,13 +261,17 @@ def _team_file(path: Path) -> tuple[TeamFile | None, str]:
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def task_views(directory: Path) -> tuple[TaskView, ...]:
-    """The tasks in a directory, in numeric order; other products' book-keeping is left out."""
+def task_views(directory: Path, known: dict[str, Found] | None = None) -> tuple[TaskView, ...]:
+    """The tasks in a directory, in numeric order; other products' book-keeping is left out.
+
+    A file that is as in `known` is not read again; new readings are added there.
+    """
+    known = {} if known is None else known
     try:
         numbers = sorted(numbers_in(directory))
     except StorageError as problem:
         return (TaskView("0", damaged=_reason(problem)),)
-    read = {str(number): _read_task(directory, str(number)) for number in numbers}
+    read = {str(number): _read_task(directory, str(number), known) for number in numbers}
     statuses = {id: task.status for id, task in read.items() if isinstance(task, Task)}
     made: list[TaskView] = []
     for id, task in read.items():
@@ -278,15 +284,22 @@ def task_views(directory: Path) -> tuple[TaskView, ...]:
     return tuple(made)
 
 
-def _read_task(directory: Path, id: str) -> Task | str | None:
+def _read_task(directory: Path, id: str, known: dict[str, Found]) -> Task | str | None:
     """The task, what is wrong with its file, or None for a file that is gone."""
+    path = f"{directory}/{id}.json"
+    last = known.get(path)
     try:
-        found = read_task(str(directory / f"{id}.json"), id)
+        if last is not None and last.lasting and signature(path) == last.signature:
+            return last.task
+        found = read_task(path, id, last)
     except StorageError as problem:
         return _reason(problem)
     if isinstance(found, Damaged):
         return f"{directory / id}.json is not a whole task: {found.why}"
-    return None if found is None else found.task
+    if found is None:
+        return None
+    known[path] = found
+    return found.task
 
 
 def find_tasks(home: Home, name: str) -> tuple[TaskView, ...]:

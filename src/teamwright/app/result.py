@@ -33,13 +33,17 @@ _UNDONE = {
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """A task as a result lists it. `unverified`: it is completed, and nobody saw its check succeed."""
+    """A task as a result lists it. `unverified`: it is completed, and nobody saw its check succeed.
+
+    `others`: it is on a list that several sessions share, and no member of this session made or changed it.
+    """
 
     id: str
     subject: str
     status: str
     owner: str | None = None
     unverified: bool = False
+    others: bool = False
 
     @property
     def shown_status(self) -> str:
@@ -104,8 +108,8 @@ class Result:
 
     @property
     def open_tasks(self) -> tuple[TaskLine, ...]:
-        """Tasks that are not completed."""
-        return tuple(task for task in self.tasks if task.status != "completed")
+        """Tasks that are not completed; on a shared list those of this session."""
+        return tuple(task for task in self.tasks if task.status != "completed" and not task.others)
 
     @property
     def failed_members(self) -> tuple[MemberLine, ...]:

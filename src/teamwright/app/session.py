@@ -225,7 +225,11 @@ class Session:
         """The tasks of the list that is shared now."""
         tasks = self.team.tasks
         all_of_them = await tasks.all()
-        lines = [TaskLine(t.id, t.subject, str(t.status), t.owner, tasks.unverified(t)) for t in all_of_them]
+        shared = bool(self.team.outside.shared_list)
+        others = {t.id for t in all_of_them if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
+        lines = [
+            TaskLine(t.id, t.subject, str(t.status), t.owner, tasks.unverified(t), t.id in others) for t in all_of_them
+        ]
         damaged = {one.id: TaskLine(one.id, str(one), "damaged") for one in tasks.store.damaged_tasks()}
         return (*(line for line in lines if line.id not in damaged), *damaged.values())
 

@@ -13,12 +13,14 @@ from teamwright.protocol.events import (
     MessageSent,
     ModelChanged,
     RoundEnded,
+    TaskChanged,
     TeamEvent,
     ToolCalled,
     TurnEnded,
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
+from teamwright.teams.outside import OUTSIDE
 
 EARLY_MOST = 1_000
 """Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""
@@ -46,6 +48,9 @@ class Tally:
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Why the last turn of a member failed, or its process: an end of a later turn takes it back."""
 
+    tasks: set[str] = field(default_factory=set[str])
+    """Tasks that a member of this session made or changed."""
+
     def note(self, event: TeamEvent) -> None:
         """Count an event."""
         match event:
@@ -62,6 +67,8 @@ class Tally:
                 self.rounds += member == LEAD
             case ToolCalled():
                 self.calls += 1
+            case TaskChanged(member=member) if member != OUTSIDE and "@" not in member:
+                self.tasks.add(event.task.id)
             case TurnEnded(member=member):
                 self._ended(member, event)
             case MemberChanged() | ModelChanged() if event.member != LEAD:

@@ -1,7 +1,8 @@
 """A model for tests, made from Python: it answers what the test says and keeps what it was asked.
 
 `ScriptedModel("ok")` says the same to everybody; a list is one answer after the other; a mapping gives each agent
-(by `Request.asker`) a list of its own; a function makes the answer from the request. No file, no pace, no price.
+(by `Request.asker`) a list of its own, or one text for all its answers; a function makes the answer from the request.
+No file, no pace, no price.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Piece: TypeAlias = str | Say | Call | tuple[str, Mapping[str, Any]]
 Answer: TypeAlias = Piece | Sequence[Piece] | Failure
 """One answer: a piece, several at once, or a failure of the service."""
 
-Answers: TypeAlias = Sequence[Answer] | Mapping[str, Sequence[Answer]] | Callable[[Request], Answer]
+Answers: TypeAlias = Sequence[Answer] | Mapping[str, str | Sequence[Answer]] | Callable[[Request], Answer]
 """What a model is made from, besides one text for everybody."""
 
 
@@ -97,7 +98,8 @@ class ScriptedModel:
             return self._from(self._answers, "")
         asker = LEAD if request.asker == LEAD_ALIAS else request.asker
         parts = {LEAD if name == LEAD_ALIAS else name: part for name, part in self._answers.items()}
-        return self._from(parts.get(asker, ()), asker)
+        part = parts.get(asker, ())
+        return part if isinstance(part, str) else self._from(part, asker)
 
     def _from(self, answers: Sequence[Answer], asker: str) -> Answer:
         number = self._given.get(asker, 0)

@@ -7,8 +7,10 @@ process. It locks nothing and changes nothing; a damaged file is a finding. Refu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+from teamwright.app.inspect import LIVE
 from teamwright.app.looking.evidence.logs import read_logs
 from teamwright.app.looking.evidence.mail import read_mail
 from teamwright.app.looking.evidence.messages import Messages, judge
@@ -88,6 +90,11 @@ class Audit:
             ("locks left", str(len(self.remains.locks))),
         ]
 
+    def report(self, *more: tuple[str, str]) -> list[str]:
+        """The figures, `more` of the caller's own, and every problem, as lines for people."""
+        figures = [f"  {subject:<16}{text}" for subject, text in (*self.lines(), *more)]
+        return [*figures, *(f"  ! {problem}" for problem in self.problems)]
+
     def rows(self) -> list[dict[str, Any]]:
         """Everything as plain JSON, a row a subject."""
         left = self.remains
@@ -114,12 +121,15 @@ def audit(home: Home, team: str, *, running: Collection[int] = ()) -> Audit:
 
     `running` are processes that are expected to live, such as the caller's own. What is unread in a team on disk waits
     for its reader; a process that drives the session counts as left unless it is expected. Raises TeamwrightError
-    (`unknown-team`) when there is no such team, and for nothing else.
+    (`unknown-team`) when there is no such team, and for nothing else. Processes of a team that is led are expected.
     """
     place = find_place(home, team)
     mail, logs = read_mail(place.inboxes), read_logs(place)
     ledgers = [read_ledger(one) for one in place.transcripts]
     tasks, requests = judge_tasks(place, logs), judge_requests(place, mail, logs)
+    remains = find_remains(place, logs.drivers, running)
+    if place.state == LIVE:
+        remains = replace(remains, processes=())
     return Audit(
         team=place.name,
         directory=place.directory,
@@ -128,7 +138,7 @@ def audit(home: Home, team: str, *, running: Collection[int] = ()) -> Audit:
         tasks=tasks,
         transcripts=_transcripts(ledgers),
         requests=requests,
-        remains=find_remains(place, logs.drivers, running),
+        remains=remains,
         events=logs.events,
         log=tuple(logs.problems),
         damaged=(*_of_team(place), *mail.damaged, *tasks.damaged, *requests.damaged),

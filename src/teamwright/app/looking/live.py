@@ -26,6 +26,9 @@ from teamwright.teams.team_file import read_team_file
 GATHER_S = 0.03
 """How long changes are gathered before the files are read once for all of them."""
 
+APART_S = 0.5
+"""Between two views of a team that is watched: people and programs follow no faster."""
+
 
 @dataclass(slots=True)
 class Wake:
@@ -71,10 +74,10 @@ class Wake:
         self._exits[pid] = forget
         return True
 
-    async def wait(self) -> None:
-        """Until something changed; a burst of changes wakes once."""
+    async def wait(self, not_before: float = 0.0) -> None:
+        """Until something changed, and until `not_before` (of the loop's time); a burst of changes wakes once."""
         await self._changed.wait()
-        await asyncio.sleep(GATHER_S)
+        await asyncio.sleep(max(GATHER_S, not_before - asyncio.get_running_loop().time()))
         self._changed.clear()
 
     def close(self) -> None:
@@ -119,14 +122,14 @@ async def watch_status(home: Home, view: StatusView) -> AsyncGenerator[Watched, 
             yield Watched(now, over)
             if over:
                 return
-            await wake.wait()
+            await wake.wait(asyncio.get_running_loop().time() + APART_S)
 
 
 def _files_of(home: Home, view: StatusView) -> list[Path]:
     found = [home.inbox(view.directory, inbox_stem(name)) for name in ("team-lead", *_names(view))]
     if view.log:
         found += [Path(view.log), Path(view.log).parent / LEASE]
-    return [*found, *(home.tasks(view.directory) / f"{task.id}.json" for task in view.tasks)]
+    return [*found, *(home.tasks(view.directory) / f"{task.id}.json" for task in view.tasks if task.open)]
 
 
 def _names(view: StatusView) -> list[str]:

@@ -34,6 +34,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
 from teamwright.storage.log_reader import Tail, read_recent
 from teamwright.storage.paths import Home
+from teamwright.tasks.files import Found
 from teamwright.teams.health.standing import MemberStanding, Standing
 from teamwright.teams.health.table import Health, OpenTask, health, seen_of
 from teamwright.teams.plans.rows import KIND as PLAN
@@ -116,6 +117,7 @@ class StatusView:
     usd: float | None = 0.0
     damaged: str = ""
     log: str = ""
+    completed: int = 0
 
     @property
     def live(self) -> bool:
@@ -145,10 +147,11 @@ class StatusReader:
         self._log: str = ""
         self._tail: Tail | None = None
         self._standing = Standing()
+        self._tasks: dict[str, Found] = {}
 
     def read(self) -> StatusView:
         """The team now."""
-        team = team_view(self.home, self.directory)
+        team = team_view(self.home, self.directory, self._tasks)
         self._read_log(team.log)
         closed = self._tail is not None and self._tail.closed
         return status_of(self.home, team, self._standing, closed=closed)
@@ -201,6 +204,7 @@ def status_of(home: Home, team: TeamView, standing: Standing, *, closed: bool = 
         usd=usage.usd,
         damaged=team.damaged,
         log=team.log,
+        completed=sum(not task.open for task in team.tasks),
     )
 
 

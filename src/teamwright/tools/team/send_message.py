@@ -135,7 +135,7 @@ class SendMessage(Tool[SendMessageInput]):
         names = [one.to for one in sent]
         body = {
             "success": True,
-            "message": f"Sent to {len(names)} members: {', '.join(names)}.",
+            "message": f"Sent to {len(names)} {'member' if len(names) == 1 else 'members'}: {', '.join(names)}.",
             "recipients": names,
             "msg_ids": {one.to: one.message_id for one in sent},
             "routing": {

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import click
 
@@ -26,6 +27,9 @@ from teamwright.ui.window import window_size
 
 REDRAW_S = 1.0
 """Between two drawings on a terminal: ages grow though nothing happens. Files are read when they change only."""
+
+DRAWN_TASKS = 20
+"""Open tasks that a drawing lists: the members have room below them."""
 
 
 @click.command()
@@ -55,10 +59,21 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
 # ── a team as lines ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) -> list[str]:
-    """The team as people read it; `now` in seconds since 1970."""
+def lines_of(
+    view: StatusView, now: float | None = None, *, width: int = WIDTH, most_tasks: int | None = None
+) -> list[str]:
+    """The team as people read it; `now` in seconds since 1970.
+
+    First what waits for an answer and what is open, at most so many tasks; of finished tasks the number.
+    """
     now = time.time() if now is None else now
     lines = [cut(line, width) for line in _head(view)]
+    if view.requests:
+        lines += ["", *(line for one in view.requests for line in _asked(one, now, width))]
+    if rows := task_rows(task for task in view.tasks if task.open):
+        more = len(rows) - len(rows[:most_tasks])
+        lines += ["", *table(("task", "status", "owner", "subject"), rows[:most_tasks], width=width)]
+        lines += [f"and {more} more open tasks"] if more else []
     rows = [_row(member, now) for member in view.members]
     lines += ["", *table(("member", "state", "last", "tasks", "unread", "waits for, or does"), rows, width=width)]
     used = [_use(member) for member in view.members]
@@ -66,13 +81,11 @@ def lines_of(view: StatusView, now: float | None = None, *, width: int = WIDTH) 
     places = [(member.name, member.place, member.note) for member in view.members if _is_elsewhere(member)]
     if places:
         lines += ["", *table(("member", "runs in", "see it, or why"), places, width=width)]
-    if view.tasks:
-        lines += ["", *table(("task", "status", "owner", "subject"), task_rows(view.tasks), width=width)]
     if view.servers:
         served = [_server(server) for server in view.servers]
         lines += ["", *table(("server", "state", "tools", "process", ""), served, width=width)]
-    if view.requests:
-        lines += ["", *(line for one in view.requests for line in _asked(one, now, width))]
+    if view.completed:
+        lines += ["", f"{view.completed} {'task is' if view.completed == 1 else 'tasks are'} completed"]
     return lines
 
 
@@ -173,18 +186,29 @@ class Screen:
         self.draws = draws
         self._view: StatusView | None = None
         self._said: dict[str, str] = {}
+        self._last: StatusView | None = None
 
     def show(self, view: StatusView | None) -> None:
         """The team as it is now; None when it is no more."""
         self._view = view
         if self.as_json:
             if view is not None:
-                say_json_line(view)
+                self._say_json(view)
         elif self.draws:
             self._draw()
         elif view is not None:
             self._tell(view)
         sys.stdout.flush()
+
+    def _say_json(self, view: StatusView) -> None:
+        """The team, when anything is another than in the line before; of finished tasks those that were not then."""
+        now = replace(view, at=0.0)
+        if now == self._last:
+            return
+        before = {task.id: task for task in self._last.tasks} if self._last is not None else None
+        self._last = now
+        news = view.tasks if before is None else [t for t in view.tasks if t.open or before.get(t.id) != t]
+        say_json_line(replace(view, tasks=tuple(news)))
 
     async def tick(self) -> None:
         """Draw the ages anew, from what is known."""
@@ -206,14 +230,15 @@ class Screen:
         if self._view is None:
             return
         size = window_size()
-        lines = lines_of(self._view, width=max(size.columns, 40))[: max(size.lines - 1, 5)]
+        lines = lines_of(self._view, width=max(size.columns, 40), most_tasks=DRAWN_TASKS)[: max(size.lines - 1, 5)]
         sys.stdout.write("\x1b[H\x1b[2J" + "".join(f"{clean(line)}\n" for line in lines))
         sys.stdout.flush()
 
     def _tell(self, view: StatusView) -> None:
         """A line for each member, task and request that is another than before."""
         now = {f"member {m.name}": f"{m.name}  {m.state}" + (f": {m.on}" if m.on else "") for m in view.members}
-        for number, state, owner, subject in task_rows(view.tasks):
+        shown = [task for task in view.tasks if task.open or f"task #{task.id}" in self._said]
+        for number, state, owner, subject in task_rows(shown):
             now[f"task {number}"] = f"{number}  {state}" + (f" ({owner})" if owner else "") + f": {subject}"
         for one in view.requests:
             how = f"  ({answer_command(one.id, one.kind)})" if one.for_a_person else ""

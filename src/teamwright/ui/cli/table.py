@@ -29,6 +29,7 @@ COMMANDS: dict[str, Row] = {
     ),
     "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory."),
     "status": Row("teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."),
+    "audit": Row("teamwright.ui.cli.audit:audit", LOOK, "What of a team is lost, doubled or left behind."),
     "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."),
     "tasks": Row("teamwright.ui.cli.tasks:tasks", LOOK, "The task list of a team."),
     "inbox": Row("teamwright.ui.cli.mail.inbox:inbox", LOOK, "The mail of a member, NAME@TEAM; marks nothing as read."),

@@ -120,14 +120,11 @@ def numbers_of(text: str) -> list[str]:
 def audit_lines(done: Killed) -> list[str]:
     """The audit and the comparison, for people."""
     assert done.audit is not None
-    figures = dict(done.audit.lines())
     same = f"the same {done.numbers} numbers" if done.same else "NOT the same numbers as without a kill"
     return [
         "",
         "audit, from the files alone",
-        *(f"  {subject:<16}{text}" for subject, text in figures.items()),
-        f"  {'report':<16}{same}",
-        *(f"  ! {problem}" for problem in done.audit.problems),
+        *done.audit.report(("report", same)),
     ]
 
 

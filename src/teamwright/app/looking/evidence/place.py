@@ -64,8 +64,15 @@ class Place:
 
     @property
     def tasks(self) -> Path:
-        """Where its task files are."""
+        """Where its task files are; a list that it shares with others is its own while it is used."""
+        if self.shared_list:
+            return self.home.tasks(self.shared_list)
         return self.path / "tasks" if self.archived else self.home.tasks(self.directory)
+
+    @property
+    def shared_list(self) -> str:
+        """The task list that it shares with other teams; empty: it has its own."""
+        return self.file.task_list if self.file is not None else ""
 
     @property
     def requests(self) -> Path:

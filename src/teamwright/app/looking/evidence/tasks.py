@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from teamwright.app.looking.evidence.logs import Logs, Step
 from teamwright.app.looking.evidence.place import Place
@@ -75,9 +76,19 @@ def _read(place: Place) -> tuple[dict[str, Task], list[str]]:
             continue
         if isinstance(found, Damaged):
             damaged.append(f"{path} is not a whole task: {found.why}")
-        elif found is not None:
-            tasks[found.task.id] = found.task
+        elif found is not None and (task := _of_team(found.task, place)) is not None:
+            tasks[task.id] = task
     return tasks, damaged
+
+
+def _of_team(task: Task, place: Place) -> Task | None:
+    """The task with its owner's bare name; None for one on a shared list that another team's member owns."""
+    if not place.shared_list or place.file is None:
+        return task
+    name, at, realm = (task.owner or "").partition("@")
+    if at and realm != f"session-{place.file.lead.session[:8]}":
+        return None
+    return replace(task, owner=name or None)
 
 
 class _History:

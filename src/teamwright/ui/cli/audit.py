@@ -1,0 +1,38 @@
+"""`teamwright audit`: what of a team is lost, doubled or left behind, by its files alone."""
+
+from __future__ import annotations
+
+import click
+
+from teamwright.app.inspect import find_team, home_at
+from teamwright.app.looking.audit import audit as audit_team
+from teamwright.app.looking.status import status_views
+from teamwright.ui.cli.looking import json_flag
+from teamwright.ui.cli.output import say, say_json
+from teamwright.ui.cli.place import place_of
+
+
+@click.command()
+@click.argument("team", required=False, metavar="[TEAM]")
+@json_flag
+@click.pass_context
+def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
+    """Messages, tasks, transcripts, processes and locks of a team, from its files; exit code 1 when something is wrong.
+
+    Without TEAM: those that live in this directory, else the newest.
+    """
+    place = place_of(ctx)
+    home = home_at(place.home)
+    if team is None:
+        names = [view.directory for view in status_views(home, place.cwd)]
+    else:
+        names = [find_team(home, team, archived=True).directory]
+    found = [audit_team(home, name) for name in names]
+    if as_json:
+        say_json([row for one in found for row in one.rows()])
+    elif not found:
+        say("No team yet.")
+    for number, one in enumerate(() if as_json else found):
+        for line in [*([""] if number else []), f"{one.team} ({one.state}), from the files alone", *one.report()]:
+            say(line)
+    return 0 if all(one.clean for one in found) else 1

@@ -1,0 +1,59 @@
+"""`status` as lines and as JSON: what is open comes first, and finished tasks cost nothing."""
+
+import json
+
+import pytest
+
+from teamwright.app.inspect import TaskView, task_views
+from teamwright.app.looking.status import MemberStatus, RequestStatus, StatusView
+from teamwright.tasks import files
+from teamwright.tasks.task_list import TaskList
+from teamwright.ui.cli.status import Screen, lines_of
+
+ADA = MemberStatus("ada", "working", open_tasks=("9",))
+
+
+def view(done: int, open_: int, **more) -> StatusView:
+    tasks = [TaskView(str(n), "old", "completed") for n in range(1, done + 1)]
+    tasks += [TaskView(str(done + n), "new", "pending") for n in range(1, open_ + 1)]
+    return StatusView("crew", "live", "crew", members=(ADA,), tasks=tuple(tasks), completed=done, **more)
+
+
+@pytest.mark.finding("T24")
+def test_requests_and_open_tasks_are_listed_first_and_finished_ones_as_a_number():
+    asked = RequestStatus("perm-1", "ada", "permission", "git push", tool="Bash")
+    lines = lines_of(view(600, 30, requests=(asked,)), most_tasks=20)
+    where = {
+        word: next(n for n, line in enumerate(lines) if line.startswith(word)) for word in ("request", "task", "ada")
+    }
+    assert where["request"] < where["task"] < where["ada"]
+    assert len(lines) < 45 and "and 10 more open tasks" in lines
+    assert lines[-1] == "600 tasks are completed" and not any("old" in line for line in lines)
+
+
+@pytest.mark.finding("T24")
+def test_a_watch_in_json_writes_on_change_only_and_finished_tasks_once(capsys):
+    screen = Screen(as_json=True, draws=False)
+    for now in (view(600, 2, at=1.0), view(600, 2, at=2.0), view(601, 1, at=3.0), view(601, 1, at=4.0)):
+        screen.show(now)
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert len(first["tasks"]) == 602
+    assert [task["id"] for task in second["tasks"]] == ["601", "602"]
+    assert (first["completed"], second["completed"]) == (600, 601)
+
+
+@pytest.mark.finding("T24")
+async def test_a_second_look_at_a_list_reads_only_what_changed(tmp_path, monkeypatch):
+    tasks, known, reads = TaskList(tmp_path / "list", lambda path: tmp_path / "guards" / path.name), {}, []
+    for number in range(5):
+        await tasks.create(f"task {number}", "", by="team-lead")
+    read = files._read
+    monkeypatch.setattr(files, "_read", lambda path: reads.append(path) or read(path))
+    while not all(found.lasting for found in known.values()) or not known:
+        first = task_views(tmp_path / "list", known)
+    reads.clear()
+    assert task_views(tmp_path / "list", known) == first and not reads
+    await tasks.update("3", subject="other", by="team-lead", lead=True)
+    reads.clear()
+    assert task_views(tmp_path / "list", known)[2].subject == "other"
+    assert [path.rpartition("/")[2] for path in reads] == ["3.json"]

@@ -273,6 +273,17 @@ def test_a_common_directory_that_cannot_be_read_as_git_reads_it_asks(place, kind
         assert place.run("git status"), "git would run the program of the other directory"
 
 
+@pytest.mark.finding("P3")
+@pytest.mark.parametrize("name", ["packed-refs", "shallow", "info/grafts", "rebase-merge/done"])
+def test_a_file_of_git_that_links_elsewhere_asks_because_git_shows_its_lines(place, name):
+    path = place.project / ".git" / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    assert place.allows("git status")
+    path.symlink_to(place.project.parent / "elsewhere")
+    assert not place.allows("git status")
+
+
 @pytest.mark.finding("P4")
 def test_a_plain_repository_inside_the_repository_is_read_like_any_other(place):
     place.git("init", "-q", str(place.emb))

@@ -21,6 +21,9 @@ __all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
 INDEX_MOST = 128 << 20
 """Bytes of an index that are searched; a longer one is taken to hold submodules."""
 
+_SHOWN = ("", "info", "rebase-merge", "rebase-apply", "sequencer")
+"""Directories of a git directory with files of which git shows lines."""
+
 _PART = 1 << 20
 _GITLINK = b"\x00\x00\xe0\x00"
 """The mode of a submodule's entry in the index: git looks into these directories with their own configuration."""
@@ -64,6 +67,9 @@ def _of_repository(repository: GitRepository, files: FilesSeen) -> Iterator[GitE
     yield from _hook_entries(common / "hooks", files)
     yield from _index_entries(git_dir, common, files)
     yield from _object_entries(common / "objects", files)
+    for place in dict.fromkeys((git_dir, common)):
+        for name in _SHOWN:
+            yield from _link_entries(place / name, (git_dir, common), files)
 
 
 def _doubt(path: Path, repository: GitRepository | None) -> GitEntry:
@@ -135,6 +141,16 @@ def _object_entries(objects: Path, files: FilesSeen) -> Iterator[GitEntry]:
         yield GitEntry(objects, "another repository's objects", digest_of(*places))
     if os.path.lexists(alternates):
         yield GitEntry(alternates, "another repository's objects", _digest_of_file(alternates))
+
+
+def _link_entries(place: Path, inside: tuple[Path, ...], files: FilesSeen) -> Iterator[GitEntry]:
+    """Links from the files of git to elsewhere: git shows lines of `packed-refs`, `shallow`, `rebase-merge/done`."""
+    files.add(place)
+    for name in _names_in(place) or ():
+        path = place / name
+        real = Path(os.path.realpath(path))
+        if os.path.islink(path) and not any(real.is_relative_to(one) for one in inside):
+            yield GitEntry(path, "a file elsewhere", digest_of(os.fsencode(real)))
 
 
 def _may_be_directory(path: Path) -> bool:

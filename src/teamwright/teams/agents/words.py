@@ -6,6 +6,7 @@ Knows a run and a job; tells nobody.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from teamwright.agent.job_journal import Job
@@ -15,6 +16,9 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import AgentChanged
 from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
+
+_TAGS = ("task-id", "tool-use-id", "output-file", "status", "summary", "result", "usage")
+_OWN_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(_TAGS)})\b)", re.IGNORECASE)
 
 _SHOWN = 200
 """Characters of a call's input that the file shows."""
@@ -30,7 +34,7 @@ def notification(run: Run) -> str:
         ("summary", summary(run)),
         ("result", run.text),
     ]
-    lines = [f"<{tag}>{harmless(text)}</{tag}>" for tag, text in tags if text]
+    lines = [f"<{tag}>{_inside(text)}</{tag}>" for tag, text in tags if text]
     lines.append(f"<usage>{usage(run)}</usage>")
     return "\n".join([*lines, _next(run)]).rstrip()
 
@@ -40,12 +44,17 @@ def job_notification(job: Job) -> str:
     how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
     if job.state == "killed":
         how = "was killed: it ended with the process that ran it"
-    what = harmless(job.description or job.command or job.id)
+    what = _inside(job.description or job.command or job.id)
     return (
         f"<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
         f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
         "</summary>\nRead the output file for what it printed."
     )
+
+
+def _inside(text: str) -> str:
+    """Text of others inside the tags of a notice: it can neither close one nor begin another."""
+    return _OWN_TAG.sub("&lt;", harmless(text))
 
 
 def words_from(sender: str, run: Run, tags: RuntimeTags, text: str) -> Block:

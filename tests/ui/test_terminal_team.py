@@ -285,3 +285,23 @@ def test_a_foreign_repository_is_asked_about_before_anything_begins(foreign, own
     assert person.leaves() == 0
     assert (foreign / "made").exists() == (answer != "n")
     assert (own_home / ".teamwright" / "trust.json").exists() == (answer == "y")
+
+
+@pytest.mark.finding("T21")
+@pytest.mark.promise("D8")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda one: one.name)
+def test_a_window_that_closes_or_a_terminated_lead_keeps_the_places_of_members_at_rest(repo, own_home, number):
+    def play(body: dict) -> Answer | str:
+        if who(body) != "lead":
+            return "I rest now."
+        return SPAWN if "tool_use" not in all_told(body) else "I wait."
+
+    with at_terminal(play, repo) as (person, _server):
+        person.says("go")
+        person.sees("I rest now.")
+        os.kill(person.child.pid, number)
+        person.sees("go on with: teamwright resume")
+        assert person.leaves() == 143
+    [config] = own_home.glob(".teamwright/teams/*/config.json")
+    assert [one["name"] for one in json.loads(config.read_text())["members"]] == ["team-lead", "tester"]
+    assert list(json.loads((config.parent / "team.json").read_text())["lives"]) == ["tester"]

@@ -29,6 +29,9 @@ LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign",
 """States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""
 
 
+CRASHED = "crashed"
+"""The state of a member that failed or whose process crashed: it keeps its place until it is resumed or removed."""
+
 WAITS = "waits for its lead"
 """The state of a member whose own process outlived its lead's."""
 
@@ -233,6 +236,8 @@ def _place_of(member: Member) -> str:
 
 def _member_state(member: Member, life: Life | None, *, live: bool) -> str:
     """What the files alone tell: a member in the lead's process lives as long as that does, another by its lease."""
+    if life is not None and life.crashed:
+        return CRASHED
     if live:
         return "live"
     if life is not None and life.place is not None and lease_held(room_of(Path(life.transcript)) / LEASE):

@@ -55,7 +55,8 @@ class TaskLine:
 class MemberLine:
     """A member as a result lists it: how it ended, its model, its usage, its context in tokens.
 
-    `error`: why its last turn failed, or its process; empty when that ended well.
+    `error`: why its last turn failed, or its process; empty when that ended well. `ended`: why it is gone, where it
+    did not end by itself: it failed, crashed or was stopped.
     """
 
     name: str
@@ -65,6 +66,7 @@ class MemberLine:
     turns: int = 0
     context: int = 0
     error: str = ""
+    ended: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,14 +176,17 @@ class Session:
     async def settled(self, result: Result) -> Result:
         """See the members out; the result as it stands when everybody has left, with who was cut off at work.
 
-        After a run that is done they are over, unless one of them owes a turn that its model's service refused. After
-        any other they keep their places, and nobody is asked or waited for: a cap that is spent is spent, and a resume
-        goes on with them as they were.
+        After a run that is done they are over, unless a task is open or one of them owes a turn that its model's
+        service refused. After any other they keep their places, and nobody is asked or waited for: a cap that is spent
+        is spent, and a resume goes on with them as they were. Work is cut off too where a member crashed, or was
+        stopped by a person, at work, and a task is still open.
         """
         if result.stop == "done":
-            await self.goodbye(keep=any(mate.owes for mate in self.team.live))
+            await self.goodbye(keep=any(mate.owes for mate in self.team.live) or await self._tasks_open())
         else:
             await self.wind_down(keep=True)
+        if self.tally.stopped_at_work and await self._tasks_open():
+            self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
         purse = self.maker.purse
         return replace(
             result,
@@ -198,6 +201,12 @@ class Session:
             messages_seen=self.tally.seen,
             messages_undelivered=len(self.tally.waiting),
         )
+
+    async def _tasks_open(self) -> bool:
+        """Whether a task of this team is open; a list that several sessions share is not this team's alone."""
+        if self.team.outside.shared_list:
+            return False
+        return any(task.status != "completed" for task in await self.team.tasks.all())
 
     async def take_up(self, directory: str, why: str) -> None:
         """Lead the team on disk in that directory and bring its members back; the lead is told with its next words.
@@ -336,7 +345,9 @@ class Session:
     def resume_command(self) -> str:
         """What to type to go on with this session: by the name of its team, where members keep their places."""
         team = self.team
-        kept = any(mate.state not in GONE or mate.state is State.SUSPENDED for mate in team.members.values())
+        kept = any(
+            mate.state not in GONE or mate.state is State.SUSPENDED or mate.kept for mate in team.members.values()
+        )
         by_name = kept and not team.implicit and not team.name.startswith("-")
         return typed(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
 
@@ -360,6 +371,11 @@ class Session:
             for d in self.maker.denials
         ]
 
+    def _ended(self, name: str) -> str:
+        """Why a member is gone that did not end by itself, nor with the run; empty for any other."""
+        with_run = name in self.cut_off and name not in self.tally.stopped_at_work
+        return "" if with_run else self.tally.ended.get(name, "")
+
     def _member_lines(self) -> tuple[MemberLine, ...]:
         purse = self.maker.purse
         lead = MemberLine(
@@ -379,6 +395,7 @@ class Session:
                 purse.by_member.get(name, Usage()),
                 context=purse.context.get(name, 0),
                 error=failed.get(name, ""),
+                ended=self._ended(name),
             )
             for name, state in self.tally.states.items()
         ]

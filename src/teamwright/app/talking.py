@@ -22,7 +22,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMemb
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.ending import kill
+from teamwright.teams.ending import BY_USER, kill
 from teamwright.teams.mailing.post import Sent, send_text
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate
@@ -131,7 +131,7 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskLine]]
     mate = _mate(session, name)
     tasks = session.team.tasks
     mine = {task.id for task in await tasks.all() if task.owner == mate.name and task.status != "completed"}
-    await kill(session.team, mate, "stopped by the user")
+    await kill(session.team, mate, BY_USER)
     free = [task for task in await tasks.all() if task.id in mine and task.owner is None]
     return mate.name, [TaskLine(task.id, task.subject, str(task.status)) for task in free]
 

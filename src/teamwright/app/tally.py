@@ -20,14 +20,16 @@ from teamwright.protocol.events import (
 )
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.values import dataclass
+from teamwright.teams.ending import BY_USER
+from teamwright.teams.lifecycle import State
 from teamwright.teams.outside import OUTSIDE
 
 EARLY_MOST = 1_000
 """Messages that are remembered as seen before they were sent; nobody tells of a member's first prompt."""
 
 
-BROKEN = ("failed", "killed")
-"""States of members that did not come to an end of their own."""
+BROKEN = frozenset({"failed", "crashed"})
+"""States of members that nobody ended: they failed, or their process crashed."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,10 @@ class Tally:
     """Members whose last turn ended at a cap: they rest, and are not done."""
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Why the last turn of a member failed, or its process: an end of a later turn takes it back."""
+    ended: dict[str, str] = field(default_factory=dict[str, str])
+    """Why a member is gone that did not end by itself: it failed, crashed or was stopped. A resume takes it back."""
+    stopped_at_work: set[str] = field(default_factory=set[str])
+    """Those of them that were at work and that neither the lead nor the end of the run had stopped."""
 
     tasks: set[str] = field(default_factory=set[str])
     """Tasks that a member of this session made or changed."""
@@ -86,9 +92,17 @@ class Tally:
             self.failed.pop(member, None)
 
     def _changed(self, event: MemberChanged) -> None:
-        self.states[event.member] = event.state
+        name, before, self.states[event.member] = event.member, self.states.get(event.member), event.state
         if event.state in BROKEN:
-            self.failed[event.member] = event.detail or event.state
+            self.failed[name] = event.detail or event.state
+        if event.state not in {*BROKEN, State.KILLED}:
+            self.ended.pop(name, None)
+            self.stopped_at_work.discard(name)
+            return
+        self.ended[name] = event.detail or event.state
+        by_nobody = event.state in BROKEN or event.detail.startswith(BY_USER)
+        if by_nobody and before != State.IDLE:
+            self.stopped_at_work.add(name)
 
     def _sent(self, event: MessageSent) -> None:
         if event.wire == "mode_changed" or (event.wire == "idle_notification" and event.summary == "idle"):

@@ -22,7 +22,7 @@ from teamwright.protocol.mail import Entry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.roster import parse_config
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
-from teamwright.teams.lifecycle import GONE, Event, State
+from teamwright.teams.lifecycle import FAILURES, GONE, Event, State
 from teamwright.teams.mailing.desk import wakes
 from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.mailing.returning import return_late_mail, return_mail
@@ -30,9 +30,12 @@ from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.rows import close_plans
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Parting, change_team_file, read_team_file
+from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
 
 T = TypeVar("T")
+
+BY_USER = "stopped by the user"
+"""How the cause begins of an end that a person wanted, in whichever terminal."""
 
 
 async def kill(team: Team, mate: Mate, cause: str) -> None:
@@ -73,6 +76,7 @@ async def _wind_up(team: Team, mate: Mate) -> None:
 async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell: bool = True) -> None:
     """A member is over: tasks handed back, off the roster, then the lead is told, once.
 
+    One that failed or crashed stays on the roster with its mail and its conversation, unless it was asked to stop.
     Noted in team.json first: after a kill whoever goes on with the team sees it through. A step that fails is told as
     a notice, and the next one is tried: nothing keeps the rest from being done.
     """
@@ -83,10 +87,13 @@ async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell
             await _tried(team, name, "its background commands may still run", team.on_left(name), None)
         held = await _tried(team, name, "its tasks could not be listed", _open_tasks(team, name), [])
         tasks = tuple(held)
-        parting = Parting(name, incarnation, cause, message_id(), agreed_to or "", tasks, tell)
+        keeps = mate is not None and _keeps(team, mate)
+        parting = Parting(name, incarnation, cause, message_id(), agreed_to or "", tasks, tell, keeps)
         noted = change_team_file(team.home, team.directory, lambda file: file.leaving(parting))
         await _tried(team, name, "that could not be noted", noted, None)
         await see_off(team, parting)
+        if mate is not None:
+            mate.kept = keeps
     finally:
         if mate is not None:
             mate.parted = True
@@ -98,17 +105,49 @@ async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
     """What is left to do for a member that is over. `again`: some of it may have been done before a kill."""
     name, roster, tasks = parting.name, team.roster, team.tasks
     handed = await _tried(team, name, "its tasks could not be handed back", tasks.release(name), [])
-    await _tried(team, name, "it could not be taken off the roster", roster.remove(name), None)
-    returned = return_mail(team, name, _ledger(team, name))
-    await _tried(team, name, "the senders of what it did not read could not be told", returned, None)
-    closed = _close_requests(team, parting)
-    await _tried(team, name, "a request of its own stays open", closed, None)
+    if not parting.keeps:
+        await _tried(team, name, "it could not be taken off the roster", roster.remove(name), None)
+        returned = return_mail(team, name, _ledger(team, name))
+        await _tried(team, name, "the senders of what it did not read could not be told", returned, None)
+        closed = _close_requests(team, parting)
+        await _tried(team, name, "a request of its own stays open", closed, None)
     if parting.tell:
         ids = sorted({*parting.tasks, *(task.id for task in handed)}, key=int)
         told = tell_of(team, parting, ids, again=again)
         await _tried(team, name, "the lead could not be told", told, None)
-    over = change_team_file(team.home, team.directory, lambda file: file.gone(name, parting.incarnation))
+    over = change_team_file(team.home, team.directory, lambda file: _over(file, parting))
     await _tried(team, name, "team.json still has it", over, None)
+
+
+def _over(file: TeamFile, parting: Parting) -> TeamFile:
+    return file.crashed(parting) if parting.keeps else file.gone(parting.name, parting.incarnation)
+
+
+def _keeps(team: Team, mate: Mate) -> bool:
+    """Whether the member failed or crashed, and nobody had asked it to stop. Another program's member never does."""
+    if mate.state not in FAILURES or mate.external or team.outside.removed:
+        return False
+    return not any(bound(request, mate.name, mate.incarnation) for request in team.requests.open_requests())
+
+
+def crashed_life(team: Team, name: str) -> Life | None:
+    """The life of a member of that name that failed or crashed, and has its place still. Raises StorageError."""
+    file = read_team_file(team.home.team_file(team.directory)) if team.exists and team.find(name) is None else None
+    life = file.lives.get(name.lower()) if file is not None else None
+    return life if life is not None and life.crashed else None
+
+
+async def remove_crashed(team: Team, name: str, cause: str) -> bool:
+    """End a member for good that failed or crashed before. False when there is none of that name."""
+    if (life := crashed_life(team, name)) is None:
+        return False
+    member = await team.roster.find(name)
+    parting = Parting(member.name, life.incarnation, cause, message_id())
+    await change_team_file(team.home, team.directory, lambda file: file.leaving(parting))
+    await see_off(team, parting)
+    if (mate := team.members.get(member.name)) is not None:
+        mate.kept = False
+    return True
 
 
 def _ledger(team: Team, name: str) -> Path | None:
@@ -173,11 +212,17 @@ async def tell_of(team: Team, parting: Parting, handed: list[str], *, again: boo
         )
         await send_protocol(team, name, LEAD, told, id=f"{parting.told}-agreed")
     if not (again and await inbox.has(parting.told)):
-        await send_protocol(team, "system", LEAD, _terminated(name, parting.cause, handed), id=parting.told)
+        await send_protocol(team, "system", LEAD, _terminated(parting, handed), id=parting.told)
 
 
-def _terminated(name: str, cause: str, handed: list[str]) -> TeammateTerminated:
+def _terminated(parting: Parting, handed: list[str]) -> TeammateTerminated:
+    name, cause = parting.name, parting.cause
     message = f"{name} has ended: {cause}."
+    if parting.keeps:
+        message += (
+            f' Its conversation is kept: Agent with name "{name}" and its next job resumes it; a shutdown_request to '
+            f"{name} removes it."
+        )
     if handed:
         ids = ", ".join(f"#{task}" for task in handed)
         message += f" Handed back to the list: {ids}."

@@ -6,7 +6,7 @@
                                          ▼
                                       stopping ──left──▶ completed        (objected: back to working)
     working ──await──▶ awaiting ──woken──▶ working            (a plan was handed in; mail wakes it as ever)
-    from every living state: ──broke──▶ failed, ──killed──▶ killed, ──suspended──▶ suspended
+    from every living state: ──broke──▶ failed, ──crashed──▶ crashed, ──killed──▶ killed, ──suspended──▶ suspended
 
 tests read the same table.
 """
@@ -21,6 +21,7 @@ class State(StrEnum):
 
     `awaiting` handed in a plan and rests until it is answered: a permission holds up a call, a plan a member.
     `suspended` left with its session and keeps its place: whoever resumes the team goes on with it.
+    `crashed`: its process ended and no one had stopped the member. `failed`: an error ended it. Both keep their place.
     """
 
     PENDING = "pending"
@@ -31,6 +32,7 @@ class State(StrEnum):
     STOPPING = "stopping"
     COMPLETED = "completed"
     FAILED = "failed"
+    CRASHED = "crashed"
     KILLED = "killed"
     SUSPENDED = "suspended"
 
@@ -48,12 +50,16 @@ class Event(StrEnum):
     OBJECTED = "objected"
     LEFT = "left"
     BROKE = "broke"
+    CRASHED = "crashed"
     KILLED = "killed"
     SUSPENDED = "suspended"
 
 
-GONE = frozenset({State.COMPLETED, State.FAILED, State.KILLED, State.SUSPENDED})
-"""States without a way back: this object is over. But for `suspended` the member's name is free again."""
+GONE = frozenset({State.COMPLETED, State.FAILED, State.CRASHED, State.KILLED, State.SUSPENDED})
+"""States without a way back: this object is over."""
+
+FAILURES = frozenset({State.FAILED, State.CRASHED})
+"""Ends that nobody asked for: the member keeps its place on the roster and its conversation."""
 
 BUSY = frozenset({State.PENDING, State.WORKING, State.BLOCKED, State.STOPPING})
 """States in which a headless run waits."""
@@ -63,6 +69,7 @@ LIMITED = "the rate limit"
 
 _ANY = {
     Event.BROKE: State.FAILED,
+    Event.CRASHED: State.CRASHED,
     Event.KILLED: State.KILLED,
     Event.LEFT: State.COMPLETED,
     Event.SUSPENDED: State.SUSPENDED,
@@ -93,6 +100,7 @@ NEXT: dict[State, dict[Event, State]] = {
     },
     State.COMPLETED: {},
     State.FAILED: {},
+    State.CRASHED: {},
     State.KILLED: {},
     State.SUSPENDED: {},
 }

@@ -24,7 +24,7 @@ from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.approval import take_up_plan
-from teamwright.teams.spawning import end_life, send_first, start
+from teamwright.teams.spawning import end_life, send_first, start_again
 from teamwright.teams.stopping import Asked, arm, send_request
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
@@ -73,7 +73,7 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
     _arm_beyond(team, [m.name for m in teammates if not _is_ours(m, file)], deadlines)
     here = [m for m in teammates if _is_ours(m, file)]
     back: list[str] = []
-    gone = [parting.name for parting in file.partings.values()]
+    gone = [parting.name for parting in file.partings.values() if not parting.keeps]
     team.coming_back = {name for member in here if (name := member.name.lower()) in file.lives}
     for member in here:
         life = file.lives.get(member.name.lower())
@@ -170,6 +170,8 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
     if life.mode is not None and (member.mode or "") != life.mode:
         said = life.mode or None  # somebody else wrote another one, which does not hold
         await team.roster.change(lambda config: _with_mode(config, member.name, said))
+    if life.crashed:
+        await change_team_file(team.home, team.directory, lambda file: file.resumed(member.name, life))
     if isinstance(mate, Teammate) and mate.state not in GONE:
         await take_up_plan(team, mate)
     for request in team.requests.open_requests() if mate.state not in GONE else ():
@@ -209,10 +211,7 @@ async def _started(team: Team, member: Member, life: Life) -> Mate:
     """The member at work again; with the lead's model when its own is not to be had any more."""
     try:
         async with AsyncExitStack() as undo:
-            if team.elsewhere is not None and (life.command or member.backend_type != IN_PROCESS):
-                mate = await team.elsewhere.go_on(member, life, undo)
-            else:
-                mate = await start(team, member, life, undo, resumed=True)
+            mate = await start_again(team, member, life, undo)
             undo.pop_all()
     except CannotStart as problem:
         if life.model is None or life.command:

@@ -19,11 +19,11 @@ from teamwright.permissions.verdict import Mode
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError, UsageError
 from teamwright.protocol.events import Notice
-from teamwright.protocol.ids import LEAD, agent_id, member_name, message_id
+from teamwright.protocol.ids import LEAD, agent_id, keyed_id, member_name, message_id
 from teamwright.protocol.mail import Entry, IdleNotification, parse_protocol
 from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task, TaskStatus
-from teamwright.teams.ending import left
+from teamwright.teams.ending import crashed_life, left
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.mailing.courtesy import held
@@ -124,6 +124,8 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])
     model = (spec.model or PROGRAMS_OWN) if spec.command else await team.builder.wire_model(spec)
     _refuse_late(team)
+    if not spec.command and (life := crashed_life(team, name)) is not None:
+        return await _resume_crashed(team, name, life, spec)
     backend = await team.elsewhere.choose(spec) if team.elsewhere is not None else IN_PROCESS
     why = team.elsewhere.why if team.elsewhere is not None else ""
     team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
@@ -149,6 +151,32 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
             undo.pop_all()
     mate.why_there = why
     return mate
+
+
+async def _resume_crashed(team: Team, name: str, life: Life, spec: SpawnSpec) -> Mate:
+    """Resume the member with its conversation; the prompt is its next message. Raises as `spawn`."""
+    team.limits.admit(depth=0, live_members=len(team.live) + len(team.not_yet_alive))
+    with _starting(team, name):
+        async with AsyncExitStack() as undo:
+            undo.callback(team.limits.undo)
+            member = await team.roster.find(name)
+            id, inbox = keyed_id(spec.call, name.lower()) if spec.call else message_id(), team.inbox(member.name)
+            if not await inbox.has(id):
+                await inbox.send(Entry(LEAD, spec.prompt, spec.description or None, iso(), msg_id=id), runtime=True)
+                undo.push_async_callback(inbox.mark_read, {id})
+            mate = await start_again(team, member, life, undo)
+            undo.pop_all()
+    again = replace(life, crashed="", call=spec.call or life.call)
+    await change_team_file(team.home, team.directory, lambda file: file.resumed(name, again))
+    mate.crash, mate.call = life.crashed, again.call
+    return mate
+
+
+async def start_again(team: Team, member: Member, life: Life, undo: AsyncExitStack) -> Mate:
+    """Start a member that a process before this one began, where it lived or can live now. Raises TeamwrightError."""
+    if team.elsewhere is not None and (life.command or member.backend_type != IN_PROCESS):
+        return await team.elsewhere.go_on(member, life, undo)
+    return await start(team, member, life, undo, resumed=True)
 
 
 def _over(team: Team, call: str) -> str:

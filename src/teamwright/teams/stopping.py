@@ -14,10 +14,10 @@ from typing import Any
 from teamwright.agent.conversation import Conversation
 from teamwright.protocol.clock import iso, now_ms
 from teamwright.protocol.errors import TeamRefused, TeamwrightError, UsageError
-from teamwright.protocol.ids import LEAD, keyed_id, shutdown_id
+from teamwright.protocol.ids import LEAD, addressee, keyed_id, shutdown_id
 from teamwright.protocol.mail import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from teamwright.protocol.values import dataclass
-from teamwright.teams.ending import bound, kill, verdict
+from teamwright.teams.ending import bound, kill, remove_crashed, verdict
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.mailing.post import recipient, send_protocol
 from teamwright.teams.member.mate import Mate
@@ -40,6 +40,9 @@ async def ask_to_stop(
     """
     if call and (before := _asked_by(team, call)):
         return before
+    name = addressee(to, team.names)
+    if await remove_crashed(team, name, "removed after it had crashed"):
+        return shutdown_id(name)
     whom = await _can_be_asked(team, to)
     request_id = shutdown_id(whom.name)
     body = {

@@ -53,6 +53,7 @@ class Life:
     kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
     noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
     for one that lives in the lead's. `command` names the setting by which another program runs it; empty: it is ours.
+    `crashed` says why its process ended, until the member is resumed; empty: it did not crash.
     """
 
     incarnation: int
@@ -67,6 +68,7 @@ class Life:
     effort: Effort | None = None
     place: Mapping[str, Any] | None = None
     command: str = ""
+    crashed: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Its object in the file; caps and bounds only where there are some."""
@@ -74,8 +76,9 @@ class Life:
         for name in ("mode", "effort", "place"):
             if out[name] is None:
                 del out[name]
-        if not self.command:
-            del out["command"]
+        for name in ("command", "crashed"):
+            if not out[name]:
+                del out[name]
         del out["budget"]
         kept = out.pop("bounds")
         bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
@@ -87,7 +90,8 @@ class Parting:
     """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
 
     `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
-    `tell` says whether the lead is told, under the id `told`.
+    `tell` says whether the lead is told, under the id `told`; `keeps`: the member failed or crashed, and keeps its
+    place on the roster, its mail and its conversation.
     """
 
     name: str
@@ -97,6 +101,7 @@ class Parting:
     agreed_to: str = ""
     tasks: tuple[str, ...] = ()
     tell: bool = True
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,22 @@ class TeamFile:
         if key not in lives and key not in left and (life := self.lives.get(key)) and (one := self.partings.get(key)):
             ended = {**ended, key: Ended(life.call, one.cause)} if life.call else ended
         return replace(self, lives=lives, partings=left, ended=ended)
+
+    def crashed(self, parting: Parting) -> TeamFile:
+        """With that life of the name kept for a resume, and without its parting."""
+        key = parting.name.lower()
+        life, left = self.lives.get(key), {n: one for n, one in self.partings.items() if n != key}
+        if life is None or life.incarnation != parting.incarnation:
+            return replace(self, partings=left)
+        return replace(self, partings=left, lives={**self.lives, key: replace(life, crashed=parting.cause)})
+
+    def resumed(self, name: str, life: Life) -> TeamFile:
+        """Where that life of the name is the present one: it goes on, from this call, and is no longer crashed."""
+        now = self.lives.get(name.lower())
+        if now is None or now.incarnation != life.incarnation:
+            return self
+        again = replace(now, crashed="", call=life.call)
+        return replace(self, lives={**self.lives, name.lower(): again})
 
     def ended_of(self, call: str) -> str:
         """What became of the member that this call started, in a sentence; empty when it started none, or it lives."""
@@ -361,6 +382,7 @@ def parse_life(data: Mapping[str, Any]) -> Life:
         None if (effort := data.get("effort")) is None else parse_effort(effort),
         cast("Mapping[str, Any] | None", data.get("place")),
         str(data.get("command", "")),
+        str(data.get("crashed", "")),
     )
 
 
@@ -382,4 +404,5 @@ def _parting(data: Mapping[str, Any]) -> Parting:
         str(data.get("agreed_to", "")),
         tuple(str(id) for id in data.get("tasks", ())),
         bool(data.get("tell", True)),
+        bool(data.get("keeps", False)),
     )

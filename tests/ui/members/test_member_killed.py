@@ -20,7 +20,7 @@ def newest(body):
 
 
 class Lead:
-    """Starts another member of the name as soon as it hears of the end of the first."""
+    """Resumes the member as soon as it hears that it has crashed."""
 
     def __init__(self):
         self.told = []
@@ -30,7 +30,7 @@ class Lead:
         if not notices("teammate_terminated", words):
             return "I wait."
         self.told.append(words)
-        return agent("JOB next", name="ann") if len(self.told) == 1 else "Again?"
+        return agent("Finish it.", name="ann") if len(self.told) == 1 else "Again?"
 
     def parts(self):
         makes = call("TaskCreate", subject="the job", description="do it")
@@ -38,7 +38,7 @@ class Lead:
 
 
 TAKES = call("TaskUpdate", taskId="1", status="in_progress", owner="ann")
-NEXT = ["next is here.", call("TaskUpdate", taskId="1", status="completed"), "next did it."]
+AGAIN = [call("TaskUpdate", taskId="1", status="completed"), "ann did it."]
 
 
 def mail_of_lead(here: House) -> list[dict]:
@@ -47,7 +47,7 @@ def mail_of_lead(here: House) -> list[dict]:
 
 
 def ended(here: House, lead: Lead, why: str) -> None:
-    """The end of the first was told once, its task went back, and the next one of the name did it."""
+    """The crash was told once, the task went back, and the member did it when it was resumed."""
     code, _, err = here.end()
     assert code == 0, err
     terminated = [entry for entry in mail_of_lead(here) if "teammate_terminated" in entry["text"]]
@@ -57,8 +57,8 @@ def ended(here: House, lead: Lead, why: str) -> None:
     assert why in told["cause"]
     assert len(lead.told) == 1
     lives = {one["life"] for one in here.of("member_changed", "ann")}
-    assert lives == {1, 2}
-    assert here.told_lead().count("next did it.") == 1
+    assert lives == {1}
+    assert here.told_lead().count("ann did it.") == 1
     here.once()
 
 
@@ -69,8 +69,8 @@ def ended(here: House, lead: Lead, why: str) -> None:
 )
 def test_whose_process_ends_at_rest_or_in_a_model_call_is_told_of_once(scene, at, number):
     held, bob, lead = Held("too late"), Held("bob's report."), Lead()
-    mine = [TAKES, "ann's report."] if at == "rest" else [TAKES, held]
-    here = scene(lead.parts(), ann=mine, bob=[bob], next=NEXT)
+    mine = [TAKES, "ann's report.", *AGAIN] if at == "rest" else [TAKES, held, *AGAIN]
+    here = scene(lead.parts(), ann=mine, bob=[bob])
     here.start()
     bob.come()
     if at == "rest":
@@ -79,9 +79,9 @@ def test_whose_process_ends_at_rest_or_in_a_model_call_is_told_of_once(scene, at
         held.come()
     pid = here.marked.member("ann")
     kill(pid, number)
-    here.play.comes_back(3, "next")
+    here.play.comes_back(4, "ann")
     bob.go()
-    crash = f"failed: its process {pid} ended without a word"
+    crash = f"crashed: its process {pid} ended without a word"
     ended(here, lead, {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "its terminal was closed"}.get(number, crash))
     assert "too late" not in here.told_lead()
 
@@ -92,18 +92,18 @@ def test_who_is_killed_in_a_command_leaves_none_of_its_commands(scene, tmp_path,
     up, bob, lead = Mark(tmp_path / "up"), Held("bob's report."), Lead()
     behind = call("Bash", command=f"echo $$ > {up.path}; sleep 1001", run_in_background=True)
     runs = call("Bash", command=f"echo $$ > {up.path}; setsid sleep 1002")
-    here = scene(lead.parts(), ann=[TAKES, behind, runs], bob=[bob], next=NEXT)
+    here = scene(lead.parts(), ann=[TAKES, behind, runs, *AGAIN], bob=[bob])
     here.start()
     up.wait()
     up.wait()
     bob.come()
     until(lambda: here.marked.pids("sleep", "1001") and here.marked.pids("sleep", "1002"))
     kill(here.marked.member("ann"), number)
-    here.play.comes_back(1, "next")
+    here.play.comes_back(4, "ann")
     assert not here.marked.pids("sleep")
-    here.play.comes_back(3, "next")
+    here.play.comes_back(5, "ann")
     bob.go()
-    ended(here, lead, "SIGTERM" if number == signal.SIGTERM else "failed: ")
+    ended(here, lead, "SIGTERM" if number == signal.SIGTERM else "crashed: ")
 
 
 @pytest.mark.slow

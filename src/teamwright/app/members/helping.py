@@ -26,7 +26,7 @@ from teamwright.protocol.event_json import usage_from_json
 from teamwright.protocol.events import FAILED, AgentChanged, RoundEnded, TeamEvent, ToolCalled
 from teamwright.protocol.values import dataclass
 from teamwright.storage.sockets.wire import Said
-from teamwright.teams.ending import kill
+from teamwright.teams.ending import BY_USER, kill
 
 _RUNS = ("running", "background")
 """States of a sub-agent that runs."""
@@ -116,7 +116,7 @@ class Helping:
         if what == "mode":
             return {"words": str(await set_of_member(self.maker, team, str(said["mode"]), name, source="/mode"))}
         if (mate := team.find(name)) is not None:
-            await kill(team, mate, "stopped by the user")
+            await kill(team, mate, BY_USER)
         return {}
 
     async def _reserve(self, name: str, said: Said) -> Said:

@@ -28,13 +28,13 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import hang
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.task_list import TaskList
-from teamwright.teams.ending import kill
+from teamwright.teams.ending import BY_USER, kill, remove_crashed
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.spawning import START_S
 from teamwright.teams.team import Team
 
 ELSEWHERE = "user (another terminal)"
-CAUSE = "stopped by the user from another terminal"
+CAUSE = f"{BY_USER} from another terminal"
 SLACK_S = 10.0
 """What an answer may take beyond the time that members are granted."""
 
@@ -140,7 +140,8 @@ class Outside:
         take(box, request.id, granted + (START_S if name in self.team.not_yet_alive else 0.0))
         mate = await self._found(name)
         if mate is None:
-            return answer_with(True, f"{name} is not running")
+            removed = await remove_crashed(self.team, name, CAUSE)
+            return answer_with(True, CAUSE if removed else f"{name} is not running", ended=[name] if removed else [])
         if request.incarnation is not None and request.incarnation < mate.incarnation:
             return answer_with(False, f"that life of {name} is over, and another has begun; ask again")
         owned = await _open_tasks(self.team.tasks, [mate.name])

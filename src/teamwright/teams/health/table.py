@@ -55,6 +55,7 @@ class Row:
 _AT_WORK = frozenset({str(State.PENDING), str(State.WORKING)})
 
 TABLE: tuple[Row, ...] = (
+    Row("crashed", lambda s: s.state == State.CRASHED, lambda s: s.why),
     Row("failed", lambda s: s.state == State.FAILED, lambda s: s.why),
     Row("killed", lambda s: s.state == State.KILLED, lambda s: s.why),
     Row("failed", lambda s: s.state == State.COMPLETED and s.failed, lambda s: s.failed),

@@ -183,11 +183,14 @@ async def recipient(team: Team, to: str, note: str = "nothing was sent") -> Memb
     if member is None:
         raise _unknown(team, name, config.members, note)
     if not _reachable(team, member):
+        mate = team.members.get(member.name)
+        kept = mate is not None and mate.kept
+        crashed = [f'Agent with name "{member.name}" resumes it with its conversation.'] if kept else []
         raise UnknownMember(
             "unknown-member",
-            f'"{member.name}" is no longer running',
+            f'"{member.name}" {"has crashed" if kept else "is no longer running"}',
             looked_at=[("running", _names(team))],
-            do=["Give the work to an agent that is running, or start a new teammate."],
+            do=[*crashed, "Give the work to an agent that is running, or start a new teammate."],
             note=note,
         )
     return member

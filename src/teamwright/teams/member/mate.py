@@ -77,6 +77,10 @@ class Mate(ABC):
     resting: bool = False
     plan: Awaited = NOTHING_AWAITED
     parted: bool = False
+    kept: bool = False
+    """Whether it failed or crashed, and keeps its place on the roster."""
+    crash: str = ""
+    """Why its last process ended, where this one resumes a member that had crashed."""
     call: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     effort: str = ""
@@ -126,6 +130,11 @@ class Mate(ABC):
     @abstractmethod
     def stopped_by(self) -> str:
         """The cap that ended its last turn; empty when none did."""
+
+    @property
+    def external(self) -> bool:
+        """Whether another program runs it."""
+        return False
 
     # ── what is done to it ────────────────────────────────────────────────────────────────────────────────────
 

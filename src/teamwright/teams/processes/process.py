@@ -29,10 +29,13 @@ SUSPENDED = "suspended"
 
 FAILED = "failed"
 
+CRASHED = "crashed"
+"""How a process ended that said nothing."""
+
 WITH_LEAD_S = 3.0
 """Within what time a lead ends that is ended along with a member's process."""
 
-_END = {SUSPENDED: Event.KILLED, FAILED: Event.BROKE}
+_END = {SUSPENDED: Event.CRASHED, FAILED: Event.BROKE, CRASHED: Event.CRASHED}
 """What the end of a process means whose lead goes on, by how it says that it ends; all else is leaving."""
 
 
@@ -202,7 +205,7 @@ class Process(Away):
             return  # whoever starts it sees to that
         bye = self.bye
         if bye is None:
-            bye = Bye(FAILED, f"its process {self.pid} ended without a word{await self._last_line()}")
+            bye = Bye(CRASHED, f"its process {self.pid} ended without a word{await self._last_line()}")
         if bye.how == SUSPENDED:
             await self._session_ends()
         if self.leaving or self.state in GONE:
@@ -211,7 +214,8 @@ class Process(Away):
         self.move(_END.get(bye.how, Event.LEFT), bye.cause)
         if trouble := await self.wind_up(0):  # before anybody hears of it: a lead that then ends leaves nothing behind
             self.emit(Notice(member=self.name, text=trouble, level="warning"))
-        cause = f"failed: {bye.cause}" if bye.how == FAILED else bye.cause
+        words = {FAILED: "failed: ", CRASHED: "crashed: ", SUSPENDED: "crashed: "}.get(bye.how, "")
+        cause = f"{words}{bye.cause}"
         await self.left(self.name, cause, bye.agreed_to or None)
         self.changed.set()
 

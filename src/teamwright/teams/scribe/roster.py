@@ -31,7 +31,7 @@ PATIENCE_S = 0.5
 """A file that is missing or not whole may be being written: only after so long it counts as removed or damaged."""
 
 _MINUTE_S = 60.0
-_OVER = frozenset({State.COMPLETED, State.FAILED, State.KILLED})
+_OVER = frozenset({State.COMPLETED, State.FAILED, State.CRASHED, State.KILLED})
 
 
 class RosterScribe:
@@ -182,6 +182,7 @@ class RosterScribe:
         if lead is not None and config.find(LEAD) is None:
             wrong[LEAD] = lead
         live = {mate.name for mate in team.live if not mate.leaving}
+        live |= {mate.name for mate in team.members.values() if mate.kept}
         for name, entry in team.outside.entries.items():
             found = config.find(name)
             if found is not entry and name in live and found != (right := _right(entry, found)):
@@ -193,7 +194,7 @@ class RosterScribe:
     def _is_over(self, name: str) -> bool:
         """Whether it was taken off the roster: then it came back with somebody's old copy."""
         mate = self._team.members.get(name)
-        return mate is not None and mate.state in _OVER and mate.parted
+        return mate is not None and mate.state in _OVER and mate.parted and not mate.kept
 
     async def _put_right(self, wrong: dict[str, Member | None]) -> None:
         now = time.monotonic()

@@ -71,6 +71,11 @@ class Stranger(Placed):
     # ── see Mate ──────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def external(self) -> bool:
+        """See Mate."""
+        return True
+
+    @property
     def mode(self) -> str:
         """See Mate: what it was given; what it is in is its program's business."""
         return self.said_mode

@@ -122,11 +122,20 @@ class AgentTool(Tool[AgentInput]):
             "team_name": team.name,
             **_place_facts(mate.where),
         }
+        back = f"{_RESUMED.format(crash=mate.crash)}\n" if mate.crash else ""
         text = (
-            f"{mate.name} is running.\nagent_id: {mate.name}@{team.name}\nname: {mate.name}\nteam_name: {team.name}\n"
+            f"{mate.name} is running.\n{back}agent_id: {mate.name}@{team.name}\n"
+            f"name: {mate.name}\nteam_name: {team.name}\n"
             f"model: {mate.model}\n{_place_line(mate.where)}It has your prompt. You are told when it reports."
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
+
+
+_RESUMED = (
+    "It had ended ({crash}) and continues its conversation, with the type, model and mode that it had. Its tasks were "
+    "handed back: give it again what it is to do."
+)
+"""What the model reads when the call resumed a member that had crashed."""
 
 
 def _place_facts(where: Where) -> dict[str, str]:

@@ -18,7 +18,7 @@ from teamwright.ui.terminal.text import cells, cut, one_line, padded
 WIDTH = 80
 
 _MARKS = {"pending": "·", "in_progress": "▸", "completed": "✓"}
-_RESTING = frozenset({"idle", "completed", "failed", "killed"})
+_RESTING = frozenset({"idle", "completed", "failed", "crashed", "killed"})
 _COLUMNS = (("members", 33), ("tasks", 27), ("mail", 11))
 """Titles of the panel's columns and the width of their text."""
 

@@ -27,7 +27,7 @@ ABOUT = 20
 
 _MISHAPS = {"failed": "failed: ", "denied": "refused: "}
 _TASKS = {"created": "adds #{0} {1}", "claimed": "claims #{0}", "completed": "✓ #{0}", "released": "gives #{0} back"}
-_ENDED = frozenset({"completed", "failed", "killed"})
+_ENDED = frozenset({"completed", "failed", "crashed", "killed"})
 
 
 def line_of(event: TeamEvent, board: Board, *, new: bool = False) -> str | None:

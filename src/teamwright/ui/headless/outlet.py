@@ -24,6 +24,11 @@ from teamwright.ui.headless.progress import line_of, shown
 from teamwright.ui.headless.wire import event_object, result_object
 from teamwright.ui.printable import clean, json_text
 
+_OPEN_MOST = 10
+"""Open tasks that are listed at the end of a run."""
+
+_ENDED = {"killed": "has ended", "failed": "failed", "crashed": "crashed"}
+
 _ASKED_WIDTH = 200
 """Columns of what is asked, on stderr: `teamwright requests` shows all of it."""
 
@@ -129,8 +134,20 @@ def _notes(result: Result, *, reader_left: bool) -> list[str]:
         lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
     if result.cut_off:
         lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")
-    lines += [f"teamwright: {one.name} failed: {one.error}" for one in result.failed_members]
-    return lines
+    lines += [f"teamwright: {one.name} failed: {one.error}" for one in result.failed_members if not one.ended]
+    lines += [f"teamwright: {one.name} {_ENDED[one.state]}: {one.ended}" for one in result.members if one.ended]
+    return lines + _open(result, said=bool(lines) and result.stop not in {"done", "cut_off"})
+
+
+def _open(result: Result, *, said: bool) -> list[str]:
+    """The open tasks, and how to continue unless another line `said` it."""
+    tasks = result.open_tasks
+    if not tasks and not result.cut_off:
+        return []
+    shown = [f"#{one.id} {one.subject}" + (f" ({one.owner})" if one.owner else "") for one in tasks[:_OPEN_MOST]]
+    more = f", and {len(tasks) - _OPEN_MOST} more" if len(tasks) > _OPEN_MOST else ""
+    lines = [f"teamwright: open tasks: {', '.join(shown)}{more}"] if tasks else []
+    return lines if said else [*lines, f"teamwright: continue with: {result.resume_command}"]
 
 
 def _refused(calls: Sequence[tuple[str, str, str, str]]) -> list[str]:

@@ -22,7 +22,7 @@ from teamwright.ui.terminal.text import one_line
 
 _AT_REST = frozenset({"idle", "awaiting"})
 """States in which no call of a member runs; a sub-agent of its may."""
-_GONE = frozenset({"completed", "failed", "killed", "suspended"})
+_GONE = frozenset({"completed", "failed", "crashed", "killed", "suspended"})
 
 
 @dataclass(slots=True)

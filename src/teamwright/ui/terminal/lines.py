@@ -44,7 +44,7 @@ NARROWEST = 20
 """Columns that are assumed at least: in a narrower window lines wrap instead of vanishing."""
 
 _TASK_MARKS = {"created": "+", "claimed": "▸", "assigned": "→", "completed": "✓", "released": "↩", "deleted": "✗"}
-_ENDED = {"completed": "has ended", "failed": "failed", "killed": "was stopped"}
+_ENDED = {"completed": "has ended", "failed": "failed", "crashed": "crashed", "killed": "was stopped"}
 _PROTOCOL = {
     "shutdown_request": "please stop",
     "shutdown_rejected": "not yet",
@@ -109,7 +109,7 @@ class Narrator:
                 return [self._line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
             case Notice() | Compacted():
                 said = event.text if isinstance(event, Notice) else compacted_words(event)
-                warns = event.level == "warning" if isinstance(event, Notice) else event.state == "failed"
+                warns = event.level == "warning" if isinstance(event, Notice) else event.state in {"failed", "crashed"}
                 return [self._line(event.member, one_line(said), "yellow" if warns else "", whole=True)]
             case _:
                 return []

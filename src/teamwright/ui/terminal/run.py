@@ -88,13 +88,13 @@ async def _interactive(options: Options, prompt: str | None, opened: list[Sessio
 
 
 async def _host(host: Host, prompt: str | None, terminated: Collection[int]) -> Ending:
-    """Host until the end, and give the terminal back. A signal is a wish to stop."""
+    """Host until the end, and give the terminal back. After a signal the members keep their places."""
     try:
         return await host.run(prompt)
     except asyncio.CancelledError:
         if not terminated:
             raise
-        return Ending.LEAVE if host.session.outside.asked else Ending.STOP
+        return Ending.LEAVE
     finally:
         with contextlib.suppress(OSError):
             await host.editor.close()

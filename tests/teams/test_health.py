@@ -9,6 +9,7 @@ from teamwright.teams.lifecycle import LIMITED
 
 CASES = [
     (Seen("failed", why="broke", alive=False), ("failed", "broke")),
+    (Seen("crashed", why="its process 7 ended", alive=False), ("crashed", "its process 7 ended")),
     (Seen("killed", why="by the lead"), ("killed", "by the lead")),
     (Seen("completed", why="shut down"), ("completed", "shut down")),
     (Seen("completed", why="the run is over", failed="no credit"), ("failed", "no credit")),

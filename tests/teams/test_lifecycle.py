@@ -17,7 +17,8 @@ def test_every_step_is_in_the_table_or_refused(state, event):
 
 @pytest.mark.parametrize("state", [s for s in State if s not in GONE])
 def test_every_living_state_can_be_killed_can_break_can_leave_and_can_be_suspended(state):
-    assert {advance(state, e) for e in (Event.KILLED, Event.BROKE, Event.LEFT, Event.SUSPENDED)} == GONE
+    ends = (Event.KILLED, Event.BROKE, Event.CRASHED, Event.LEFT, Event.SUSPENDED)
+    assert {advance(state, e) for e in ends} == GONE
 
 
 @pytest.mark.parametrize("state", sorted(GONE))

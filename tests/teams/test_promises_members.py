@@ -9,7 +9,7 @@ from teamwright import Team
 from teamwright.agent.conversation import Told
 from teamwright.models.model import Failure
 from teamwright.protocol.blocks import text_block
-from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.errors import CannotStart, UnknownMember
 from teamwright.protocol.events import MemberChanged, MessageSent, TaskChanged, ToolCalled, TurnEnded
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.storage.paths import home_of
@@ -158,7 +158,8 @@ async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_h
             await until(team, lambda: ada.state == "idle")
             inner.members["ada"].task.cancel()  # by a program, or a library of it, that cancels what it finds
         await until(team, lambda: ada.state == "gone" and not inner.parting)
-        assert on_disk() == [] and lives() == set()
+        kept = ["ada"] if how in {"broke", "cancelled"} else []
+        assert on_disk() == kept and lives() == set(kept), "a member that failed keeps its place, and no slot"
         ben = await team.spawn("ben", "Go.")
         await until(team, lambda: ben.state == "idle")
         await ben.stop()
@@ -166,6 +167,28 @@ async def test_a_member_that_is_no_more_frees_its_slot_by_itself(tmp_path, own_h
         result = await team.run("What happened?")
     assert result.ok
     assert len(notices("teammate_terminated", told(model, LEAD))) == 2
+
+
+@pytest.mark.finding("T5")
+@pytest.mark.promise("D4", "P1")
+async def test_a_member_that_an_error_ended_is_resumed_with_its_conversation_or_removed_on_request(tmp_path):
+    broken = True
+    model = ScriptedModel(lambda r: {}["a mistake"] if r.asker == "ada" and broken else "ok")
+    async with a_team(tmp_path, model) as team:
+        ada = await team.spawn("ada", "The first job.")
+        inner = team.session.team
+        await until(team, lambda: ada.state == "gone" and not inner.parting)
+        with pytest.raises(UnknownMember, match="has crashed"):
+            await team.send("ada", "Are you there?")
+        broken = False
+        again = await team.spawn("ada", "The second job.")
+        await until(team, lambda: again.state == "idle" and "The second job." in told(model, "ada"))
+        assert told(model, "ada").count("The first job.") == 1, "it is the same conversation"
+        broken = True
+        await team.send("ada", "Once more.")
+        await until(team, lambda: again.state == "gone" and not inner.parting)
+        await team.session.deadlines.ask("ada", "enough")
+        assert on_disk() == [] and lives() == set()
 
 
 @pytest.mark.promise("A2", "F20", "F68")

@@ -30,6 +30,9 @@ from teamwright.teams.team import Team
 from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
+_ENDED_MOST = 5
+"""Members that had ended before and are named when their team is resumed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
@@ -43,6 +46,8 @@ class Resumed:
     tasks: int = 0
     unread: int = 0
     repaired: int = 0
+    ended: tuple[str, ...] = ()
+    """Members that had ended before, each with the cause."""
 
     def __str__(self) -> str:
         """One line for people; empty when there was nothing but the conversation."""
@@ -54,7 +59,9 @@ class Resumed:
         )
         parts = [f"{number} {what}{'' if number == 1 else 's'}{rest}" for number, what, rest in counts if number]
         gone = f"gone: {', '.join(self.gone)}" if self.gone else ""
-        return "; ".join(part for part in (", ".join(parts), gone) if part)
+        more = f" and {len(self.ended) - _ENDED_MOST} more" if len(self.ended) > _ENDED_MOST else ""
+        ended = f"ended before: {', '.join(self.ended[-_ENDED_MOST:])}{more}" if self.ended else ""
+        return "; ".join(part for part in (", ".join(parts), gone, ended) if part)
 
 
 async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resumed:
@@ -93,7 +100,8 @@ async def resume_members(team: Team, deadlines: set[asyncio.Task[None]]) -> Resu
         team.changed.set()
     gone += await _see_out_the_lost(team, [m.name.lower() for m in here])
     await return_late_mail(team)
-    return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired)
+    ended = tuple(f"{name} ({one.cause})" for name, one in file.ended.items() if name not in file.lives)
+    return Resumed(tuple(back), tuple(gone), len(left.tasks), left.unread, repaired, ended)
 
 
 def _arm_beyond(team: Team, names: list[str], deadlines: set[asyncio.Task[None]]) -> None:

@@ -102,7 +102,9 @@ class Lodging:
         """What follows from this process's options and settings, and would be something else in another's."""
         ground, waits = self.ground, ask_timeout(self.ground)
         asked = {} if waits is None else {"ask_timeout_s": waits}
-        return {"cwd": str(ground.cwd), "ask": "deny" if deserted(ground) else "wait", **asked}
+        shared = self.team.outside.shared_list  # a resume takes the list from the team, without a flag
+        listed = {"task_list": shared} if shared else {}
+        return {"cwd": str(ground.cwd), "ask": "deny" if deserted(ground) else "wait", **asked, **listed}
 
     def _flags(self, member: Member, life: Life) -> MemberFlags:
         """Who it is, and what else the flags can say of it: as observed, the lead's mode where it has none."""

@@ -345,9 +345,7 @@ class Session:
     def resume_command(self) -> str:
         """What to type to go on with this session: by the name of its team, where members keep their places."""
         team = self.team
-        kept = any(
-            mate.state not in GONE or mate.state is State.SUSPENDED or mate.kept for mate in team.members.values()
-        )
+        kept = any(m.state not in GONE or m.state is State.SUSPENDED or m.kept for m in team.members.values())
         by_name = kept and not team.implicit and not team.name.startswith("-")
         return typed(f"teamwright resume {quote(team.name) if by_name else self.id[:8]}", self.options.home)
 

@@ -47,8 +47,7 @@ START_S = 30.0
 PROGRAMS_OWN = "default"
 """What the roster says of the model of a member that another program runs, where nobody named one."""
 
-GONE_MOST = 64
-"""Members that are over and still remembered."""
+GONE_MOST = 64  # members that are over and still remembered
 
 
 class TeamOffice:
@@ -106,13 +105,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
     Raises InvalidName, TeamRefused (a live name, a requester that is not the lead), LimitExceeded, CannotStart;
     then nothing is left behind.
     """
-    if requester != LEAD:
-        raise TeamRefused(
-            "team-refused",
-            "a teammate cannot start teammates: the team is flat",
-            do=["Call Agent without name for a sub-agent, or ask team-lead for another teammate."],
-            note="nothing was started",
-        )
+    _refuse_of_member(requester)
     if not spec.prompt.strip():
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     name = member_name(spec.name)
@@ -177,6 +170,16 @@ async def start_again(team: Team, member: Member, life: Life, undo: AsyncExitSta
     if team.elsewhere is not None and (life.command or member.backend_type != IN_PROCESS):
         return await team.elsewhere.go_on(member, life, undo)
     return await start(team, member, life, undo, resumed=True)
+
+
+def _refuse_of_member(requester: str) -> None:
+    if requester != LEAD:
+        raise TeamRefused(
+            "team-refused",
+            "a teammate cannot start teammates: the team is flat",
+            do=["Call Agent without name for a sub-agent, or ask team-lead for another teammate."],
+            note="nothing was started",
+        )
 
 
 def _over(team: Team, call: str) -> str:

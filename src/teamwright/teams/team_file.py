@@ -327,43 +327,32 @@ async def begin_life(home: Home, directory: str, name: str, make: Callable[[int]
 
 async def keep_budget(home: Home, directory: str, name: str, budget: Budget) -> None:
     """The member's life has these caps from now on, also when it is resumed."""
-
-    def kept(file: TeamFile) -> TeamFile:
-        life = file.lives.get(name.lower())
-        return file if life is None else replace(file, lives={**file.lives, name.lower(): replace(life, budget=budget)})
-
-    await change_team_file(home, directory, kept)
+    await _change_life(home, directory, name, lambda life: replace(life, budget=budget))
 
 
 async def keep_place(home: Home, directory: str, name: str, place: Mapping[str, Any] | None) -> None:
     """The member's own process was started there; None: it lives in the lead's from now on."""
-
-    def kept(file: TeamFile) -> TeamFile:
-        life = file.lives.get(name.lower())
-        return file if life is None else replace(file, lives={**file.lives, name.lower(): replace(life, place=place)})
-
-    await change_team_file(home, directory, kept)
+    await _change_life(home, directory, name, lambda life: replace(life, place=place))
 
 
 async def keep_model(home: Home, directory: str, name: str, model: str) -> None:
     """The member's life has this model from now on, also when it is resumed."""
-
-    def kept(file: TeamFile) -> TeamFile:
-        life = file.lives.get(name.lower())
-        return file if life is None else replace(file, lives={**file.lives, name.lower(): replace(life, model=model)})
-
-    await change_team_file(home, directory, kept)
+    await _change_life(home, directory, name, lambda life: replace(life, model=model))
 
 
 async def keep_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
     """The member's life has this permission mode from now on, also when it is resumed."""
+    await _change_life(home, directory, name, lambda life: replace(life, mode=str(mode)))
 
-    def kept(file: TeamFile) -> TeamFile:
+
+async def _change_life(home: Home, directory: str, name: str, change: Callable[[Life], Life]) -> None:
+    """Change the present life of that name; nothing where there is none. Raises StorageError, LockTimeout."""
+
+    def changed(file: TeamFile) -> TeamFile:
         life = file.lives.get(name.lower())
-        lives = {} if life is None else {name.lower(): replace(life, mode=str(mode))}
-        return replace(file, lives={**file.lives, **lives})
+        return file if life is None else replace(file, lives={**file.lives, name.lower(): change(life)})
 
-    await change_team_file(home, directory, kept)
+    await change_team_file(home, directory, changed)
 
 
 def parse_life(data: Mapping[str, Any]) -> Life:

@@ -110,8 +110,7 @@ async def spawn(team: Team, spec: SpawnSpec, requester: str = LEAD) -> Mate:
         raise UsageError("usage", "a teammate needs a prompt", note="nothing was started")
     name = member_name(spec.name)
     spec = team.builder.resolved(spec)
-    before = next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None)
-    if before is not None:
+    if before := next((mate for mate in team.members.values() if spec.call and mate.call == spec.call), None):
         return before  # this very call started it, perhaps as `name-2`, and was cut off by a kill; it may be over
     if spec.call and team.exists and (over := _over(team, spec.call)):
         raise CannotStart("backend", over, do=["Start another one if the work is still to be done."])

@@ -178,8 +178,8 @@ class Session:
 
         After a run that is done they are over, unless a task is open or one of them owes a turn that its model's
         service refused. After any other they keep their places, and nobody is asked or waited for: a cap that is spent
-        is spent, and a resume goes on with them as they were. Work is cut off too where a member crashed, or was
-        stopped by a person, at work, and a task is still open.
+        is spent, and a resume goes on with them as they were. Work is cut off too where a member crashed, or a person
+        stopped it, at work, and a task is still open.
         """
         if result.stop == "done":
             await self.goodbye(keep=any(mate.owes for mate in self.team.live) or await self._tasks_open())
@@ -203,10 +203,8 @@ class Session:
         )
 
     async def _tasks_open(self) -> bool:
-        """Whether a task of this team is open; a list that several sessions share is not this team's alone."""
-        if self.team.outside.shared_list:
-            return False
-        return any(task.status != "completed" for task in await self.team.tasks.all())
+        """Whether a task of this session is open."""
+        return any(task.status != "completed" and not task.others for task in await self.task_lines())
 
     async def take_up(self, directory: str, why: str) -> None:
         """Lead the team on disk in that directory and bring its members back; the lead is told with its next words.
@@ -232,9 +230,8 @@ class Session:
 
     async def task_lines(self) -> tuple[TaskLine, ...]:
         """The tasks of the list that is shared now."""
-        tasks = self.team.tasks
+        tasks, shared = self.team.tasks, bool(self.team.outside.shared_list)
         all_of_them = await tasks.all()
-        shared = bool(self.team.outside.shared_list)
         others = {t.id for t in all_of_them if shared and (t.id not in self.tally.tasks or "@" in (t.owner or ""))}
         lines = [
             TaskLine(t.id, t.subject, str(t.status), t.owner, tasks.unverified(t), t.id in others) for t in all_of_them

@@ -40,8 +40,8 @@ git config user.email
 git config remote.origin.url
 git for-each-ref --count=3 --format='%(refname)' refs/heads
 git ls-files -o --exclude-standard
-git grep -n -C 2 text -- src
-git grep -e /api/ src
+git grep --cached -n -C 2 text -- src
+git grep --cached -e /api/ src
 git worktree list --porcelain
 git -C src --no-pager diff
 git -P log -1

@@ -308,6 +308,22 @@ def test_outside_a_repository_git_diff_compares_any_two_files_and_is_asked_about
     assert place.allows("git status")
 
 
+@pytest.mark.finding("P17")
+def test_git_grep_asks_where_a_directory_of_the_working_tree_is_a_link_to_the_outside(place):
+    assert place.allows("git grep secret") and place.allows("git grep secret -- src")
+    (place.home / "lib").mkdir()
+    (place.home / "lib" / "secret").write_text("secret\n")
+    shutil.copytree(place.home / "lib", place.project / "lib")
+    subprocess.run(["git", "add", "lib"], cwd=place.project, check=True)
+    shutil.rmtree(place.project / "lib")
+    (place.project / "lib").symlink_to(place.home / "lib")
+    shown = subprocess.run(["git", "grep", "secret"], cwd=place.project, capture_output=True, text=True, timeout=WAIT_S)
+    assert "lib/secret" in shown.stdout
+    assert not place.allows("git grep secret")
+    assert not place.allows("cd src && git grep secret -- :/")
+    assert place.allows("git grep --cached secret")
+
+
 ATTRIBUTES = "* diff=x filter=x merge=x\n"
 SIGNATURE = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ\n -----END PGP SIGNATURE-----\n"
 RUN_BY_READING = {

@@ -24,6 +24,7 @@ MAX_MATCHES = 1_000
 """A pattern that matches more file names than this is not expanded."""
 
 MAX_ENTRIES = 5_000
+MAX_ENTRIES_OF_GIT = 50_000
 """Below a directory with more entries than this, links are not looked for."""
 
 MAX_LINKS = 100
@@ -79,8 +80,11 @@ def _read_by_git(command: Command, args: list[str], matches: tuple[str, ...]) ->
     listed = absolute(command, matches)
     if found is None or here is None or listed is None:
         return None
+    links = _links_below(here, MAX_ENTRIES_OF_GIT) if found.follows else []
+    if links is None:
+        return None
     named = [place / os.path.expanduser(word) for place in here for word in found.files]
-    return Reads((*here, *listed, *filter(os.path.lexists, named)), found.deep, git=True)
+    return Reads((*here, *listed, *filter(os.path.isdir, links), *filter(os.path.lexists, named)), found.deep, git=True)
 
 
 def _holds(command: Command, found: FilesRead, paths: tuple[Path, ...]) -> bool:
@@ -92,10 +96,10 @@ def _holds(command: Command, found: FilesRead, paths: tuple[Path, ...]) -> bool:
     return all(place is not None and not _is_above(place, found.chosen_by) for place in command.places)
 
 
-def _links_below(directories: tuple[Path, ...]) -> list[Path] | None:
+def _links_below(directories: tuple[Path, ...], most: int = MAX_ENTRIES) -> list[Path] | None:
     """The links below these directories, which a command may follow; None when there is too much to look through."""
     links: list[Path] = []
-    left = MAX_ENTRIES
+    left = most
     waiting = list(map(str, directories))
     while waiting and left > 0 and len(links) <= MAX_LINKS:
         entries = _entries(waiting.pop(), left)

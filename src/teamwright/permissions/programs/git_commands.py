@@ -25,11 +25,15 @@ _OUTSIDE = re.compile(r"[/~]|(?:.*[/:])?\.\.(?:[/:]|$)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class GitReads:
-    """What git reads: from which `directory` (of `-C`), which words may be `files` there, whether contents of all."""
+    """What git reads: from which `directory` (of `-C`), which words may be `files` there, whether contents of all.
+
+    `follows`: files of the working tree are opened by their paths, through a directory that is a link by now.
+    """
 
     directory: str = "."
     files: tuple[str, ...] = ()
     deep: bool = False
+    follows: bool = False
 
 
 def git_reads(args: list[str]) -> GitReads | None:
@@ -57,7 +61,10 @@ def git_reads(args: list[str]) -> GitReads | None:
     if any(map(_OUTSIDE.match, words)):
         return None
     deep = shows_contents(args[at], args[at + 1 :])
-    return GitReads(directory or ".", words if deep else (), deep)
+    follows = name == "grep" and "--cached" not in rest
+    if follows and any(word.startswith(":") for word in words):
+        return None  # it may look above the directory
+    return GitReads(directory or ".", words if deep else (), deep, follows)
 
 
 def shows_contents(name: str, rest: list[str]) -> bool:

@@ -368,11 +368,11 @@ class Session:
 
     def _ended(self, name: str) -> str:
         """Why a member is gone that did not end by itself, nor with the run; empty for any other."""
-        with_run = name in self.cut_off and name not in self.tally.stopped_at_work
-        return "" if with_run else self.tally.ended.get(name, "")
+        tally = self.tally
+        return tally.ended.get(name, "") if name in tally.stopped_at_work or name not in self.cut_off else ""
 
     def _member_lines(self) -> tuple[MemberLine, ...]:
-        purse = self.maker.purse
+        purse, failed = self.maker.purse, self.tally.failed
         lead = MemberLine(
             LEAD,
             "lead",
@@ -381,7 +381,6 @@ class Session:
             self.lead.turns,
             purse.context.get(LEAD, 0),
         )
-        failed = self.tally.failed
         others = [
             MemberLine(
                 name,

@@ -433,6 +433,7 @@ def test_an_edit_rule_also_holds_for_what_the_shell_writes(ground):
     assert ground.run("echo x > src/y", deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("echo x > src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("cp a.py src/y", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
+    assert ground.run("tee */main.py", Mode.BYPASS, deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("touch src/y", allow=["Bash(touch:*)"], deny=["Edit(src/**)"]).verdict is Verdict.DENY
     assert ground.run("echo x > src/y", allow=["Edit(src/**)"]).verdict is Verdict.ALLOW
     assert ground.run("echo x > link/y", allow=["Edit(link/**)"]).verdict is Verdict.ASK

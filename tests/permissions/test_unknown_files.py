@@ -83,6 +83,11 @@ python3 "$X/.env"
 awk 1 .env
 awk '{print}' "$X"
 sed -n p .env
+sed .env -en
+sed ~+/.env -e p
+grep .env -e x
+jq .env -f a.py
+awk .env -f a.py
 sed -n p "$X"
 perl -ne print .env
 xargs -a .env echo

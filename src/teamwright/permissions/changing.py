@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from teamwright.permissions.edits import changes
 from teamwright.permissions.operands import Operand
+from teamwright.permissions.readonly import written_out
 from teamwright.permissions.shell.parsed import Command
 from teamwright.permissions.table import table
 from teamwright.protocol.values import dataclass
@@ -78,7 +80,16 @@ class Changed:
 
 
 def changed_by(command: Command) -> Changed:
-    """Return what the command is about to change, as far as its words show."""
+    """Return what the command is about to change, as far as its words and the names for its patterns show."""
+    written = _changed_as_written(command)
+    names = written_out(command) if command.globs else None
+    if names is None:
+        return written
+    matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()))
+    return replace(written, paths=(*written.paths, *matched.paths))
+
+
+def _changed_as_written(command: Command) -> Changed:
     name = os.path.basename(command.words[0] or "") if command.words else ""
     paths: list[Path] = []
     unknown: list[Operand] = []

@@ -63,6 +63,7 @@ _BEFORE_PATTERN = {
 """Programs whose first word is a pattern or a program text, with the options that may stand before it."""
 
 _PATTERN_OPTIONS = table("-e --regexp --expression")
+_GIVES_PATTERN = re.compile(r"-[^-]*[eEf]|--(?:e|f|reg|so)")
 _COUNTS = table("-A -B -C -m --max-count --include --exclude --exclude-dir")
 _MESSAGE = table("-m --message -am -sm -asm -qm -nm -anm -aqm")
 _TEXT_OPTIONS = {
@@ -179,12 +180,18 @@ def text_words(command: Command) -> set[int]:
         elif begin.startswith("--") and begin.partition("=")[0] in options and command.stays_one(at):
             found.add(at)
         elif before is not None and not begin.startswith("-"):
-            found |= {at} if command.stays_one(at) else set()
+            found |= {at} if command.stays_one(at) and not _pattern_follows(command, at) else set()
             before = None
         elif before is not None and not before.fullmatch(word or ""):
             before = None  # it may take the next word as its value
         at += 1
     return found
+
+
+def _pattern_follows(command: Command, at: int) -> bool:
+    """Whether a word behind this index may be an option with the pattern: then this one is a file."""
+    begins = (command.shape(later)[0] for later in range(at + 1, len(command.words)))
+    return any(begin is None or _GIVES_PATTERN.match(begin) for begin in begins)
 
 
 def shape_of_glob(word: str) -> Shape:

@@ -59,6 +59,9 @@ BYPASS = Configuration(
     changes="denied",
     history=False,
 )
+_SCRIPT = "run.sh"
+"""What a script in a file does is not seen: where the mode allows everything, a deny rule is no sandbox."""
+
 CONFIGURATIONS = {one.name: one for one in (READING, EDITING, RULES, BYPASS)}
 
 
@@ -111,7 +114,7 @@ class Judge:
     def judge(self, line: str, configuration: Configuration) -> Wrong | None:
         """Run a line if it is allowed; what was wrong about that, or None. Check `allowed` first to count."""
         found = self.allowed(line, configuration)
-        if found is None:
+        if found is None or (configuration is BYPASS and _SCRIPT in line):
             return None
         effect = self._effect(line, configuration)
         return Wrong(line, configuration.name, *found, *effect) if effect is not None else None

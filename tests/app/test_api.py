@@ -770,7 +770,7 @@ async def test_a_member_to_whom_the_program_gives_a_task_is_told(tmp_path):
         await until(team, lambda: ada.state == "idle")
         task = await team.tasks.add("reserved", metadata={"for": ["nobody"]})
         await team.tasks.update(task, owner="ada")
-        await until(team, lambda: any(b"task_assignment" in item for r in model.requests for item in r.items))
+        await until(team, lambda: any(b"gave you task #1" in item for r in model.requests for item in r.items))
 
 
 @pytest.mark.promise("A1")

@@ -17,7 +17,7 @@ from tests.teams.crew import a_team, newest, told, until
         ({"type": "message", "content": "hello"}, "a message needs a recipient"),
         ({"type": "message", "recipient": "ada", "content": " "}, "a message needs text"),
         ({"type": "message", "recipient": "adda", "content": "x"}, "did you mean ada?"),
-        ({"type": "broadcast", "content": "all"}, "Sent to 1 members: ada"),
+        ({"type": "broadcast", "content": "all"}, "Sent to 1 member: ada"),
         ({"type": "shutdown_request"}, "a message needs a recipient"),
         ({"type": "shutdown_request", "recipient": "*"}, "one member at a time"),
         ({"to": "", "message": "x"}, "a message needs a recipient"),

@@ -39,7 +39,7 @@ class Crew:
         if "TeamCreate" not in calls:
             return Answer(tools=[("TeamCreate", {"team_name": TEAM, "description": "a release"})])
         if "TaskCreate" not in calls:
-            return Answer(tools=[("TaskCreate", {"subject": "the job", "description": "do it"})])
+            return Answer(tools=[("TaskCreate", {"subject": "the job", "description": "do it", "for": ["ada"]})])
         if "Agent" not in calls:
             start = [{"description": f"start {n}", "prompt": f"You help, {n}.", "name": n} for n in ("ada", "ben")]
             return Answer(tools=[("Agent", one | {"subagent_type": "general-purpose"}) for one in start])

@@ -57,11 +57,11 @@ class Crew:
         steps: list[list[tuple[str, dict[str, Any]]]] = [
             [("TeamCreate", {"team_name": "Crew"})],
             [("TaskCreate", {"subject": f"job {n}", "description": "d"}) for n in (1, 2)],
+            [("Agent", {**AGENT, "name": name}) for name in ("ada", "ben")],
             [
                 ("TaskUpdate", {"taskId": "2", "addBlockedBy": ["1"], "owner": "ben"}),
                 ("TaskUpdate", {"taskId": "1", "owner": "ada"}),
             ],
-            [("Agent", {**AGENT, "name": name}) for name in ("ada", "ben")],
         ]
         if done < 7:
             return Answer(tools=steps[(0, 1, 1, 2, 2, 3, 3)[done]])

@@ -90,8 +90,7 @@ class Parting:
     """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
 
     `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
-    `tell` says whether the lead is told, under the id `told`; `keeps`: the member failed or crashed, and keeps its
-    place on the roster, its mail and its conversation.
+    `tell`: the lead is told, under the id `told`; `keeps`: the member crashed or failed, and keeps place, mail and words.
     """
 
     name: str
@@ -102,6 +101,10 @@ class Parting:
     tasks: tuple[str, ...] = ()
     tell: bool = True
     keeps: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Its object in the file; `keeps` only where it is so."""
+        return {name: value for name, value in asdict(self).items() if value or name != "keeps"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ class TeamFile:
             "incarnations": Each(self.incarnations, int),
             "log": self.log,
             "lives": Each(self.lives, Life.as_json),
-            "partings": Each(self.partings, asdict),
+            "partings": Each(self.partings, Parting.as_json),
         }
         data |= {"ended": Each(self.ended, asdict)} if self.ended else {}
         return (encoder or IndentedJson()).encode(data | dict(self.extra))

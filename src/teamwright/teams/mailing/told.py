@@ -17,7 +17,8 @@ from teamwright.protocol.clock import ms_of, now_ms
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.mail import Entry
 
-_ASSIGNED = re.compile(r"task_assignment[^{}]*?taskId\W+(\d+)")
+_ASSIGNED = re.compile(r">\\n[^\s<]+ gave you task #(\d+):|task_assignment[^{}]*?taskId\W+(\d+)")
+"""A task that was given by mail, as models read it now and in transcripts of earlier versions."""
 
 REMEMBERED = 4_096
 """Ids in memory. The transcript is asked for older messages alone, once for each as long as it lies unread."""
@@ -86,8 +87,8 @@ def worked_on(conversation: Conversation) -> set[str]:
         if b'"TaskUpdate"' in item:
             calls = tool_calls(json.loads(item)["content"])
             known |= {str(c.input.get("taskId", "")).strip().removeprefix("#") for c in calls if c.name == "TaskUpdate"}
-        elif b"task_assignment" in item:
-            known |= set(_ASSIGNED.findall(item.decode("utf-8", "replace")))
+        elif b"gave you task #" in item or b"task_assignment" in item:
+            known |= {"".join(found) for found in _ASSIGNED.findall(item.decode("utf-8", "replace"))}
     return known
 
 

@@ -69,7 +69,7 @@ class Crew:
         if self.deletes and done == 7 and "It completed task #" in told:
             stop = {"type": "shutdown_request", "reason": "done"}
             return Answer(tools=[("SendMessage", {"to": name, "message": stop}) for name in ("ada", "ben")])
-        if self.deletes and done == 9 and len(notices("teammate_terminated", told)) >= 2:
+        if self.deletes and done == 9 and len(notices("teammate_terminated", json.dumps(body["messages"]))) >= 2:
             return Answer(tools=[("TaskUpdate", {"taskId": "2", "status": "deleted"})])
         return Answer(tools=[("TeamDelete", {})]) if done == 10 else Answer("I wait.")
 

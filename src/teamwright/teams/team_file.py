@@ -90,7 +90,7 @@ class Parting:
     """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
 
     `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
-    `tell`: the lead is told, under the id `told`; `keeps`: the member crashed or failed, and keeps place, mail and words.
+    `tell`: the lead is told, under the id `told`; `keeps`: the member crashed or failed, and keeps its place and words.
     """
 
     name: str

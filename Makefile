@@ -55,8 +55,8 @@ format: $(VENV)/.dev  ## put the code into shape
 pytest: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test` alone (ARGS='-k name' for some)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not slow' $(ARGS)
 
-slow: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test-all` alone (ARGS='-k name' for some)
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'slow or hypothesis' --hypothesis-profile=full $(ARGS)
+slow: $(VENV)/.dev $(VENV)/.npm  ## the tests of `make test-all` alone (ARGS='-k name' for some; SLOW=slow without all examples of Hypothesis)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m '$(or $(SLOW),slow or hypothesis)' --hypothesis-profile=full $(ARGS)
 
 again: $(VENV)/.dev  ## what failed last, one after the other
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v

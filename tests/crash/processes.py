@@ -212,13 +212,16 @@ class Round:
                 yield path.stem
 
     def _told(self) -> Generator[str]:
-        """The lead hears of the end of each life, once."""
+        """The lead hears of the end of each life and of each crash, once; a life goes on after a crash."""
         lead = next(talk for talk in talks_of(self.ground).values() if talk.of("TeamCreate"))
         begun = json.loads(self.ground.home.team_file(TEAM).read_bytes())["incarnations"]
         for name in STAFF:
-            told = [body for body in lead.protocol("teammate_terminated") if body["name"] == name]
-            if len(told) > begun.get(name, 0) or len(told) < begun.get(name, 0) - self._unborn(name):
-                yield f"the lead was told {len(told)} times that {name} has ended, who lived {begun.get(name, 0)} times"
+            causes = [body["cause"] for body in lead.protocol("teammate_terminated") if body["name"] == name]
+            crashes = [cause for cause in causes if cause.startswith("crashed")]
+            if len(crashes) != len(set(crashes)):
+                yield f"the lead was told twice of a crash of {name}: {crashes}"
+            if len(causes) - len(crashes) > begun.get(name, 0) or len(causes) < begun.get(name, 0) - self._unborn(name):
+                yield f"the lead was told {causes} of the ends of {name}, who lived {begun.get(name, 0)} times"
 
     def _unborn(self, name: str) -> int:
         """Starts that failed before anybody lived: nobody has ended then, and a kill may keep it from the lead."""

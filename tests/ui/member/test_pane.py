@@ -183,14 +183,14 @@ async def test_where_members_live_is_told_and_their_panes_go_out_of_sight_and_co
 
 @pytest.mark.slow
 @pytest.mark.promise("E2")
-async def test_a_terminal_that_is_closed_ends_its_member_and_the_lead_is_told(tmp_path):
+async def test_a_member_whose_terminal_is_closed_has_crashed_and_the_lead_is_told(tmp_path):
     async with crew(tmp_path, lambda _body: "Done.") as (team, told, _):
         await team.spawn("ann", "Begin.")
         pane = await pane_of(team, told, "ann")
         await pane.sees("Done.")
         pane.tmux("kill-pane", "-t", pane.id)
-        gone = await told.until(lambda event: isinstance(event, MemberChanged) and event.state == "killed")
-        assert gone.detail == "its terminal was closed"
+        gone = await told.until(lambda event: isinstance(event, MemberChanged) and event.state == "crashed")
+        assert "its terminal was closed" in gone.detail
         note = await told.until(lambda event: isinstance(event, MessageSent) and event.wire == "teammate_terminated")
         assert note.to == "team-lead" and team.members == []
 

@@ -84,8 +84,10 @@ async def test_a_team_that_worked_audits_clean_on_disk_and_in_the_archive(tmp_pa
             await team.spawn(name, "Look around.")
         await team.run("Wait for them.")
         busy = audit(home_of(), "crew")
-        assert busy.remains.processes == ()
+        assert [one.pid for one in busy.remains.processes] == [os.getpid()]
         assert audit(home_of(), "crew", running=[os.getpid()]).problems == []
+        by_command = await asyncio.to_thread(audit_command, "crew", cwd=tmp_path)
+        assert by_command.returncode == 0, by_command.stdout
     found = audit(home_of(), "crew")
     assert found.problems == []
     assert found.messages.refused == 1
@@ -532,9 +534,12 @@ async def test_a_lock_that_was_only_just_begun_when_its_owner_was_killed_is_left
     assert len(crew.audit().remains.locks) == 1
 
 
-async def test_a_process_that_leads_the_team_is_not_left(crew):
+async def test_a_process_that_drives_the_session_is_left_unless_it_is_expected(crew):
     lease = Lease.take(crew.home.session(crew.cwd, crew.session) / "lease", "a test")
-    assert crew.audit().remains.processes == () and crew.audit().clean
+    found = crew.audit()
+    assert [one.pid for one in found.remains.processes] == [os.getpid()]
+    assert found.problems[0].startswith(f"process {os.getpid()} lives: it drives the session of ")
+    assert crew.audit(running=[os.getpid()]).clean
     lease.release()
     assert crew.audit().clean
 

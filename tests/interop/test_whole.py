@@ -40,7 +40,7 @@ def talk_of(body) -> Talk:
 
 
 def lead(body):
-    """Makes the list; whoever dies is started again; when all is done everybody stops, and the team goes."""
+    """Makes the list; a member that crashed is resumed; when all is done everybody stops, and the team goes."""
     talk = talk_of(body)
     if not talk.of("TaskCreate"):
         made = [{"subject": job, "description": job, "metadata": {"for": [who]}} for job, who in FOR]
@@ -51,7 +51,7 @@ def lead(body):
     over = [body["name"] for body in talk.protocol("teammate_terminated")]
     said = {text for _, text in talk.mail}
     if over == ["bob"] and not talk.of("Agent"):
-        return agent("JOB next", name="bob")
+        return agent("Continue.", name="bob")
     if {"done left", "done right"} <= said and not talk.sent("Review it."):
         return Answer(tools=[send("zed", "Review it.")])
     asked = [one for one in talk.of("SendMessage") if isinstance(one.given["message"], dict)]
@@ -173,11 +173,16 @@ def test_a_mixed_team_does_its_job_through_kills_and_leaves_nothing(tmp_path, te
     started = Started(tmp_path, NEWER, home)
     settings = started.settings({"zed": {"turns": turns}}, backend="tmux", headless_asks="wait")
     held = Held("too late")
+    left = ("Write", {"file_path": "left.txt", "content": "left"})
     parts = {
         "ann": worker("1", "base", ("Bash", {"command": "echo base >> base.txt"})),
-        "bob": ["I am ready.", held],
+        # the crash gave its task back to the list: it takes it again
+        "bob": [
+            "I am ready.",
+            held,
+            *worker("2", "left", ("TaskUpdate", {"taskId": "2", "status": "in_progress"}), left),
+        ],
         "cyd": planner("3", "right"),
-        "next": worker("2", "left", ("Write", {"file_path": "left.txt", "content": "left"})),
     }
     play = Play([lead] * 200, **parts)
     with ExitStack() as stack, play.on(work, home) as program:

@@ -209,7 +209,7 @@ def test_a_home_that_cannot_be_made_means_cannot_start(tmp_path, repo, place):
 UNREADABLE = """
 import sys
 from teamwright.ui.cli.main import main
-for words in ("status", "requests", "sessions", "teams", "doctor", "send a@t hi", "log t", "-p Hello", "resume t"):
+for words in ("status", "requests", "sessions", "teams", "send a@t hi", "log t", "-p Hello", "resume t"):
     print("\\0", words, main(words.split()), file=sys.stderr)
 """
 
@@ -230,16 +230,23 @@ def test_a_home_that_cannot_be_read_is_one_sentence_with_the_path_and_what_to_ty
             [*without_rights, sys.executable, "-c", UNREADABLE],
             cwd=repo, env=program.environment, capture_output=True, text=True, timeout=WAIT_S, check=True,
         )  # fmt: skip
+        looked = subprocess.run(
+            [*without_rights, *COMMAND, "doctor"],
+            cwd=repo, env=program.environment, capture_output=True, text=True, timeout=WAIT_S, check=False,
+        )  # fmt: skip
     finally:
         if closed != "a file":
             path.chmod(0o700)
     *told, _ = done.stderr.split("\0")
     codes = [part.split("\n")[0] for part in done.stderr.split("\0")[1:]]
-    assert len(codes) == 9 and all(code.endswith(" 3") for code in codes), codes
+    assert len(codes) == 8 and all(code.endswith(" 3") for code in codes), codes
     for one in told:
         assert f"the home {program.home} cannot be read" in one and "[read-only-home]" in one, one
         assert ("chmod -R u+rwX" in one) is (closed != "a file") and "--home DIR" in one
     assert done.stdout == ""
+    assert looked.returncode == 1 and f"✗ home       the home {program.home}" in looked.stdout.replace(
+        "\n             ", " "
+    )
 
 
 def namespaces_work() -> bool:

@@ -20,6 +20,7 @@ from tests.permissions.fuzz.sandbox import Outcome, Sandbox
 from tests.permissions.fuzz.world import DENIED, GROUPS, IN_HISTORY
 
 SHOWS = "shows what is secret"
+RUNS = "runs a program"
 _REPEATS = 3
 _STARTED = re.compile(r"by (bash|xargs|find|timeout|nice|setsid)\b")
 """The marking program was started as a command; what scripts of other languages start is no command of the line."""
@@ -60,7 +61,7 @@ BYPASS = Configuration(
     history=False,
 )
 _SCRIPT = "run.sh"
-"""What a script in a file does is not seen: where the mode allows everything, a deny rule is no sandbox."""
+"""A script of the world that runs a denied program. What a script does is not seen, so this mode allows it."""
 
 CONFIGURATIONS = {one.name: one for one in (READING, EDITING, RULES, BYPASS)}
 
@@ -114,9 +115,11 @@ class Judge:
     def judge(self, line: str, configuration: Configuration) -> Wrong | None:
         """Run a line if it is allowed; what was wrong about that, or None. Check `allowed` first to count."""
         found = self.allowed(line, configuration)
-        if found is None or (configuration is BYPASS and _SCRIPT in line):
+        if found is None:
             return None
         effect = self._effect(line, configuration)
+        if configuration is BYPASS and effect is not None and effect[0] == RUNS and _SCRIPT in line:
+            return None
         return Wrong(line, configuration.name, *found, *effect) if effect is not None else None
 
     def _effect(self, line: str, configuration: Configuration) -> tuple[str, str] | None:
@@ -180,7 +183,7 @@ class Judge:
                 wrong = configuration.changes == "nothing" or not inside or _is_guarded(path, str(world.project))
             if wrong:
                 ran = path.startswith(f"{world.marks}/")
-                yield ("runs a program" if ran else "changes a file"), f"{os.path.relpath(path, world.root)} {what}"
+                yield (RUNS if ran else "changes a file"), f"{os.path.relpath(path, world.root)} {what}"
 
 
 def _is_guarded(path: str, project: str) -> bool:

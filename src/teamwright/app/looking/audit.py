@@ -7,10 +7,8 @@ process. It locks nothing and changes nothing; a damaged file is a finding. Refu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
-from teamwright.app.inspect import LIVE
 from teamwright.app.looking.evidence.logs import read_logs
 from teamwright.app.looking.evidence.mail import read_mail
 from teamwright.app.looking.evidence.messages import Messages, judge
@@ -121,15 +119,13 @@ def audit(home: Home, team: str, *, running: Collection[int] = ()) -> Audit:
 
     `running` are processes that are expected to live, such as the caller's own. What is unread in a team on disk waits
     for its reader; a process that drives the session counts as left unless it is expected. Raises TeamwrightError
-    (`unknown-team`) when there is no such team, and for nothing else. Processes of a team that is led are expected.
+    (`unknown-team`) when there is no such team, and for nothing else.
     """
     place = find_place(home, team)
     mail, logs = read_mail(place.inboxes), read_logs(place)
     ledgers = [read_ledger(one) for one in place.transcripts]
     tasks, requests = judge_tasks(place, logs), judge_requests(place, mail, logs)
     remains = find_remains(place, logs.drivers, running)
-    if place.state == LIVE:
-        remains = replace(remains, processes=())
     return Audit(
         team=place.name,
         directory=place.directory,

@@ -35,7 +35,10 @@ SECTIONS = ("machine", "model", "members", "repository", "settings", "servers")
 
 def examine(subject: Subject) -> list[Finding]:
     """All findings, by section. Never raises for what it finds."""
-    findings = [*_machine(subject)]
+    findings = [*_machine(subject), home := _home(subject.home)]
+    if home.verdict == "problem":
+        return [*findings, *_model(subject, ModelSettings(), {})]
+    findings += _person(subject.home)
     try:
         trust, settings = _read(subject)
         for_models = model_settings(settings)
@@ -70,8 +73,10 @@ def _machine(subject: Subject) -> Iterator[Finding]:
     yield Finding("machine", "python", f"{sys.version.split()[0]} at {sys.executable}")
     yield _program("git", "problem", "agents look at history and files with it: install git")
     yield _program("rg", "note", "not needed; Grep is faster with ripgrep in large trees")
-    yield _home(subject.home)
-    if (found := agent_command(subject.home)) is not None:
+
+
+def _person(home: Home) -> Iterator[Finding]:
+    if (found := agent_command(home)) is not None:
         what = f"this process counts as a command of an agent, and answers for nobody: {found.fact} {found.value}"
         yield Finding("machine", "person", what, "note", "use a terminal that no agent has opened")
 
@@ -82,8 +87,11 @@ def _program(name: str, missing: Verdict, why: str) -> Finding:
 
 
 def _home(home: Home) -> Finding:
-    """Whether the home can be written, without making it."""
-    place = home.ours
+    """Whether the home can be read and written, without making it."""
+    try:
+        place = home.require_readable().ours
+    except TeamwrightError as problem:
+        return _trouble("machine", "home", problem)
     shown = str(place)
     while not place.exists() and place != place.parent:
         place = place.parent

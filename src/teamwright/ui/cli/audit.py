@@ -23,11 +23,9 @@ def audit(ctx: click.Context, /, team: str | None, as_json: bool) -> int:
     """
     place = place_of(ctx)
     home = home_at(place.home)
-    if team is None:
-        names = [view.directory for view in status_views(home, place.cwd)]
-    else:
-        names = [find_team(home, team, archived=True).directory]
-    found = [audit_team(home, name) for name in names]
+    names = [team] if team is not None else [view.directory for view in status_views(home, place.cwd)]
+    views = [find_team(home, name, archived=True) for name in names]
+    found = [audit_team(home, view.directory, running=[view.lead_pid]) for view in views]
     if as_json:
         say_json([row for one in found for row in one.rows()])
     elif not found:

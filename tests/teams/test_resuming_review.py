@@ -141,6 +141,8 @@ async def test_a_member_whose_transcript_has_an_end_that_makes_no_sense_is_resum
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         assert [m.name for m in team.members] == ["ada", "bob"]
         assert team.session.resumed.gone == ()
+        [told] = [one for one in team.session.warnings if "could not be read" in one]
+        assert "2 lines" in told and "ada" in told
 
 
 @pytest.mark.promise("D8", "D5")

@@ -29,7 +29,7 @@ EARLY_MOST = 1_000
 
 
 BROKEN = frozenset({"failed", "crashed"})
-"""States of members that nobody ended: they failed, or their process crashed."""
+"""States of members that ended through an error or a crash."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Tally:
     ended: dict[str, str] = field(default_factory=dict[str, str])
     """Why a member is gone that did not end by itself: it failed, crashed or was stopped. A resume takes it back."""
     stopped_at_work: set[str] = field(default_factory=set[str])
-    """Those of them that were at work and that neither the lead nor the end of the run had stopped."""
+    """Those of them that were working, and that a crash, an error or a person ended."""
 
     tasks: set[str] = field(default_factory=set[str])
     """Tasks that a member of this session made or changed."""
@@ -100,8 +100,8 @@ class Tally:
             self.stopped_at_work.discard(name)
             return
         self.ended[name] = event.detail or event.state
-        by_nobody = event.state in BROKEN or event.detail.startswith(BY_USER)
-        if by_nobody and before != State.IDLE:
+        unplanned = event.state in BROKEN or event.detail.startswith(BY_USER)
+        if unplanned and before != State.IDLE:
             self.stopped_at_work.add(name)
 
     def _sent(self, event: MessageSent) -> None:

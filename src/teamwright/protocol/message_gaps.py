@@ -1,6 +1,6 @@
 """A history in which lines are missing, made valid for a model service again: calls and results stay in pairs.
 
-Knows encoded messages. Files and damaged bytes are left to `storage.lost_lines`.
+Works on encoded messages; `storage.lost_lines` handles the files and their damaged bytes.
 """
 
 from __future__ import annotations

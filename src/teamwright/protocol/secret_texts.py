@@ -1,6 +1,6 @@
 """What a secret looks like: names of variables that hold one, formats of tokens, and how a secret is masked.
 
-Knows texts only. Refuses to know where a text comes from and where it is shown.
+Works on texts alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Lines of a journal that cannot be read: found, copied, and replaced where they are, so that the file is valid again.
 
-Below it: `jsonl` and the operating system. What makes a line readable is left to the owner of the format. Only the one
-writer of a file may call it.
+The caller says what makes a line readable. Only the one writer of a file may call it.
 """
 
 from __future__ import annotations

@@ -193,6 +193,8 @@ async def test_a_member_whose_terminal_is_closed_has_crashed_and_the_lead_is_tol
         assert "its terminal was closed" in gone.detail
         note = await told.until(lambda event: isinstance(event, MessageSent) and event.wire == "teammate_terminated")
         assert note.to == "team-lead" and team.members == []
+        config = tmp_path / "home/teams/crew/config.json"
+        assert "ann" in [one["name"] for one in json.loads(config.read_text())["members"]], "it keeps its place"
 
 
 @pytest.mark.promise("E2")

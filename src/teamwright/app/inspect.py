@@ -115,12 +115,13 @@ class TeamView:
         return sum(max(member.unread, 0) for member in self.members)
 
 
-def home_at(root: str | None) -> Home:
+def home_at(root: str | None, *, unreadable: bool = False) -> Home:
     """The home that was named, else the one of the environment, else the user's own. Nothing is made there.
 
-    Raises CannotStart (`read-only-home`) when it cannot be read.
+    Raises CannotStart (`read-only-home`) when it cannot be read, unless an `unreadable` one is wanted too.
     """
-    return home_of(root).require_readable()
+    home = home_of(root)
+    return home if unreadable else home.require_readable()
 
 
 # ── teams ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,9 +7,9 @@ import textwrap
 
 import click
 
+from teamwright.app.inspect import home_at
 from teamwright.app.looking.doctor import SECTIONS, Finding, Subject, examine
 from teamwright.protocol.errors import UsageError
-from teamwright.storage.paths import home_of
 from teamwright.ui.cli.invocation import on_a_terminal
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import WIDTH, one_line, pad, say, say_json
@@ -31,7 +31,9 @@ def doctor(ctx: click.Context, /, model: str | None, as_json: bool, live: bool, 
     Sends nothing, and asks own ports only; but with --live one small real request, after showing what it costs.
     """
     place = place_of(ctx)
-    subject = Subject(home_of(place.home), place.cwd, os.environ, model, place.settings, at_terminal=on_a_terminal())
+    subject = Subject(
+        home_at(place.home, unreadable=True), place.cwd, os.environ, model, place.settings, at_terminal=on_a_terminal()
+    )
     if yes and not live:
         raise UsageError("usage", "--yes needs --live", note="nothing was sent")
     if live and bundle is not None:

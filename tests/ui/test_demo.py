@@ -360,7 +360,7 @@ def test_two_at_once_in_one_repository_both_end_well(stage, place):
     for one in both:
         out, err = one.communicate(timeout=WAIT_S)
         assert one.returncode == 0, err
-        assert "Read first  (rule" in out
+        assert "Read first  (rule" in out, out
     assert stage.leftovers == []
 
 

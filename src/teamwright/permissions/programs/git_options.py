@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from teamwright.permissions.programs.options import Grammar, grammar
+from teamwright.permissions.table import rows
 
 _GROUPS = {
     "COMMITS": """
@@ -112,10 +113,10 @@ _SAME = {"BLAME": "blame", "LOG": "log"}
 @cache
 def git_grammar(name: str) -> Grammar | None:
     """The grammar of a git command, or None for a command that is not in the table."""
-    text = _lines().get(name)
+    text = rows(_TABLE).get(name)
     if text is None:
         return None
-    text = _lines()[_SAME.get(text, name)]
+    text = rows(_TABLE)[_SAME.get(text, name)]
     for group, options in _GROUPS.items():
         text = text.replace(group, options)
     words: dict[str, str] = {}
@@ -126,15 +127,4 @@ def git_grammar(name: str) -> Grammar | None:
 
 def git_command_names() -> list[str]:
     """Every git command that the table names."""
-    return sorted(_lines())
-
-
-@cache
-def _lines() -> dict[str, str]:
-    lines: dict[str, str] = {}
-    name = ""
-    for line in _TABLE.strip().splitlines():
-        first, _, rest = line.partition(" ")
-        name = first or name
-        lines[name] = f"{lines.get(name, '')} {rest}".strip()
-    return lines
+    return sorted(rows(_TABLE))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from teamwright.permissions.programs.options import Grammar, grammar
+from teamwright.permissions.table import rows
 
 _TABLE = """
 arch        NONE
@@ -135,21 +136,10 @@ _SAME = {
 @cache
 def program_grammar(name: str) -> Grammar | None:
     """The grammar of a program, or None for a program that is not in the table."""
-    text = _lines().get(_SAME.get(name, name))
+    text = rows(_TABLE).get(_SAME.get(name, name))
     return None if text is None else grammar(text)
 
 
 def program_names() -> list[str]:
     """Every program that the table names."""
-    return sorted((*_lines(), *_SAME))
-
-
-@cache
-def _lines() -> dict[str, str]:
-    lines: dict[str, str] = {}
-    name = ""
-    for line in _TABLE.strip().splitlines():
-        first, _, rest = line.partition(" ")
-        name = first or name
-        lines[name] = f"{lines.get(name, '')} {rest}".strip()
-    return lines
+    return sorted((*rows(_TABLE), *_SAME))

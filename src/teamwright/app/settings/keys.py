@@ -89,7 +89,7 @@ KEYS: dict[str, Key] = {
     "bash.output_chars": Key("count", "Characters of output in a result; the rest is in a file."),
     "bash.pass_env": Key(
         "texts",
-        "Variables that commands get though they look like secrets; a * at the end stands for anything.",
+        "Variables that are passed to commands although they look like secrets; a * at the end matches any suffix.",
         user_only=True,
     ),
     "bash.shell": Key("text", "The shell of commands: bash, zsh, sh, or a path; none: your $SHELL.", user_only=True),

@@ -254,6 +254,7 @@ sed -i s/a/b/ "$PWD/src/main.py"
 ln -s x "$X"
 cd "$X" && rm src/main.py
 find . -name q | xargs rm
+mv ./s*
 """.strip().splitlines()
 
 WRITES_STAY = """

@@ -81,19 +81,20 @@ class Changed:
 
 def changed_by(command: Command) -> Changed:
     """Return what the command is about to change, as far as its words and the names for its patterns show."""
-    written = _changed_as_written(command)
+    understood = changes(command) is not None
+    written = _changed_as_written(command, understood)
     names = written_out(command) if command.globs else None
     if names is None:
         return written
-    matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()))
+    matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()), understood)
     return replace(written, paths=(*written.paths, *matched.paths))
 
 
-def _changed_as_written(command: Command) -> Changed:
+def _changed_as_written(command: Command, understood: bool) -> Changed:
     name = os.path.basename(command.words[0] or "") if command.words else ""
     paths: list[Path] = []
     unknown: list[Operand] = []
-    for target in (*_targets(name, command), *_options(name, command)):
+    for target in (*_targets(name, command, understood), *_options(name, command)):
         text = target.shape[0] if len(target.shape) == 1 else None
         if text is None:
             unknown.append(target)
@@ -106,7 +107,8 @@ def _changed_as_written(command: Command) -> Changed:
     return Changed(tuple(paths), tuple(unknown))
 
 
-def _targets(name: str, command: Command) -> Iterator[Operand]:
+def _targets(name: str, command: Command, understood: bool) -> Iterator[Operand]:
+    """Yield the words that name what the command changes. `understood`: `changes` already says it of this command."""
     given = [at for at, word in enumerate(command.words) if at and word != "" and not (word or "").startswith("-")]
     if name == "dd":
         for shape in map(command.shape, given):
@@ -117,7 +119,7 @@ def _targets(name: str, command: Command) -> Iterator[Operand]:
         return
     if _changes_all(name, command):
         pass
-    elif name in _INTO and changes(command) is None:
+    elif name in _INTO and not understood:
         given = given if name == "mv" else given[-1:]
     elif name == "find" and "-delete" in command.words:
         given = given[:1]

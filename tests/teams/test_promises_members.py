@@ -223,7 +223,11 @@ async def test_a_team_with_an_open_task_is_not_deleted_and_the_lead_is_told_whic
     ],
     ids=["no id", "wrong id", "malformed", "protocol as text", "prose to the lead", "a failing model"],
 )
-async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_objects_properly(tmp_path, answer):
+async def test_whatever_a_model_makes_of_a_request_to_stop_it_ends_unless_it_objects_properly(
+    tmp_path, own_home, answer
+):
+    settings(own_home, shutdown_objection_s=1)
+
     def script(request):
         if request.asker == LEAD:
             return STOP if len(request.items) == 1 else "hm"

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -26,6 +27,8 @@ from teamwright.testing.wires.wire import MESSAGES, Wire, model_of, wire_of
 
 RequestJson: TypeAlias = dict[str, Any]
 Script: TypeAlias = Sequence[Scripted | str] | Callable[[RequestJson], Scripted | str | Awaitable[Scripted | str]]
+
+_FIRST_MODEL = re.compile(rb'\s*\{\s*"model"\s*:\s*"([^"\\]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ class LoopbackModel:
     """A scripted model server on 127.0.0.1. Use it as an async context manager, or `in_thread` from plain code.
 
     `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` behind it).
-    `requests` holds what came, `connections` how many connections were opened, `left` is set when a client hung up
-    before its answer was whole. `models` is what `GET /v1/models` lists. `delay_s` (low, high) delays each answer by
+    `requests` holds what came (with `keep` only so many of the newest), `connections` how many connections were opened,
+    `left` is set when a client hung up before its answer was whole. `models` is what `GET /v1/models` lists. `delay_s` (low, high) delays each answer by
     chance within it.
 
         async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:
@@ -67,6 +70,7 @@ class LoopbackModel:
         models: Sequence[str | RequestJson] = ("test",),
         delay_s: tuple[float, float] = (0.0, 0.0),
         seed: int = 0,
+        keep: int | None = None,
     ) -> None:
         self._script = script
         self._models = models
@@ -74,6 +78,8 @@ class LoopbackModel:
         self._random = random.Random(seed)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._keep = keep
         self.requests: list[Recorded] = []
         self.connections = 0
         self.url = ""
@@ -143,6 +149,8 @@ class LoopbackModel:
         if request is None:
             return False
         self.requests.append(request)
+        if self._keep is not None:
+            del self.requests[: -self._keep or None]
         path = request.path.partition("?")[0]
         if request.method == "GET" and path.endswith("/models"):
             _write_whole(writer, 200, json.dumps({"data": self._listed(), "has_more": False}).encode())
@@ -157,8 +165,9 @@ class LoopbackModel:
         return [{"type": "model", "id": m} if isinstance(m, str) else m for m in self._models]
 
     async def _answer(self, request: Recorded, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        number = len(self.bodies)
-        reply = await self._scripted(request.json, number)
+        self._calls += 1
+        number = self._calls
+        reply = await self._scripted(request, number)
         if isinstance(reply, Status):
             _write_status(writer, reply, number, request.wire or MESSAGES)
             await writer.drain()
@@ -169,9 +178,9 @@ class LoopbackModel:
             await asyncio.sleep(own + self._random.uniform(low, high))
             return await _stream(writer, reply, request, number)
 
-    async def _scripted(self, body: RequestJson, number: int) -> Scripted:
+    async def _scripted(self, request: Recorded, number: int) -> Scripted:
         if callable(self._script):
-            result = self._script(body)
+            result = self._script(request.json)
             reply = await result if isawaitable(result) else result
         else:
             reply = self._script[min(number, len(self._script)) - 1]
@@ -217,7 +226,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Recorded | None:
 async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Recorded, number: int) -> bool:
     """A streamed reply, chunk by chunk. False when it breaks off."""
     wire = request.wire or MESSAGES
-    asking = Asking(len(request.body) // 4, number, model_of(request.path.partition("?")[0], request.json))
+    asking = Asking(len(request.body) // 4, number, _model_of(request))
     headers = dict(reply.headers) if isinstance(reply, Raw) else {}
     kind = reply.content_type if isinstance(reply, Raw) and reply.content_type else wire.content_type
     _write_head(writer, 200, {"content-type": kind, "transfer-encoding": "chunked", **headers}, number, wire)
@@ -233,6 +242,12 @@ async def _stream(writer: asyncio.StreamWriter, reply: Scripted, request: Record
     writer.write(b"0\r\n\r\n")
     await writer.drain()
     return True
+
+
+def _model_of(request: Recorded) -> str:
+    """The model that is asked. A body that begins with it is not decoded: it holds the whole conversation."""
+    first = _FIRST_MODEL.match(request.body)
+    return first[1].decode() if first else model_of(request.path.partition("?")[0], request.json)
 
 
 def _chunks(reply: Scripted, wire: Wire, asking: Asking) -> Iterator[bytes]:

@@ -25,6 +25,9 @@ _LISTING_SHARE = 20
 _PROBES = 64
 """How many numbers behind the highest known one are looked for by name before the directory is listed."""
 
+_DONE_STEP = 32
+"""Finished tasks that one listing looks at: each has its turn, and their number does not add to the cost."""
+
 
 OnOutside = Callable[[Task | None, Task | None], None]
 """Told what others did to a task: as it was last seen (None: it is new), and as it is (None: it is gone). Plain code
@@ -55,6 +58,7 @@ class Index:
         self._drafts: dict[str, set[int]] = {}
         self._listed_at = 0.0
         self._listing_took = 0.0
+        self._done_at = 0
         self.on_outside: OnOutside | None = None
         self.highest = 0
         self.arrivals = 0
@@ -215,16 +219,31 @@ class Index:
     def list_if_due(self) -> None:
         """List the directory, unless the list is long and was listed lately."""
         pause = self._listing_took * _LISTING_SHARE if len(self._found) > SMALL else 0.0
-        if self._listed_at == 0.0 or time.monotonic() - self._listed_at >= pause:
+        if self._listed_at == 0.0:
             self.list_all()
+        elif time.monotonic() - self._listed_at >= pause:
+            self._list(self._without_most_done)
 
     def list_all(self) -> None:
         """List the directory and look at every task in it. Raises StorageError."""
+        self._list(sorted)
+
+    def _without_most_done(self, there: set[int]) -> list[int]:
+        """All that are not known to be finished, and some of the finished ones: the next that have their turn."""
+        done = sorted(number for number in there if self._kinds.get(number) is Kind.DONE)
+        if len(done) > _DONE_STEP:
+            at = bisect_right(done, self._done_at)
+            step = (done[at:] + done[:at])[:_DONE_STEP]
+            self._done_at = step[-1]
+            there = there.difference(done).union(step)
+        return sorted(there)
+
+    def _list(self, to_look_at: Callable[[set[int]], list[int]]) -> None:
         start = time.monotonic()
         there = numbers_in(self._directory)
         for number in self.numbers() - there:
             self._lose(number)
-        for number in sorted(there):
+        for number in to_look_at(there):
             self.look(number, careful=True)
         self.highest = max(self.highest, *there, 0)
         self._listed_at = time.monotonic()

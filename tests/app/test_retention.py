@@ -1,6 +1,7 @@
 """What is too old goes when a session begins, and nothing else does."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.storage.lease import Lease
 from teamwright.storage.log_reader import read_events
 from teamwright.storage.paths import Home, home_of
+from teamwright.tasks.shared import share
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.team_file import LeadLease, Life, change_team_file
@@ -202,3 +204,49 @@ async def test_a_clock_that_runs_ahead_removes_nothing_and_no_call_removes_more_
     removed = await retention.prune(home, 30)
     assert removed.sessions == [id_of(number) for number in (8, 7, 6, 5)], "one of four, the oldest first"
     assert "Removed 4 sessions (00000008, " in str(removed) and "30 days" in str(removed)
+
+
+@pytest.mark.finding("T25")
+async def test_finished_tasks_leave_a_shared_list_with_their_guards_a_quarter_at_once_and_the_rest_stays(home):
+    directory = home.tasks("common")
+    tasks = TaskList(directory, home.guard)
+    share(directory)
+    for number in range(8):
+        await tasks.create(f"task {number}", "", by="ada", owner="ada")
+    for id in ("1", "2", "3", "4", "5"):
+        await tasks.update(id, by="ada", status="completed")
+    await tasks.update("8", by="ada", add_blocked_by=["1"])  # an open task is tied to it
+    for number in range(1, 7):  # 6 is open, however old
+        then = time.time() - (100 - number) * DAY_S
+        os.utime(directory / f"{number}.json", (then, then))
+    removed = await retention.prune(home, 30)
+    assert (removed.tasks, numbers(directory)) == ({"common": 2}, [1, 4, 5, 6, 7, 8])
+    assert "Archived 2 finished tasks of the shared list common" in str(removed)
+    await retention.prune(home, 30)
+    await retention.prune(home, 30)
+    assert numbers(directory) == [1, 6, 7, 8]
+    assert numbers(home.guard(directory / "1.json").parent) == [1, 8]  # 6 and 7 were never changed
+    assert sorted(path.name for path in home.archive.glob("common-*/tasks/*.json")) == [
+        f"{n}.json" for n in (2, 3, 4, 5)
+    ]
+    assert (await tasks.create("next", "", by="ada")).id == "9"
+    assert (await retention.prune(home, 30)).tasks == {}
+
+
+@pytest.mark.finding("T25")
+async def test_guards_of_a_list_that_is_no_more_go_and_those_of_one_that_is_there_stay(home):
+    for name in ("gone", "there"):
+        tasks = TaskList(home.tasks(name), home.guard)
+        await tasks.create("one", "", by="ada")
+        guard = home.guard(home.tasks(name) / ".lock")
+        await tasks.update("1", by="ada", status="completed")
+        for path in guard.parent.iterdir():
+            os.utime(path, (0, 0))
+    shutil.rmtree(home.tasks("gone"))
+    await retention.prune(home, 30)
+    assert not home.guard(home.tasks("gone") / "1.json").exists()
+    assert home.guard(home.tasks("there") / "1.json").exists()
+
+
+def numbers(directory: Path) -> list[int]:
+    return sorted(int(path.stem) for path in directory.glob("*.json"))

@@ -11,7 +11,7 @@ import pytest
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import lock as module
 from teamwright.storage import lockdir
-from teamwright.storage.lock import FileLock, lock_for
+from teamwright.storage.lock import FileLock, lock_for, remove_unused_guard
 from tests.support.waits import WAIT_S
 
 
@@ -261,3 +261,32 @@ async def test_a_clock_that_was_set_back_does_not_make_a_dead_owner_live(target,
         assert held.recovered
         held.check()
     assert os.listdir(target.parent) == []
+
+
+@pytest.mark.finding("T25")
+async def test_who_waits_with_a_guard_that_is_removed_takes_the_one_that_is_there_then(target, guard):
+    """Two locks, as two processes have them: else the waiter and the next would be inside together."""
+    order = []
+
+    async def hold(name, lock):
+        async with lock.hold():
+            order.append(f"{name} in")
+            await asyncio.sleep(0.02)
+            order.append(f"{name} out")
+
+    async with FileLock(target, guard).hold() as held:
+        waiters = [asyncio.create_task(hold(name, FileLock(target, guard))) for name in "ab"]
+        await asyncio.sleep(0)
+        held.remove_guard()
+    await asyncio.gather(*waiters, hold("c", FileLock(target, guard)))
+    assert [one[2:] for one in order] == ["in", "out"] * 3
+    assert guard.exists()
+
+
+@pytest.mark.finding("T25")
+async def test_a_guard_that_nobody_holds_is_removed_and_one_in_use_is_not(target, guard):
+    async with FileLock(target, guard).hold():
+        remove_unused_guard(guard)
+        assert guard.exists()
+    remove_unused_guard(guard)
+    assert not guard.exists()

@@ -1,8 +1,8 @@
 """Locks in two storeys: a guard among our processes, and the lock directory that other products understand.
 
-The guard is an `flock` on a file that is never deleted; it dies with its process and carries a record of the
-lock directory made under it, so that a killed owner is known at once. The directory is `<file>.lock`, made by
-mkdir, always empty, stale by its mtime (the convention of the npm package proper-lockfile). Refuses to know
+The guard is an `flock` on a file that stays as long as what it protects; it dies with its process and carries a
+record of the lock directory made under it, so that a killed owner is known at once. The directory is `<file>.lock`,
+made by mkdir, always empty, stale by its mtime (the convention of the npm package proper-lockfile). Refuses to know
 what is protected. The body of a hold is plain synchronous code: nothing awaits under a lock.
 """
 
@@ -14,6 +14,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -109,7 +110,7 @@ def lock_at(target: str, guard_of: Callable[[Path], Path]) -> FileLock:
 class Held:
     """One hold. `recovered` says that its last owner was killed inside: check what the lock protects."""
 
-    __slots__ = ("_checked", "_fd", "_lock", "_mark", "_since", "recovered")
+    __slots__ = ("_checked", "_fd", "_last", "_lock", "_mark", "_since", "recovered")
 
     def __init__(self, lock: FileLock) -> None:
         self._lock = lock
@@ -117,6 +118,7 @@ class Held:
         self._mark: lockdir.Mark | None = None
         self._since = 0.0
         self._checked = 0.0
+        self._last = False
         self.recovered = False
 
     async def __aenter__(self) -> Held:
@@ -126,7 +128,7 @@ class Held:
         try:
             try:
                 self._fd = _open_guard(lock.guard)
-                if not _flock(self._fd) or not self._enter():
+                if not self._take_guard() or not self._enter():
                     await self._wait(deadline)
             except OSError as problem:
                 raise storage_error(problem, lock.target) from problem
@@ -141,6 +143,9 @@ class Held:
         try:
             if self._mark is not None and self._surely_ours(self._mark):
                 lockdir.remove_ours(self._lock.directory, self._mark)
+            if self._last:
+                with suppress(OSError):
+                    os.unlink(self._lock.guard)
         finally:
             self._let_go()
 
@@ -162,6 +167,23 @@ class Held:
                 looked_at=[("lock", self._lock.directory)],
                 note="nothing was written",
             )
+
+    def remove_guard(self) -> None:
+        """At the end of this hold remove the guard too: the file that it protects is gone, and its name not used again.
+
+        Others who wait with the removed guard open notice it, and open the one that is there then.
+        """
+        self._last = True
+
+    def _take_guard(self) -> bool:
+        """Lock the guard that is there now: the one that was opened may have been removed since."""
+        while _flock(self._fd):
+            if os.fstat(self._fd).st_nlink:
+                return True
+            os.close(self._fd)
+            self._fd = -1
+            self._fd = _open_guard(self._lock.guard)
+        return False
 
     def _surely_ours(self, mark: lockdir.Mark) -> bool:
         """Release only what is ours; a look from a moment ago is as good as a new one."""
@@ -188,7 +210,7 @@ class Held:
             if time.monotonic() >= deadline:
                 raise self._lock.timed_out()
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
-            if not _flock(self._fd):
+            if not self._take_guard():
                 delay = min(delay * 1.5, _LAST_DELAY_OF_OURS_S)
             elif self._enter():
                 return
@@ -201,6 +223,16 @@ class Held:
             os.close(self._fd)
             self._fd = -1
         self._lock.release_local()
+
+
+def remove_unused_guard(path: Path) -> None:
+    """Remove a guard of what is gone, unless a process has it at this moment. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if _flock(fd) and os.fstat(fd).st_nlink:
+            os.unlink(path)
+    finally:
+        os.close(fd)
 
 
 def _open_guard(path: str) -> int:

@@ -6,14 +6,23 @@ Below it: the store. A move keeps every number and every watermark; it never ove
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.storage.atomic import storage_error, write_new
 from teamwright.storage.paths import make_private
-from teamwright.tasks.files import LOCK, numbers_in
+from teamwright.tasks.files import LOCK, number_of, numbers_in
 from teamwright.tasks.store import TaskStore
+
+MOST = 500
+"""Finished tasks that one call archives at most; the next call archives more."""
+
+SHARE = 4
+"""One call archives at most one of so many tasks: a wrong clock costs no more."""
+
+_DAY_MS = 86_400_000
 
 
 async def set_aside(store: TaskStore, target: Path) -> int:
@@ -27,6 +36,59 @@ async def set_aside(store: TaskStore, target: Path) -> int:
         store.raise_watermark(max(there))
         _move_files(store, there, target)
     return len(there)
+
+
+async def archive_finished(store: TaskStore, target: Path, days: float) -> int:
+    """Move tasks that were finished long ago into `target`, and remove their guards. Returns how many were moved.
+
+    Long ago: not changed for `days` days, counted back from the newest task of the list and not from the clock. A task
+    that an open one is tied to stays. One call moves at most a quarter of the list, and at most MOST, the oldest first.
+    """
+    if not _has_old(store.directory, days):
+        return 0
+    moved = 0
+    async with store.list_lock().hold() as held:
+        store.index.list_all()
+        numbers = _long_finished(store, days)
+        if numbers:
+            held.check()
+            store.raise_watermark(store.index.highest)
+        for number in numbers:
+            held.check()
+            moved += await _archive(store, number, target)
+    return moved
+
+
+def _long_finished(store: TaskStore, days: float) -> list[int]:
+    known, changed = store.index.known(), store.index.changed_ms
+    limit = max((changed(task.number) for task in known), default=0) - days * _DAY_MS
+    finished = [task for task in known if task.status is TaskStatus.COMPLETED]
+    unfinished = [task for task in known if task.status is not TaskStatus.COMPLETED]
+    tied = {id for task in unfinished for id in (*task.blocks, *task.blocked_by)}
+    old = [task.number for task in finished if task.id not in tied and changed(task.number) < limit]
+    return sorted(old, key=changed)[: min(MOST, -(-len(known) // SHARE))]
+
+
+async def _archive(store: TaskStore, number: int, target: Path) -> bool:
+    """Move one task that is still finished; its number is never given again, so its guard goes too."""
+    async with store.task_lock(str(number)).hold() as held:
+        task = store.index.look(number, fresh=True)
+        if task is None or task.status is not TaskStatus.COMPLETED:
+            return False
+        held.check()
+        _move_files(store, [number], target)
+        held.remove_guard()
+        return True
+
+
+def _has_old(directory: Path, days: float) -> bool:
+    """Whether any task file is so much older than the newest one."""
+    try:
+        with os.scandir(directory) as entries:
+            changed = [entry.stat().st_mtime for entry in entries if number_of(entry.name) is not None]
+    except OSError:
+        return False
+    return bool(changed) and min(changed) < max(changed) - days * _DAY_MS / 1000
 
 
 async def move_away(store: TaskStore, target: Path) -> int:

@@ -169,6 +169,7 @@ class TaskStore:
             inner.check()
             self.raise_watermark(task.number)
             self.unlink(id)
+            inner.remove_guard()
         return task
 
     def raise_watermark(self, number: int) -> None:

@@ -56,8 +56,8 @@ class LoopbackModel:
 
     `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` behind it).
     `requests` holds what came (with `keep` only so many of the newest), `connections` how many connections were opened,
-    `left` is set when a client hung up before its answer was whole. `models` is what `GET /v1/models` lists. `delay_s` (low, high) delays each answer by
-    chance within it.
+    `left` is set when a client hung up before its answer was whole. `models` is what `GET /v1/models` lists. `delay_s`
+    (low, high) delays each answer by chance within it.
 
         async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:
             ...

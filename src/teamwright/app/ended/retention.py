@@ -1,4 +1,4 @@
-"""What is too old to keep: archived teams, and sessions that nobody will miss.
+"""What is too old to keep: archived teams, finished tasks of shared lists, and sessions that nobody will miss.
 
 A session goes when nothing in it changed for the stated days, counted back from the newest session and not from the
 clock, no process drives it, no team on disk is its own, and its task list has nothing open. Bounded work a call.
@@ -25,8 +25,11 @@ from teamwright.app.trust.store import Trust
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease, lease_held
+from teamwright.storage.lock import remove_unused_guard
 from teamwright.storage.paths import Home
+from teamwright.tasks.moves import archive_finished
 from teamwright.tasks.shared import is_shared
+from teamwright.tasks.store import TaskStore
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_entry, prune_archive
 from teamwright.teams.catalogue import session_list
@@ -51,9 +54,11 @@ def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> 
 
 @dataclass(slots=True)
 class Removed:
-    """What one call removed: ids of sessions, and directories of archived teams."""
+    """What one call removed: ids of sessions, and directories of archived teams; and how many tasks of which shared
+    list it archived."""
 
     days: float
+    tasks: dict[str, int] = field(default_factory=dict[str, int])
     sessions: list[str] = field(default_factory=list[str])
     teams: list[Path] = field(default_factory=list[Path])
 
@@ -68,7 +73,11 @@ class Removed:
             if names
         ]
         why = f"not changed for more than {self.days:g} days (setting retention_days)"
-        return f"Removed {' and '.join(parts)}: {why}." if parts else ""
+        said = [f"Removed {' and '.join(parts)}: {why}."] if parts else []
+        for name, count in self.tasks.items():
+            tasks = "1 finished task" if count == 1 else f"{count} finished tasks"
+            said.append(f"Archived {tasks} of the shared list {name}: {why}.")
+        return " ".join(said)
 
 
 async def prune(home: Home, days: float, *, keep: str = "") -> Removed:
@@ -80,6 +89,8 @@ async def prune(home: Home, days: float, *, keep: str = "") -> Removed:
     if days <= 0:
         return removed
     await asyncio.to_thread(_remove_snapshots, home, time.time() - days * DAY_S, keep)
+    await asyncio.to_thread(_remove_guards, home, time.time() - days * DAY_S)
+    await _archive_tasks(home, removed)
     sessions = [one for one in await asyncio.to_thread(_sessions, home) if one[1].stem != keep]
     if not sessions:
         return removed
@@ -93,6 +104,35 @@ async def prune(home: Home, days: float, *, keep: str = "") -> Removed:
                 removed.sessions.append(transcript.stem)
                 await _put_away_list(home, transcript.stem)
     return removed
+
+
+def _remove_guards(home: Home, before: float) -> None:
+    """Guards of teams and task lists that are no more, and that no process took for so long."""
+    for kind in ("teams", "tasks"):
+        gone = [one for one in _entries(home.ours / "guards" / kind) if not (home.shared / kind / one.name).exists()]
+        for at, _, names in (found for entry in gone for found in os.walk(entry.path, topdown=False)):
+            _remove_old_guards(Path(at), names, before)
+
+
+def _remove_old_guards(directory: Path, names: list[str], before: float) -> None:
+    """The directory goes too when nothing else is in it."""
+    with suppress(OSError):
+        for name in names:
+            if name.endswith(".json") and _changed(directory / name) < before:
+                remove_unused_guard(directory / name)
+        directory.rmdir()
+
+
+async def _archive_tasks(home: Home, removed: Removed) -> None:
+    """Of each list that sessions share, what was finished long before its newest change."""
+    for entry in _entries(home.shared / "tasks"):
+        directory = Path(entry.path)
+        if not is_shared(directory):
+            continue
+        with suppress(TeamwrightError, OSError):
+            target = archive_entry(home, entry.name) / "tasks"
+            if count := await archive_finished(TaskStore(directory, home.guard), target, removed.days):
+                removed.tasks[entry.name] = count
 
 
 def _remove_snapshots(home: Home, before: float, keep: str) -> None:

@@ -234,9 +234,9 @@ def test_thinking_is_asked_for_where_the_model_documents_it(name, on, off):
 def test_a_prefix_has_its_fields_in_order_and_one_breakpoint_each_on_system_and_tools():
     card, _ = resolved("sonnet")
     system, tools = [text_block("a"), text_block("b")], [{"name": "X"}, {"name": "Y"}]
-    prefix = prefix_for(card, ModelSettings(betas=("b1",)), system, tools, tool_choice={"type": "auto"})
+    prefix = prefix_for(card, ModelSettings(betas=("b1",)), system, tools)
     fields = json.loads(b"{" + prefix.head + b"}")
-    assert list(fields) == ["model", "max_tokens", "system", "tools", "tool_choice", "thinking"]
+    assert list(fields) == ["model", "max_tokens", "system", "tools", "thinking"]
     assert [("cache_control" in part) for part in [*fields["system"], *fields["tools"]]] == [False, True, False, True]
     assert (prefix.betas, prefix.head.count(b"cache_control")) == (("b1",), 2)
     assert "cache_control" not in system[-1] and "cache_control" not in tools[-1]

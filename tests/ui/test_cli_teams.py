@@ -274,7 +274,7 @@ def with_a_member(*calls: tuple[str, dict], then: str = "TaskUpdate"):
     """A lead that spawns ada without making a team, does the calls, and ends."""
 
     def play(body: dict) -> Answer | str:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return "Ada is done."
         made = sum(block["type"] == "tool_use" for m in body["messages"] for block in m["content"])
         agent = ("Agent", {"description": "start", "prompt": "Help.", "name": "ada"})

@@ -14,7 +14,7 @@ PRICE = {"anthropic/claude-priced": {"usd_in": 3.0, "usd_out": 15.0}}
 
 
 def who(body: dict) -> str:
-    system = body["system"][0]["text"]
+    system = str(body["system"])
     found = re.search(r"# You are (\w+)", system)
     return found[1] if found else "lead" if "Agent" in {tool["name"] for tool in body["tools"]} else "sub"
 

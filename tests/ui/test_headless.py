@@ -253,6 +253,7 @@ def test_a_question_to_the_user_is_answered_with_decide_and_state_it(tmp_path, r
     )
     with LoopbackModel.in_thread([ask, "Spaces; I assumed it."]) as server:
         done = Program(repo, tmp_path / "home", server.url).run("-p", "hi", "--output-format", "json")
+    assert "AskUserQuestion" not in {tool["name"] for tool in server.bodies[0]["tools"]}, "nobody can answer"
     [told] = told_results(server.bodies[1])
     assert "obody is here" in told["text"]
     assert "state in your answer what you assumed" in told["text"]
@@ -327,7 +328,7 @@ def test_the_variable_stands_above_the_setting_and_a_wrong_value_is_an_error(ser
 @pytest.mark.promise("P6", "F61")
 def test_the_fixed_part_of_a_request_is_small(tmp_path, repo, capsys):
     def players(body: dict) -> Answer:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return Answer("I am here.")
         spawn = ("Agent", {"description": "x", "prompt": "say hello", "name": "ada"})
         return Answer("Done.") if told_results(body) else Answer(tools=[spawn])
@@ -336,7 +337,7 @@ def test_the_fixed_part_of_a_request_is_small(tmp_path, repo, capsys):
         Program(repo, tmp_path / "home", server.url).run("-p", "hi")
     sizes = {}
     for body in server.bodies:
-        who = "teammate" if "# You are ada" in body["system"][0]["text"] else "lead"
+        who = "teammate" if "# You are ada" in str(body["system"]) else "lead"
         fixed = {key: body[key] for key in ("system", "tools")}
         sizes[who] = len(json.dumps(fixed, ensure_ascii=False).encode()) // 4
     with capsys.disabled():
@@ -364,7 +365,7 @@ def test_nobody_else_can_read_what_is_kept_whatever_the_umask(tmp_path, repo, um
     ]
 
     def players(body: dict) -> Answer:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return Answer("I am here.")
         return Answer("Done.") if len(told_results(body)) > 3 else Answer(tools=[calls[0], spawn, *calls[1:]])
 

@@ -57,7 +57,7 @@ def test_a_cap_ends_the_run_with_its_name_and_the_way_on(tmp_path, repo, flags, 
 @pytest.mark.promise("K4", "F61")
 def test_a_cap_is_the_whole_teams_and_the_members_work_counts(tmp_path, repo):
     def players(body: dict) -> Answer:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return without_end(body)
         return Answer("I wait.") if told_results(body) else Answer(tools=[spawn])
 
@@ -80,7 +80,7 @@ def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
     spawns = [("Agent", {"description": "x", "prompt": "work", "name": f"m{n}"}) for n in range(4)]
 
     def players(body: dict) -> Answer:
-        if "# You are m" in body["system"][0]["text"]:
+        if "# You are m" in str(body["system"]):
             return Answer("Here.")
         return Answer("Done.") if told_results(body) else Answer(tools=spawns)
 
@@ -89,7 +89,7 @@ def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
         program.settings(limits={"members": 2})
         done = program.run("-p", "hi")
     assert done.returncode == 0, done.stderr
-    lead = [body for body in server.bodies if "# You are m" not in body["system"][0]["text"]]
+    lead = [body for body in server.bodies if "# You are m" not in str(body["system"])]
     outcomes = [r.get("is_error", False) for r in told_results(lead[1])]
     assert sorted(outcomes) == [False, False, True, True]
 
@@ -119,7 +119,7 @@ def test_an_unknown_price_is_called_unknown_and_never_nothing(tmp_path, repo):
 @pytest.mark.promise("K14")
 def test_the_report_holds_the_answer_its_receipts_the_team_and_the_way_on(tmp_path, repo):
     def players(body: dict) -> Answer:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             done = told_results(body)
             return Answer("Counted.") if done else Answer(tools=[("Bash", {"command": "wc -l < main.py"})])
         results = told_results(body)

@@ -81,7 +81,7 @@ def test_verbose_prints_no_character_that_steers_a_terminal(tmp_path, repo):
     ]
 
     def players(body):
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return Answer(f"I say {STEERING}")
         return Answer(STEERING) if len(body["messages"]) > 1 else Answer(tools=calls)
 

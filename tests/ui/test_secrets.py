@@ -54,7 +54,7 @@ def test_a_run_speaks_to_its_model_and_to_nobody_else(tmp_path, repo):
     calls = [spawn, ("Bash", {"command": "ls"}), ("WebFetch", {"url": "https://example.com/x", "prompt": "?"})]
 
     def players(body: dict) -> Answer:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return Answer("Here.")
         return Answer("Done.") if told_results(body) else Answer(tools=calls)
 

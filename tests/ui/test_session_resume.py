@@ -138,7 +138,7 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
     }
 
     def players(body: dict) -> Answer:
-        if "# You are ada" in body["system"][0]["text"]:
+        if "# You are ada" in str(body["system"]):
             return calls["ada"]
         return calls["lead"] if told_results(body) else calls["begin"]
 

@@ -78,6 +78,11 @@ class TurnEnd:
         return f"budget_exceeded: {reason}" if self.stop == "limit" else ""
 
 
+def never() -> bool:
+    """Never so."""
+    return False
+
+
 _NO_PREFIX = Prefix("", b"")
 
 
@@ -108,7 +113,15 @@ class Agent:
     plan: PlanMode | None = None
     compaction: Compaction = field(default_factory=Compaction)
     effort: Effort | None = None
+    waits_long: Callable[[], bool] = never
+    """Whether its turns are far apart now: then its prompt is cached for an hour, where its service offers that."""
     _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+    @property
+    def prefix(self) -> Prefix:
+        """The prefix of its next request."""
+        prefix = self.conversation.prefix
+        return replace(prefix, lasting=True) if self.model.card.hour_cache and self.waits_long() else prefix
 
     @property
     def tags(self) -> RuntimeTags:

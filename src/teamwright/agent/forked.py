@@ -41,7 +41,7 @@ async def run_forked_agent(agent: Agent, directive: str, what: str, items: Seque
     """
     history = agent.conversation.items if items is None else items
     last = encode({"role": "user", "content": [text_block(directive)]})
-    request = Request(agent.conversation.prefix, (*history, last), agent.name, aside=True)
+    request = Request(agent.prefix, (*history, last), agent.name, aside=True)
     answer, task = await ask(agent, request)
     match answer:
         case Reply():

@@ -30,7 +30,7 @@ async def listen(agent: Agent) -> tuple[Heard, str]:
     """The next answer of the conversation; and the task that it was booked to."""
     if agent.rounds_left == 0:
         return Refusal("turns", ""), ""
-    return await ask(agent, Request(agent.conversation.prefix, agent.conversation.items, agent.name))
+    return await ask(agent, Request(agent.prefix, agent.conversation.items, agent.name))
 
 
 async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.definition import LEAD_ONLY
 from teamwright.agent.forking.origin import read_conversation
 from teamwright.agent.tool import AnyTool
 from teamwright.agent.toolbox import Toolbox
 from teamwright.agent.transcript import set_aside_lost_lines
 from teamwright.models.effort import Effort
 from teamwright.models.model import ModelCard, Prefix
-from teamwright.models.prefix import prefix_for
+from teamwright.models.prefix import Shared, prefix_for
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.errors import StorageError
@@ -54,17 +55,24 @@ class Births:
 
     def prefix(self, directory: Path, birth: Birth, system: Sequence[Block], toolbox: Toolbox) -> Prefix:
         """The prefix of an agent with these words and tools; it is in the directory. Raises StorageError."""
-        key = _key(directory, birth, system, toolbox.tools)
+        key = _key(directory, birth, system, toolbox.offered)
         found = self._made.get(key)
         if found is not None:
             return found[0]
-        made = prefix_for(birth.card, birth.settings, system, toolbox.schemas, effort=birth.effort)
+        shared = shared_parts(system, toolbox)
+        made = prefix_for(birth.card, birth.settings, system, toolbox.schemas, effort=birth.effort, shared=shared)
         store_prefix(directory, made)
         if len(self._made) >= KEPT:
             del self._made[next(iter(self._made))]
         # What the key names by its identity must not go, or another thing could get its number.
         self._made[key] = made, (birth, *(tool.schema for tool in toolbox.tools))
         return made
+
+
+def shared_parts(system: Sequence[Block], toolbox: Toolbox) -> Shared:
+    """What of a prefix other agents have too: the first system block, and the tools before those of the lead alone."""
+    names = [tool.name for tool in toolbox.offered]
+    return Shared(min(1, len(system)) or None, next((n for n, name in enumerate(names) if name in LEAD_ONLY), None))
 
 
 def _key(directory: Path, birth: Birth, system: Sequence[Block], tools: Sequence[AnyTool]) -> _Key:

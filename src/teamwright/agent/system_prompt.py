@@ -1,4 +1,4 @@
-"""What an agent is told before anything else: base, its part, where it is, the project's instructions.
+"""What an agent is told before anything else: base, where it is, the project's instructions, and its own part.
 
 Composed once, at birth, and kept in the prefix; what changes later arrives at the end of a conversation.
 """
@@ -70,9 +70,12 @@ def instructions_part(instructions: Sequence[Instruction]) -> str:
     return "\n\n".join(parts)
 
 
-def compose(parts: Sequence[str], extra: str = "") -> list[Block]:
-    """The system prompt as blocks: the non-empty parts in order, then what the user appended."""
-    return [text_block(_joined((*parts, extra)))]
+def compose(shared: Sequence[str], own: Sequence[str]) -> list[Block]:
+    """Return the system prompt as blocks: the parts that all agents of the session have, then the agent's own.
+
+    Empty parts are left out. Services cache equal beginnings, so a name or a role is never in the first block.
+    """
+    return [text_block(text) for text in (_joined(tuple(shared)), _joined(tuple(own))) if text]
 
 
 @lru_cache(maxsize=8)
@@ -101,17 +104,16 @@ class SessionPart:
 
 
 def teammate_prompt(name: str, team: str, definition: AgentDefinition, session: SessionPart) -> list[Block]:
-    """Base, the team part, the definition's body under its own heading, the session's part."""
+    """Return base and the session's part; then the team part and the definition's body under its own heading."""
     body = f"# Your role: {definition.name}\n{definition.prompt}" if definition.prompt else ""
-    return compose((prompt("base"), member_part(name, team), body, *session.texts))
+    return compose((prompt("base"), *session.texts), (member_part(name, team), body))
 
 
 def subagent_prompt(definition: AgentDefinition, session: SessionPart) -> list[Block]:
-    """The definition's body (or base), the sub-agent's part, the session's part."""
-    body = definition.prompt or prompt("base")
-    return compose((body, prompt("subagent"), *session.texts))
+    """Return base, or the definition's body in its place, and the session's part; then the sub-agent's part."""
+    return compose((definition.prompt or prompt("base"), *session.texts), (prompt("subagent"),))
 
 
 def lead_prompt(teams: bool, session: SessionPart, appended: str = "") -> list[Block]:
-    """Base, the lead's part, the session's part, what the user appended."""
-    return compose((prompt("base"), lead_part(teams), *session.texts), appended)
+    """Return base and the session's part; then the lead's part and what the user appended."""
+    return compose((prompt("base"), *session.texts), (lead_part(teams), appended))

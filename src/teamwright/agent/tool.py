@@ -94,6 +94,9 @@ class Tool(Generic[Input]):
     hidden: Mapping[str, str] = {}
     """Parameters that cannot be honoured now, and why: they are not in the schema, and passing one is refused."""
 
+    offered: bool = True
+    """Whether the prefix names it; one that is not named can be called all the same, from an older conversation."""
+
     @property
     def description(self) -> str:
         """What the model is told of the tool: the `.md` beside the module, read once a process."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from teamwright.agent.activity import Activity
-from teamwright.agent.definition import ELSEWHERE
+from teamwright.agent.definition import ELSEWHERE, LEAD_ONLY
 from teamwright.agent.schema import tool_schema, validate
 from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
@@ -153,6 +153,11 @@ def instructed(nested: Callable[[Path], str], inner: Step) -> Step:
     return step
 
 
+def offered_tools(tools: Sequence[AnyTool]) -> list[AnyTool]:
+    """The tools that a prefix names: those of the lead alone come last, so that all others begin every agent's list."""
+    return sorted((tool for tool in tools if tool.offered), key=lambda tool: tool.name in LEAD_ONLY)
+
+
 class Toolbox:
     """The tools of one agent. `schemas` is what goes into the prefix: fixed at birth."""
 
@@ -199,9 +204,14 @@ class Toolbox:
         return frozenset(tool.name for tool in self.tools)
 
     @property
+    def offered(self) -> list[AnyTool]:
+        """The tools that the prefix names, in order."""
+        return offered_tools(self.tools)
+
+    @property
     def schemas(self) -> list[Mapping[str, Any]]:
         """What the model is told of the tools, in order."""
-        return [tool_schema(tool) for tool in self.tools]
+        return [tool_schema(tool) for tool in self.offered]
 
     def put_around(self, wrap: Callable[[Step], Step]) -> None:
         """Put a step around all others: what happens before a call is decided on, and after it ran."""

@@ -20,6 +20,7 @@ from teamwright.agent.transcript import key_in, read_header
 from teamwright.app.agents.opening import resolver_of
 from teamwright.app.ground import (
     Ground,
+    deserted,
     model_of_resumed,
     surroundings,
     teams_on,
@@ -86,6 +87,7 @@ def kit_of(ground: Ground, jobs: BackgroundJobs, asker: Asker, stopping: Stoppin
         _proves_read_only,
         ground.env,
         teams=teams_on(ground),
+        attended=not deserted(ground),
         extra=python_tools(options.tools),
         permits=permits,
         shelf=shelf_of(settings, ground.home, ground.trust, ground.places.plugins),

@@ -120,6 +120,8 @@ class Kit:
     env: Mapping[str, str]
     """The session's environment."""
     teams: bool = True
+    attended: bool = True
+    """Whether anybody may answer a question of an agent."""
     allow_private: bool = False
     extra: Sequence[AnyTool] = ()
     permits: Permits | None = None
@@ -193,7 +195,7 @@ class Kit:
         tools: list[AnyTool] = [
             *self._plain(),
             *self._skills(self._fork(caller.name)),
-            AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name)),
+            AskUserQuestion(caller.name, self.asker, blocking(caller.team, caller.name), offered=self.attended),
             AgentTool(caller, self.agents, types) if self.teams else SubagentTool(caller.name, self.agents, types),
             TaskOutput(caller.name, self.agents, self.jobs),
             TaskStop(caller, self.agents, self.jobs),

@@ -57,6 +57,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         context_tokens=given.get("context_tokens"),
         retries=given.get("retries", fallback.retries),
         stagger_s=given.get("stagger_s", fallback.stagger_s) or 0.0,
+        cache_hour=given.get("cache_hour", fallback.cache_hour),
         stall_s=given.get("stall_s", fallback.stall_s),
         custom={name: _provider(settings, name, value) for name, value in _objects(settings, "providers")},
         prices={name: _price(settings, name, value) for name, value in _objects(settings, "prices")},

@@ -8,6 +8,7 @@ https://platform.claude.com/docs/en/build-with-claude/streaming
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from teamwright.models.model import TextPart, ThinkingPart
@@ -150,17 +151,16 @@ class Assembly:
     def usage(self) -> Usage:
         """What the request used; money is not known here. What is no number of tokens counts nothing."""
 
-        def count(key: str) -> int:
-            value = self._usage.get(key, 0)
+        def count(key: str, counts_of: Mapping[str, Any] = self._usage) -> int:
+            value = counts_of.get(key, 0)
             counts = isinstance(value, int | float) and 0 <= value < MOST_TOKENS
             return int(value) if counts else 0
 
+        written, kinds = count("cache_creation_input_tokens"), self._usage.get("cache_creation")
+        hour = count("ephemeral_1h_input_tokens", cast("Mapping[str, Any]", kinds)) if isinstance(kinds, dict) else 0
+        read = count("cache_read_input_tokens")
         return Usage(
-            count("input_tokens"),
-            count("output_tokens"),
-            count("cache_read_input_tokens"),
-            count("cache_creation_input_tokens"),
-            1,
+            count("input_tokens"), count("output_tokens"), read, written, 1, cache_write_hour=min(hour, written)
         )
 
 

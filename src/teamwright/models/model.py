@@ -29,6 +29,8 @@ class Prefix:
     head: bytes
     betas: tuple[str, ...] = ()
     digest: str = ""
+    lasting: bool = False
+    """Whether the service is to cache this request for an hour; the stored bytes are the same."""
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
@@ -178,6 +180,8 @@ class ModelCard:
     images: bool = True
     thinking: bool = False
     caching: bool = True
+    hour_cache: bool = False
+    """Whether its service takes cache breakpoints for an hour."""
     efforts: tuple[str, ...] = ()
     budget_from: int | None = None
 
@@ -229,6 +233,11 @@ class Meter(Protocol):
         ...
 
 
+HOUR_WRITE = 2.0
+"""What writing to the cache for an hour costs, in prices of input.
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
+
+
 def price(card: ModelCard, usage: Usage) -> Usage:
     """The usage of one request with its money filled in from the card; unknown prices give `usd=None`."""
     long = card.long_prompt
@@ -238,13 +247,15 @@ def price(card: ModelCard, usage: Usage) -> Usage:
     else:
         read = rates.usd_in if rates.usd_cache_read is None else rates.usd_cache_read
         write = rates.usd_in if rates.usd_cache_write is None else rates.usd_cache_write
+        hour = max(write, HOUR_WRITE * rates.usd_in) if usage.cache_write_hour else write
         usd = (
             usage.input_tokens * rates.usd_in
             + usage.output_tokens * rates.usd_out
             + usage.cache_read * read
-            + usage.cache_write * write
+            + (usage.cache_write - usage.cache_write_hour) * write
+            + usage.cache_write_hour * hour
         ) / 1_000_000
-    return Usage(usage.input_tokens, usage.output_tokens, usage.cache_read, usage.cache_write, usage.requests, usd)
+    return replace(usage, usd=usd)
 
 
 Answer = TypeVar("Answer", Reply, Failure)

@@ -1,7 +1,7 @@
 """The one place where the fields of a request are put in order: what a `Prefix` is built from.
 
-Cache breakpoints of the prefix are set here (the last system block, the last tool), those of the conversation in
-`wire`. Knows what a model documents; does not know what the texts say.
+Cache breakpoints of the prefix are set here (the last system block and the last tool that other agents have too), those
+of the conversation in `wire`. Knows what a model documents; does not know what the texts say.
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ from teamwright.models.effort import Effort, effort_fields, effort_of, taken
 from teamwright.models.model import ModelCard, Prefix
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import Block
+from teamwright.protocol.values import dataclass
 
 OUTPUT_MOST = 32_000
 """Output tokens that we ask for at most, unless the user's settings say otherwise."""
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_PARTS = ("system", "tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """How many of the first system blocks and tools other agents have too; None: all of them."""
+
+    blocks: int | None = None
+    tools: int | None = None
+
+
+ALL = Shared()
 
 
 def request_fields(
@@ -27,10 +38,12 @@ def request_fields(
     system: Sequence[Block],
     tools: Sequence[Mapping[str, Any]],
     *,
-    tool_choice: Mapping[str, Any] | None = None,
     effort: Effort | None = None,
+    shared: Shared = ALL,
 ) -> dict[str, Any]:
     """The fields of a request but its messages, in the order in which they are sent.
+
+    A cache breakpoint is set after the shared blocks and after the shared tools.
 
     `effort` is one that the model documents; a budget of thinking comes on top of the longest answer.
     """
@@ -39,11 +52,9 @@ def request_fields(
     most += effort if isinstance(effort, int) else 0
     fields: dict[str, Any] = {"model": card.wire, "max_tokens": min(most, card.max_output_tokens)}
     if system:
-        fields["system"] = _marked(system, caching=card.caching)
+        fields["system"] = _marked(system, shared.blocks, caching=card.caching)
     if tools:
-        fields["tools"] = _marked(tools, caching=card.caching)
-        if tool_choice is not None:
-            fields["tool_choice"] = dict(tool_choice)
+        fields["tools"] = _marked(tools, shared.tools, caching=card.caching)
     return fields | effort_fields(card, settings.thinking, effort)
 
 
@@ -53,11 +64,11 @@ def prefix_for(
     system: Sequence[Block],
     tools: Sequence[Mapping[str, Any]],
     *,
-    tool_choice: Mapping[str, Any] | None = None,
     effort: Effort | None = None,
+    shared: Shared = ALL,
 ) -> Prefix:
     """A new prefix for a model: fields and betas, serialised once."""
-    fields = request_fields(card, settings, system, tools, tool_choice=tool_choice, effort=effort)
+    fields = request_fields(card, settings, system, tools, effort=effort, shared=shared)
     return Prefix.build(fields, settings.betas)
 
 
@@ -67,9 +78,9 @@ def prefix_moved(prefix: Prefix, card: ModelCard, settings: ModelSettings, *, ef
     Its effort is `effort`, else what it was, where the model documents that.
     """
     fields: dict[str, Any] = json.loads(b"{" + prefix.head + b"}")
-    parts = [[{k: v for k, v in part.items() if k not in _MARK} for part in fields.get(f, ())] for f in _PARTS]
+    (system, blocks), (tools, named) = _unmarked(fields.get("system", ())), _unmarked(fields.get("tools", ()))
     said = taken(card, effort_of(prefix)) if effort is None else effort
-    return prefix_for(card, settings, *parts, tool_choice=fields.get("tool_choice"), effort=said)
+    return prefix_for(card, settings, system, tools, effort=said, shared=Shared(blocks, named))
 
 
 def tool_names(prefix: Prefix) -> tuple[str, ...]:
@@ -78,9 +89,16 @@ def tool_names(prefix: Prefix) -> tuple[str, ...]:
     return tuple(str(tool["name"]) for tool in fields.get("tools", ()))
 
 
-def _marked(parts: Sequence[Mapping[str, Any]], *, caching: bool) -> list[dict[str, Any]]:
-    """Copies of the parts, the last one with a cache breakpoint."""
+def _marked(parts: Sequence[Mapping[str, Any]], shared: int | None, *, caching: bool) -> list[dict[str, Any]]:
+    """Copies of the parts, with a cache breakpoint after the shared ones."""
     copies = [dict(part) for part in parts]
     if caching:
-        copies[-1] = {**copies[-1], **_MARK}
+        last = (shared or len(copies)) - 1
+        copies[last] = {**copies[last], **_MARK}
     return copies
+
+
+def _unmarked(parts: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
+    """Copies of the parts without their breakpoint, and how many parts are before it; None without one."""
+    shared = next((number for number, part in enumerate(parts, 1) if "cache_control" in part), None)
+    return [{key: value for key, value in part.items() if key not in _MARK} for part in parts], shared

@@ -7,13 +7,14 @@ that is handed in. Raises `CannotStart` in the form that a person can act on.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamwright.models.catalog import DEFAULT_MODEL, aliases, card, known_ids
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard
-from teamwright.models.providers import PROVIDERS, Provider, custom_provider, endpoint_of
+from teamwright.models.providers import OFFICIAL_HOST, PROVIDERS, Provider, custom_provider, endpoint_of
 from teamwright.models.servers.ways import to_get, to_start
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart
@@ -43,7 +44,16 @@ def resolve(name: str | None, env: Mapping[str, str], settings: ModelSettings) -
     provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
     endpoint = endpoint_of(provider, env)
     require_key(provider, endpoint, wanted, env, settings.files)
-    return card(provider, wire, settings), endpoint
+    found = card(provider, wire, settings)
+    return replace(found, hour_cache=_caches_an_hour(provider, endpoint, settings)), endpoint
+
+
+def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSettings) -> bool:
+    """Whether breakpoints for an hour may be set: at Anthropic's own address, or as the settings say."""
+    if not provider.caching or provider.api != "messages":
+        return False
+    official = provider.id == "anthropic" and endpoint.where.startswith(OFFICIAL_HOST)
+    return official if settings.cache_hour == "auto" else settings.cache_hour == "on"
 
 
 def require_key(provider: Provider, endpoint: Endpoint, wanted: str, env: Mapping[str, str], files: int = 0) -> None:

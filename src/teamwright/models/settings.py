@@ -15,6 +15,7 @@ from teamwright.models.endpoint import Api
 from teamwright.protocol.values import dataclass
 
 Thinking: TypeAlias = Literal["adaptive", "off"]
+CacheHour: TypeAlias = Literal["auto", "on", "off"]
 
 
 def _nothing() -> Mapping[str, CustomProvider]:
@@ -82,6 +83,8 @@ class ModelSettings:
     stagger_s: float = 4.0
     """How long a call waits at most for an equal prompt that was sent just before it, to read it from the service's
     cache; 0 is never."""
+    cache_hour: CacheHour = "auto"
+    """Whether a lead whose teammates work is cached for an hour; `auto`: at Anthropic's own address."""
     connect_s: float = 10.0
     """How long a connection may take."""
     read_timeout_s: float = 60.0

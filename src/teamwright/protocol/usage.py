@@ -22,6 +22,8 @@ class Usage:
     cache_write: int = 0
     requests: int = 0
     usd: float | None = 0.0
+    cache_write_hour: int = 0
+    """How many of `cache_write` are kept for an hour: they cost more."""
 
     def __add__(self, other: Usage) -> Usage:
         """The sum; unknown money makes the sum unknown."""
@@ -37,6 +39,7 @@ class Usage:
             self.cache_write + other.cache_write,
             self.requests + other.requests,
             usd,
+            self.cache_write_hour + other.cache_write_hour,
         )
 
     @property

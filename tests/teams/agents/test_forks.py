@@ -152,7 +152,7 @@ async def test_a_fork_is_never_forked_and_what_would_speak_for_its_caller_refuse
         Call("Bash", {"command": "echo own work > made"}),
     ]
     model = Forking(start("work"), "I wait.", work=[inner, "Finished."])
-    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON) as team:
+    async with within_s(WAIT_S), crew(tmp_path, model, settings=ON, on_request=lambda _request: None) as team:
         await team.run("Go.")
         assert only(team).text == "Finished."
         assert not await team.tasks.all()

@@ -12,7 +12,7 @@ from pathlib import Path
 from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.state import Compaction, CompactSettings
 from teamwright.agent.forking.words import words_of
-from teamwright.agent.prefix import store_prefix
+from teamwright.agent.prefix import shared_parts, store_prefix
 from teamwright.agent.tool import AnyTool
 from teamwright.app.kit import Kit
 from teamwright.app.serving.serving import renew
@@ -55,7 +55,9 @@ class Compacting:
         def fresh() -> Prefix:
             renew(agent.toolbox)
             card, effort = agent.model.card, taken(agent.model.card, agent.effort)
-            made = prefix_for(card, kit.model_settings, system(), agent.toolbox.schemas, effort=effort)
+            words, tools = system(), agent.toolbox
+            shared = shared_parts(words, tools)
+            made = prefix_for(card, kit.model_settings, words, tools.schemas, effort=effort, shared=shared)
             store_prefix(prefixes, made)
             return made
 

@@ -6,10 +6,11 @@ parts. Knows no screen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from teamwright.agent.agent import Agent
+from teamwright.agent.agent import Agent, never
 from teamwright.agent.conversation import Conversation
 from teamwright.agent.definition import LEAD_ONLY, NOT_FOR_SUBAGENTS, TEAMMATE_TOOLS, prompt
 from teamwright.agent.plan_mode import Leaving
@@ -70,7 +71,7 @@ class Maker(Parts):
             wanted = None if self.effort is None else required_effort(model.card, self.effort)
             conversation = self._go_on(conversation, model, wanted)
         made = self._agent(LEAD, LEAD, model, conversation, toolbox, self.max_rounds)
-        self.first.effort = made.effort
+        self.first.effort, made.waits_long = made.effort, lambda: bool(team.live)
         made.plan = self.plans.born(LEAD, plan, toolbox.workplace, new=conversation.lines <= 1, begins=plan.on)
         who = Who(self.session, conversation.path, LEAD_KIND, LEAD, LEAD, own=conversation.path)
         made = self._watched(self._reminded(self._hooked(made, who, LEAD), policy, Role.LEAD))
@@ -156,7 +157,7 @@ class Maker(Parts):
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
         left = None if rounds is None else max(0, rounds - conversation.answers)
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, left)
-        activity, born.effort = made.activity, made.effort
+        activity, born.effort, made.waits_long = made.activity, made.effort, self._waits_long(spec, caller)
         made.meter = self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s)
         made.parent_call, made.caller, made.policy, made.plan = run.call, caller, policy(), plan
         if spec.plans:
@@ -165,6 +166,11 @@ class Maker(Parts):
         who = Who(self.session, self._transcript, *whose, run.generation, path)
         made = self._hooked(made, who, born.shown, kind)
         return self.compacting.of(made, None, lambda: system, self.prefixes, fork=spec.fork)
+
+    def _waits_long(self, spec: SpawnSpec, caller: str) -> Callable[[], bool]:
+        """A fork's requests have the cache breakpoints of its caller's; no other sub-agent waits."""
+        above = self.living.get(caller) if spec.fork else None
+        return above.waits_long if above is not None else never
 
     def transcript_of(self, id: str) -> Path:
         """Where the transcript of a sub-agent lies (port of `teams`)."""

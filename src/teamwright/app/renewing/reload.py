@@ -14,6 +14,7 @@ from teamwright.agent.beginning import begin_anew
 from teamwright.agent.instructions import Instruction, NestedInstructions, load_instructions
 from teamwright.agent.schema import tool_schema
 from teamwright.agent.tool import AnyTool
+from teamwright.agent.toolbox import offered_tools
 from teamwright.app.compacting.making import Compacting
 from teamwright.app.ground import Ground, flags_of
 from teamwright.app.making.maker import Maker
@@ -92,7 +93,7 @@ class Reloading:
             if agent.compaction.tools is None:
                 continue
             tools = list(await agent.compaction.tools())
-            if told or [tool_schema(tool) for tool in tools] != agent.toolbox.schemas:
+            if told or [tool_schema(tool) for tool in offered_tools(tools)] != agent.toolbox.schemas:
                 agent.between_calls(lambda agent=agent, tools=tools: _begin(agent, tools))
                 members.append(agent.name)
         return Reload(tuple(changed), tuple(members), tuple(later)), read.warnings

@@ -25,6 +25,7 @@ _FOR_MODELS = frozenset(
         "max_output_tokens",
         "retries",
         "stagger_s",
+        "cache_hour",
         "stall_s",
         "providers",
         "prices",

@@ -99,6 +99,12 @@ KEYS: dict[str, Key] = {
     "stagger_s": Key(
         "seconds or null", "How long a call waits for an equal prompt sent just before, to use its cache; null: never."
     ),
+    "cache_hour": Key(
+        "word",
+        "Whether the service caches the lead's prompt for an hour, not five minutes, while teammates work. auto: at "
+        "Anthropic's own address.",
+        words=("auto", "on", "off"),
+    ),
     "stall_s": Key("seconds", "How long an answer may make no progress."),
     "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
     "headless_asks": Key(

@@ -145,7 +145,10 @@ class AgentMeter:
         known, warm = self._context, self._cached if monotonic() - self._at < CACHE_S else 0
         read = min(warm, known)
         prompt = price(card, Usage(input_tokens=known - read + fresh, cache_read=read))
-        written = price(card, Usage(cache_read=read, cache_write=known - read + fresh)) if card.caching else prompt
+        new = known - read + fresh
+        hour = new if request.prefix.lasting else 0
+        written = Usage(cache_read=read, cache_write=new, cache_write_hour=hour)
+        written = price(card, written) if card.caching else prompt
         out = min(self._longest(request.prefix, card), OUTPUT_HELD)
         both = price(card, Usage(input_tokens=known - read + fresh, cache_read=read, output_tokens=out))
         usd_in = max(prompt.usd or 0.0, written.usd or 0.0)

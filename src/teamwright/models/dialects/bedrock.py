@@ -85,7 +85,11 @@ class Bedrock:
         return (encode(fields)[:-1] + b"," if fields else b"{") + b'"messages":['
 
     def _marked(self, parts: Sequence[Mapping[str, Any]], made: list[Event]) -> list[Event]:
-        return [*made, _POINT] if self._caching and parts and marked(parts[-1]) else made
+        """The parts with a cache point after each that has a breakpoint."""
+        pairs = [
+            (one, _POINT) if self._caching and marked(part) else (one,) for part, one in zip(parts, made, strict=True)
+        ]
+        return [one for pair in pairs for one in pair]
 
 
 def _tool(tool: Mapping[str, Any]) -> Event:

@@ -38,7 +38,16 @@ class AskUserQuestion(Tool[AskUserInput]):
     name = "AskUserQuestion"
     input_type = AskUserInput
 
-    def __init__(self, member: str, asker: Asker, waiting: Callable[[str | None], None] | None = None) -> None:
+    def __init__(
+        self,
+        member: str,
+        asker: Asker,
+        waiting: Callable[[str | None], None] | None = None,
+        *,
+        offered: bool = True,
+    ) -> None:
+        """`offered`: somebody may answer; else only a conversation that began earlier knows of the tool."""
+        self.offered = offered
         self._member = member
         self._asker = asker
         self._waiting = waiting

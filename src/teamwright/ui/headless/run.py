@@ -168,7 +168,7 @@ def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> 
         outlet.note("teamwright: no cap is set; --max-budget-usd, --max-tokens or --timeout would set one")
     if outlet.format == "stream-json":
         agent = session.lead.agent
-        tools = [tool.name for tool in agent.toolbox.tools]
+        tools = [tool.name for tool in agent.toolbox.offered]
         mode = session.permission_mode
         served = session.maker.kit.serving
         about = (agent.model.card.name, mode, tools, served.views() if served is not None else ())

@@ -68,6 +68,8 @@ class TurnEnd:
     limit: str = ""
     tools: int = 0
     reason: str = ""
+    end: str = ""
+    """How the newest answer ended (`models.ends.End`); empty where there was none."""
 
     @property
     def why(self) -> str:

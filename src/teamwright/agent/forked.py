@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.guards.asked_again import no_answer
 from teamwright.agent.listening import ask
+from teamwright.models.ends import ENDS
 from teamwright.models.model import Failure, Refusal, Reply, Request
 from teamwright.protocol.blocks import Block, encode, text_block, text_of
 from teamwright.protocol.usage import Usage
@@ -46,7 +48,10 @@ async def run_forked_agent(agent: Agent, directive: str, what: str, items: Seque
     match answer:
         case Reply():
             agent.ended_round(answer, 0, task, aside=what)
-            return Forked(answer.content, answer.usage + answer.lost)
+            usage, row = answer.usage + answer.lost, ENDS[answer.end]
+            if row.fails and not row.again:  # refused, filtered, unknown: its words are no answer
+                return Forked(usage=usage, failure=no_answer(answer, agent.model.card))
+            return Forked(answer.content, usage)
         case Failure():
             return Forked(usage=answer.lost, failure=answer)
         case _:

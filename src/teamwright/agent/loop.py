@@ -14,11 +14,14 @@ from typing import TypeAlias
 
 from teamwright.agent.agent import Agent, TurnEnd
 from teamwright.agent.compacting.compact import answer
-from teamwright.agent.conversation import INTERRUPTED, PAUSED, Told
+from teamwright.agent.conversation import INTERRUPTED, Told
+from teamwright.agent.guards.asked_again import AskedAgain
 from teamwright.agent.tool import ToolResult
-from teamwright.models.model import Failure, Refusal
+from teamwright.models.ends import ENDS, End, kept_of
+from teamwright.models.model import Failure, Refusal, Reply
 from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_calls, tool_result_block
-from teamwright.protocol.usage import UNUSED
+from teamwright.protocol.usage import UNUSED, Usage
+from teamwright.protocol.values import dataclass
 
 
 async def settle(agent: Agent) -> bool:
@@ -48,34 +51,66 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
                 agent.catch_up()
 
 
+@dataclass(slots=True)
+class _SoFar:
+    """What a turn has come to so far."""
+
+    usage: Usage = UNUSED
+    rounds: int = 0
+    tools: int = 0
+    text: str = ""
+    end: str = ""
+    joins: bool = False
+    """Whether the newest text continues in the next answer."""
+
+    def ends(self, stop: str, *, failure: Failure | None = None, refusal: Refusal | None = None) -> TurnEnd:
+        limit, reason = (refusal.limit, refusal.why) if refusal is not None else ("", "")
+        made = TurnEnd(stop, self.text, self.usage, self.rounds, failure, limit, self.tools, reason)
+        return replace(made, end=self.end)
+
+    def take(self, agent: Agent, answer: Reply, task: str) -> list[ToolCall]:
+        """Store what is kept of an answer, count it and show it; the calls of it that are run."""
+        self.end = str(answer.end)
+        content = kept_of(answer.content, answer.end)
+        if content:
+            agent.conversation.reply(replace(answer, content=content))
+            agent.say("assistant", content, answer.usage)
+        self.rounds += 1
+        self.usage += answer.usage
+        if agent.rounds_left is not None:
+            agent.rounds_left -= 1
+        calls, words = tool_calls(content), text_of(content)
+        if words:
+            self.text = self.text + words if self.joins else words
+        self.joins = answer.end is End.LENGTH and not calls
+        agent.ended_round(answer, len(calls), task)
+        self.tools += len(calls)
+        return calls
+
+
 async def _rounds(agent: Agent) -> TurnEnd:
-    """Listen and answer calls, until there are none."""
-    usage, rounds, tools, text = UNUSED, 0, 0, ""
+    """Listen and answer calls, until there are none. What follows from an answer's end is a row of `ENDS`."""
+    so_far, again = _SoFar(), AskedAgain()
     while True:
         answered = await answer(agent)
         heard = answered.heard
-        usage += answered.beside
-        usage += UNUSED if isinstance(heard, Refusal) else heard.lost
+        so_far.usage += answered.beside
         if isinstance(heard, Refusal):
-            return TurnEnd("limit", text, usage, rounds, limit=heard.limit, tools=tools, reason=heard.why)
+            return so_far.ends("limit", refusal=heard)
+        so_far.usage += heard.lost
         if isinstance(heard, Failure):
-            return TurnEnd("failed", text, usage, rounds, failure=heard, tools=tools)
-        agent.conversation.reply(heard)
-        agent.say("assistant", heard.content, heard.usage)
-        rounds += 1
-        usage += heard.usage
-        if agent.rounds_left is not None:
-            agent.rounds_left -= 1
-        text = text_of(heard.content) or text
-        calls = tool_calls(heard.content)
-        agent.ended_round(heard, len(calls), answered.task)
-        tools += len(calls)
+            return so_far.ends("failed", failure=heard)
+        calls, note = so_far.take(agent, heard, answered.task), ENDS[heard.end].note
         if calls:
-            if await answer_calls(agent, calls):
-                return TurnEnd("done", text, usage, rounds, tools=tools)
+            if await answer_calls(agent, calls, note=note):
+                return so_far.ends("done")
             await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
-        elif heard.stop_reason != PAUSED:
-            return TurnEnd("done", text, usage, rounds, tools=tools)
+        elif (failure := again.failure(heard, agent.model.card)) is not None:
+            return so_far.ends("failed", failure=failure)
+        elif heard.end is End.DONE:
+            return so_far.ends("done")
+        elif note:
+            tell(agent, Told((agent.tags.note(note),)))
 
 
 NOT_RUN = "The call was not run: the cap on tool calls is spent."
@@ -88,8 +123,13 @@ async def answer_calls(
     agent: Agent,
     calls: Sequence[ToolCall],
     run: Callable[[Sequence[ToolCall], Done], Awaitable[None]] | None = None,
+    *,
+    note: str = "",
 ) -> bool:
-    """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over."""
+    """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over.
+
+    `note` is told after the results.
+    """
     done: Done = {}
     try:
         if run is not None:
@@ -103,6 +143,7 @@ async def answer_calls(
         tell(agent, Told(_results(calls, done)))
         raise
     results = _results(calls, done, NOT_RUN if run is None else INTERRUPTED)
+    results += (agent.tags.note(note),) if note else ()
     if steered is None:
         tell(agent, Told(results))
     else:

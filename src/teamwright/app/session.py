@@ -135,13 +135,14 @@ class Session:
         if end.stop == "limit":
             detail = end.reason.removeprefix("budget_exceeded: ") or f"the cap on {end.limit} is spent"
             self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=detail))
-            return replace(await self.result("limit", end.text, limit=end.limit), limit_detail=detail)
+            made = await self.result("limit", end.text, limit=end.limit)
+            return replace(made, limit_detail=detail, end=end.end)
         if end.failure is not None:
             failure = end.failure
             slug = failure.slug if failure.before_first_reply or failure.slug not in _START_SLUGS else "model-failed"
             error = ModelFailed(slug, failure.what, looked_at=failure.looked_at, do=[*failure.do, self.resume_command])
-            return await self.result("failed", end.text, error=error)
-        return await self.result("done", end.text)
+            return replace(await self.result("failed", end.text, error=error), end=end.end)
+        return replace(await self.result("done", end.text), end=end.end)
 
     async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
         """What a run gives back, from the purse, the list and the counts."""

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from teamwright.models.ends import End, end_of
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.usage import UNUSED, Usage
 from teamwright.protocol.values import dataclass
@@ -74,7 +75,7 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The adapter waits and tries again; nothing of the broken answer counts."""
+    """The adapter waits and tries again; nothing of the broken answer is kept. What it used is paid."""
 
     reason: str
     wait_s: float
@@ -92,12 +93,20 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """What this answer has used so far, by the service's own count: an answer that is cut short is booked with it."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """The whole answer: last part of a stream that went well.
 
     `content` holds the blocks as they came (unknown ones verbatim, empty text dropped, calls cut off by
-    `max_tokens` dropped). `stop_reason` is the service's own word. `request_id` names it in logs. A `usage` without
-    money is priced by the model's card. `lost` is what broken tries before it had used when they broke: it is paid too.
+    `max_tokens` dropped). `stop_reason` is the service's word in the vocabulary of the Messages API, `end` what it
+    means. `request_id` names it in logs. A `usage` without money is priced by the model's card. `lost` is what broken
+    tries before it had used when they broke: it is paid too. `estimated`: the service did not say all of `usage`.
     """
 
     content: list[Block]
@@ -106,6 +115,12 @@ class Reply:
     model: str
     request_id: str = ""
     lost: Usage = UNUSED
+    estimated: bool = False
+
+    @property
+    def end(self) -> End:
+        """How the answer ended."""
+        return end_of(self.stop_reason, self.content)
 
 
 SAID = "it said"
@@ -119,7 +134,7 @@ _SENTENCE_MOST = 300
 class Failure:
     """The call failed for good: last part of a stream that did not go well.
 
-    `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed context-full
+    `slug` is of `protocol.errors.SLUGS` (`wrong-key unknown-model no-network model-failed no-answer context-full
     window-too-small limit`). `retriable` says that the same request may work later (the agent is paused, not
     ended); `again_s` is set for a limit that passes by itself: after how many seconds. `before_first_reply` is for
     exit codes: nothing was ever answered by this service in this process. `lost` is what its tries had used when they
@@ -145,7 +160,7 @@ class Failure:
         return f"{self.what}: {said}".rstrip(".") if said else self.what
 
 
-Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Reply | Failure
+Part: TypeAlias = TextPart | ThinkingPart | Retrying | Alive | Counted | Reply | Failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from teamwright.models.dialects.dialect import Event, Outgoing
 from teamwright.models.dialects.event_stream import EventStreamReader
 from teamwright.models.dialects.meaning import CallIds, Telling, inner, number
 from teamwright.models.endpoint import Endpoint
+from teamwright.models.ends import FILTER
 from teamwright.models.model import Prefix
 from teamwright.models.trouble import Trouble
 from teamwright.protocol.blocks import Block, encode
@@ -34,7 +35,7 @@ MARKED_MESSAGES = 2
 """How many of the newest user messages carry a cache point."""
 
 _POINT: Event = {"cachePoint": {"type": "default"}}
-_STOPS = {"guardrail_intervened": "refusal", "content_filtered": "refusal"}
+_STOPS = {"guardrail_intervened": FILTER, "content_filtered": FILTER}
 _UNREADABLE = frozenset({"malformed_model_output", "malformed_tool_use"})
 _FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 

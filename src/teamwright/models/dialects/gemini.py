@@ -24,6 +24,7 @@ from teamwright.models.dialects.canonical import (
 from teamwright.models.dialects.dialect import Event, Outgoing
 from teamwright.models.dialects.meaning import CallIds, Telling, inner, listed, number
 from teamwright.models.endpoint import Endpoint
+from teamwright.models.ends import FILTER
 from teamwright.models.model import Prefix
 from teamwright.models.sse import SseReader
 from teamwright.models.trouble import Trouble
@@ -34,9 +35,7 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 """What the vendor documents for calls that another model made: they have no signature."""
 
 _STOPS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"}
-_REFUSALS = frozenset(
-    {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "OTHER"}
-)
+_FILTERED = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
 _UNREADABLE = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 
@@ -163,7 +162,7 @@ class GeminiAnswer:
             if candidate.get("finishReason") and not telling.ended:
                 self._end(str(candidate["finishReason"]), str(candidate.get("finishMessage") or ""))
         if inner(event, "promptFeedback").get("blockReason") and not telling.ended:
-            telling.end("refusal")
+            telling.end(FILTER)
         return telling.told()
 
     def _part(self, part: Event) -> None:
@@ -196,5 +195,5 @@ class GeminiAnswer:
     def _end(self, finish: str, said: str) -> None:
         if finish in _UNREADABLE:
             raise Trouble("broken", said or f"the model wrote a call that cannot be read ({finish})")
-        stop = "refusal" if finish in _REFUSALS else _STOPS.get(finish, finish)
+        stop = FILTER if finish in _FILTERED else _STOPS.get(finish, finish)
         self._telling.end("tool_use" if stop == "end_turn" and self._telling.calls else stop)

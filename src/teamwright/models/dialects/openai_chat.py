@@ -25,6 +25,7 @@ from teamwright.models.dialects.canonical import (
 from teamwright.models.dialects.dialect import Event, Outgoing
 from teamwright.models.dialects.meaning import CallIds, Telling, inner, listed, number
 from teamwright.models.endpoint import Endpoint
+from teamwright.models.ends import FILTER
 from teamwright.models.model import Prefix
 from teamwright.models.sse import SseReader
 from teamwright.protocol.blocks import Block, encode
@@ -38,7 +39,11 @@ _STOPS = {
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "length": "max_tokens",
-    "content_filter": "refusal",
+    "content_filter": FILTER,
+    # other servers' own words
+    "eos_token": "end_turn",
+    "model_length": "max_tokens",
+    "sensitive": FILTER,
 }
 _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
 

@@ -24,6 +24,7 @@ from teamwright.models.dialects.canonical import (
 from teamwright.models.dialects.dialect import Event, Outgoing
 from teamwright.models.dialects.meaning import CallIds, Telling, inner, listed, number, thinking_block
 from teamwright.models.endpoint import Endpoint
+from teamwright.models.ends import FILTER
 from teamwright.models.model import Prefix
 from teamwright.models.sse import SseReader
 from teamwright.models.trouble import Answered, Trouble, event_trouble
@@ -31,7 +32,7 @@ from teamwright.protocol.blocks import Block, encode
 
 OURS = "openai-responses"
 
-_INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+_INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": FILTER}
 _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -220,8 +221,9 @@ class ResponsesAnswer:
         fresh = max(0, number(usage, "input_tokens") - read - write)
         self._telling.count(fresh, number(usage, "output_tokens"), read, write)
         why = str(inner(response, "incomplete_details").get("reason") or "")
-        if response.get("status") == "incomplete":
-            stop = _INCOMPLETE.get(why, why or "max_tokens")
+        status = str(response.get("status") or "completed")
+        if status != "completed":
+            stop = _INCOMPLETE.get(why, why or status)
         elif self._refused:
             stop = "refusal"
         else:

@@ -14,7 +14,7 @@ from teamwright.testing.replies import Answer, Event
 from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 
 CONTENT_TYPE = "application/vnd.amazon.eventstream"
-STOPS = {"refusal": "content_filtered"}
+STOPS = {"content_filter": "content_filtered"}
 _STRING = 7
 
 

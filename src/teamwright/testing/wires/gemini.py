@@ -8,7 +8,7 @@ from teamwright.testing.replies import Answer, Event
 from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 from teamwright.testing.wires.openai_chat import data
 
-STOPS = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
+STOPS = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
 _STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from teamwright.testing.replies import Answer, Event
 from teamwright.testing.wires.counts import Asking, call_id, counts_of, pieces, stop_of
 
-STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}
 _ERRORS = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
@@ -33,14 +33,14 @@ def events(answer: Answer, asking: Asking) -> Iterator[bytes]:
     yield chunk({"role": "assistant", "content": None})
     for piece in pieces(answer.thinking):
         yield chunk({"reasoning_content": piece})
+    stop = stop_of(answer)
     for piece in pieces(answer.text):
-        yield chunk({"content": piece})
+        yield chunk({"refusal" if stop == "refusal" else "content": piece})
     for place, (name, given) in enumerate(answer.tools):
         begin = {"id": call_id(asking.number, place), "type": "function", "function": {"name": name, "arguments": ""}}
         yield chunk({"tool_calls": [{"index": place, **begin}]})
         for piece in pieces(json.dumps(dict(given), ensure_ascii=False)):
             yield chunk({"tool_calls": [{"index": place, "function": {"arguments": piece}}]})
-    stop = stop_of(answer)
     yield chunk({}, STOPS.get(stop, stop))
     yield data({**base, "choices": [], "usage": usage_of(answer, asking.prompt_tokens)})
     yield b"data: [DONE]\n\n"

@@ -49,6 +49,7 @@ def _team(result: Result) -> dict[str, Any]:
     return {
         "name": result.team or None,
         "stop": result.stop,
+        "end": result.end or None,
         "limit": result.limit or None,
         "error": None if result.error is None else {"slug": result.error.slug, "what": result.error.what},
         "members": [

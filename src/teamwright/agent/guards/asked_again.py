@@ -1,0 +1,39 @@
+"""How often a model is asked again for an answer that ended early, and the failure of a turn that gave up.
+
+Knows the table of ends (`models.ends`); calls no model and stores nothing.
+"""
+
+from __future__ import annotations
+
+from teamwright.models.ends import ENDS, SLUG, End
+from teamwright.models.model import Failure, ModelCard, Reply
+
+
+class AskedAgain:
+    """Counts the answers of one turn that ended early in the same way, one after the other."""
+
+    __slots__ = ("_count", "_end")
+
+    def __init__(self) -> None:
+        self._end = End.DONE
+        self._count = 0
+
+    def failure(self, answer: Reply, card: ModelCard) -> Failure | None:
+        """The failure that this answer makes of the turn; None when the turn continues, or is done."""
+        end, row = answer.end, ENDS[answer.end]
+        self._count = self._count + 1 if end is self._end else 1
+        self._end = end
+        return no_answer(answer, card) if row.fails and self._count > row.again else None
+
+
+def no_answer(answer: Reply, card: ModelCard) -> Failure:
+    """The failure of an answer that leaves nothing to use. What came of it is kept elsewhere."""
+    row = ENDS[answer.end]
+    times = f" {row.again + 1} times in a row" if row.again else ""
+    said = answer.stop_reason or "no stop reason"
+    return Failure(
+        SLUG,
+        f"{card.name} {row.what}{times} ({said})",
+        looked_at=(("end", str(answer.end)), *([("request", answer.request_id)] if answer.request_id else [])),
+        do=(row.do,),
+    )

@@ -68,6 +68,8 @@ async def test_a_team_that_is_led_or_unknown_or_anothers_is_refused_and_nothing_
                 pass
         assert "teamwright stop crew" in caught.value.do[-1]
     home.team_file("crew").unlink()
+    config = home.config("crew")
+    config.write_text(config.read_text().replace(session_views(home)[0].id, "another-products-session"))
     sessions = len(session_views(home))
     with pytest.raises(TeamRefused, match="another product's"):
         async with again(how, tmp_path):

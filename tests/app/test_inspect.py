@@ -20,7 +20,7 @@ from teamwright.app.inspect import (
     team_views,
 )
 from teamwright.app.looking.receipts import find_call, find_log, log_events
-from teamwright.app.looking.sessions import LEASE, find_session, latest_session, lease_holder, session_views
+from teamwright.app.looking.sessions import LEASE, find_session, latest_session, session_views
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Prefix, Reply
 from teamwright.protocol.blocks import text_block, tool_result_block
@@ -30,7 +30,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import Entry, IdleNotification, TaskCompleted
 from teamwright.protocol.roster import Member
 from teamwright.protocol.usage import Usage
-from teamwright.storage.lease import Lease
+from teamwright.storage.lease import Lease, lease_holder
 from teamwright.storage.log import EventLog
 from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList

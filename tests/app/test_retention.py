@@ -23,7 +23,8 @@ from teamwright.storage.paths import Home, home_of
 from teamwright.tasks.shared import share
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam, Teams
-from teamwright.teams.team_file import LeadLease, Life, change_team_file
+from teamwright.teams.incarnation import Life
+from teamwright.teams.team_file import LeadLease, change_team_file
 from teamwright.testing import ScriptedModel
 
 CWD = Path("/repo")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import time
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -252,6 +253,16 @@ async def test_a_session_that_leads_another_team_now_tells_nothing_of_this_one(h
     write_log(log, OPENED, LED, moved("tess", "working"), other, moved("tess", "idle"), closed=False)
     assert states(StatusReader(home, "release").read())["tess"] == "unknown"
     lease.release()
+
+
+@pytest.mark.finding("D4")
+async def test_status_advises_to_name_a_model_where_the_team_ran_on_the_script_of_the_demo(home, tmp_path):
+    await make_team(home, tmp_path)
+    script = resources.files("teamwright.ui.demo") / "demo.toml"
+    roster = json.loads(home.config("release").read_text())
+    roster["members"][0]["model"] = f"scripted:{script}"
+    home.config("release").write_text(json.dumps(roster))
+    assert status_views(home, tmp_path, "release")[0].resume == "teamwright resume release --model MODEL"
 
 
 @pytest.mark.promise("P7", "F04")

@@ -10,7 +10,7 @@ import pytest
 from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.protocol.errors import CannotStart
+from teamwright.protocol.errors import CannotStart, StorageError
 
 PLACES = [
     ".claude/settings.json",
@@ -329,6 +329,19 @@ def test_outside_git_trust_is_bound_to_the_directory_itself(repository, tmp_path
     assert trust.remove(plain)
     assert not Trust.load(repository.home).verdict(plain).trusted
     assert not trust.remove(plain)
+
+
+@pytest.mark.finding("D4")
+@pytest.mark.promise("K1")
+def test_a_file_of_trust_of_a_newer_version_is_never_written(repository):
+    trust = Trust.load(repository.home)
+    trust.give(trust.verdict(repository.root))
+    path = repository.home.trust
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match="version 2"):
+        trust.remove(repository.root)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.promise("K1", "F66")

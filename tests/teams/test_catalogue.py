@@ -16,11 +16,10 @@ from teamwright.storage.paths import Home
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.archive import archive_team, prune_archive
 from teamwright.teams.catalogue import NewTeam, Teams, directory_for, session_list
+from teamwright.teams.incarnation import Life, Parting
 from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import (
     LeadLease,
-    Life,
-    Parting,
     TeamFile,
     begin_life,
     change_team_file,
@@ -388,3 +387,28 @@ def test_a_lead_lives_as_long_as_its_lease_is_held(tmp_path):
     held.release()
     assert not lead_lives(lead)
     assert lead_lives(LeadLease(SESSION, os.getpid())) and not lead_lives(LeadLease(SESSION, 0))
+
+
+@pytest.mark.finding("D4")
+@pytest.mark.promise("P5")
+async def test_a_team_file_of_a_newer_version_is_read_and_never_written(home):
+    new = NewTeam("release", LeadLease("50101e6d", 1), "/repo", "m", 1)
+    directory = (await Teams(home).create(new)).directory
+    path = home.team_file(directory)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 2}))
+    before = path.read_bytes()
+    assert read_team_file(path).uuid
+    with pytest.raises(StorageError, match="version 2") as caught:
+        await change_team_file(home, directory, lambda file: replace(file, log="x"))
+    assert (caught.value.slug, path.read_bytes()) == ("newer-version", before)
+    with pytest.raises(StorageError, match="version 3"):
+        parse_team_file(b'{"version": 3, "leads": []}')
+
+
+@pytest.mark.finding("D4")
+def test_keys_of_a_later_version_are_kept_in_lives_and_partings_too():
+    data = json.loads(FILE.encode())
+    for part in ("lives", "partings"):
+        for one in data[part].values():
+            one["later"] = [1]
+    assert json.loads(parse_team_file(json.dumps(data).encode()).encode()) == data

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from teamwright.protocol import roster as entries
-from teamwright.teams import roster, team_file
+from teamwright.teams import incarnation, roster, team_file
 from teamwright.teams.member.index import Members
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
@@ -21,7 +21,7 @@ class Work:
             (roster, "parse_config"),
             (team_file, "parse_team_file"),
             (entries.Member, "to_json"),
-            (team_file.Life, "as_json"),
+            (incarnation.Life, "as_json"),
         ):
             monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
 

@@ -12,7 +12,7 @@ from teamwright.protocol.roster import Member
 from teamwright.teams.guest.dialect import Dialect
 from teamwright.teams.guest.presence import server_of
 from teamwright.teams.guest.record import FILE, Farewell, GuestRecord, read_record
-from teamwright.teams.team_file import Life
+from teamwright.teams.incarnation import Life
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -12,7 +12,8 @@ from teamwright.mail.requests import RequestBox
 from teamwright.protocol.ids import LEAD, message_id
 from teamwright.protocol.mail import Entry
 from teamwright.storage.paths import Home, home_of
-from teamwright.teams.team_file import Life, Parting, change_team_file, read_team_file
+from teamwright.teams.incarnation import Life, Parting
+from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, told, until

@@ -296,14 +296,15 @@ async def test_a_team_one_of_whose_two_files_cannot_be_read_is_not_left_out_with
     home = home_of()
     place = home.team("crew")
     session = read_team_file(home.team_file("crew")).lead.session
-    content = (place / name).read_bytes()
-    (place / name).write_bytes(b"{")
+    (place / name).rename(tmp_path / name)
+    (place / name).mkdir()
     with pytest.raises(TeamwrightError, match=name.replace(".", r"\.")):
         async with resumed(tmp_path, ScriptedModel("ok")):
             pass
     async with open_session(options(tmp_path, ScriptedModel("ok"), resume=session)) as alone:
         assert any("crew" in warning and name in warning for warning in alone.warnings)
-    (place / name).write_bytes(content)
+    (place / name).rmdir()
+    (tmp_path / name).rename(place / name)
     async with resumed(tmp_path, ScriptedModel("ok")) as team:
         assert [m.name for m in team.members] == ["ada", "bob"]
 

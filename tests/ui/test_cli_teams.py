@@ -141,19 +141,46 @@ def test_another_products_team_is_left_alone_also_by_force(tmp_path, says):
 
 
 @pytest.mark.promise("F20")
-@pytest.mark.parametrize("damage", ["team.json torn", "team.json missing", "config.json torn", "inbox torn"])
+@pytest.mark.parametrize("damage", ["team.json torn", "team.json missing", "inbox torn"])
 def test_a_damaged_team_goes_by_force_and_nobody_has_to_remove_files_by_hand(home, says, damage):
     directory = dead_team(home)
     write_to(home, directory, "tess")
     what, how = damage.split()
     path = home.inbox(directory, "tess") if what == "inbox" else home.team(directory) / what
     path.unlink() if how == "missing" else path.write_text("{torn")
-    word = directory if what == "config.json" else "Release"
-    code, said = says("teams", "rm", word)
+    code, said = says("teams", "rm", "Release")
     assert code == 1 and "[team-refused]" in said, said
-    code, said = says("teams", "rm", word, "--force")
+    code, said = says("teams", "rm", "Release", "--force")
     assert code == 0, said
     assert not home.team(directory).exists()
+
+
+@pytest.mark.finding("N2")
+@pytest.mark.parametrize(
+    "command",
+    [("send", "lead@Release", "hello"), ("stop", "Release"), ("status", "Release"), ("teams", "rm", "Release")],
+)
+def test_each_command_about_a_team_first_rebuilds_a_roster_that_was_left_empty(home, says, command):
+    directory = dead_team(home)
+    home.config(directory).write_bytes(b"")
+    code, said = says(*command)
+    assert code == 0, said
+    assert said.count('config.json of the team "Release" was damaged and was rebuilt') == 1
+
+
+@pytest.mark.finding("N6")
+def test_what_a_refused_removal_advises_for_a_damaged_team_of_another_product_is_no_command_that_fails(says, tmp_path):
+    home = Home.at(tmp_path / ".claude")
+    place = home.team("theirs")
+    place.mkdir(parents=True)
+    (place / "config.json").write_text("{torn")
+    for force in ((), ("--force",)):
+        code, said = says("--home", str(home.shared), "teams", "rm", "theirs", *force)
+        assert (code, "--force" in said, f"rm -r {place}" in said) == (1, False, True), said
+    (place / "team.json").write_text("{torn")  # it is ours, and both of its files are damaged
+    code, said = says("--home", str(home.shared), "teams", "rm", "theirs")
+    assert (code, "teams rm theirs --force" in said) == (1, True), said
+    assert says("--home", str(home.shared), "teams", "rm", "theirs", "--force")[0] == 0
 
 
 @pytest.mark.promise("F25", "P3")

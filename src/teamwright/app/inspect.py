@@ -22,8 +22,9 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import lease_held
 from teamwright.storage.paths import Home, home_of
 from teamwright.tasks.files import Damaged, Found, numbers_in, read_task, signature
+from teamwright.teams.incarnation import Life
 from teamwright.teams.member.room import LEASE, room_of
-from teamwright.teams.team_file import Life, TeamFile, lead_lives, read_team_file
+from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
 
 LIVE, OPEN, FINISHED, FOREIGN, ARCHIVED = "live", "open", "finished", "foreign", "archived"
 """States of a team: its lead runs; its lead is gone and something is open; nothing is; another product's; deleted."""

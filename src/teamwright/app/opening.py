@@ -62,6 +62,7 @@ from teamwright.teams.agents.words import job_notification
 from teamwright.teams.health.standing import Standing
 from teamwright.teams.lead import Lead
 from teamwright.teams.lost_jobs import tell_lost
+from teamwright.teams.recovery import recover_teams
 from teamwright.teams.resuming import Resumed
 from teamwright.teams.scribe.scribe import Scribe
 from teamwright.teams.team import Team
@@ -212,6 +213,8 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
             with _heard(session) as told:
                 await hooking.started("resume" if ground.resumed else "startup", session.lead)
             session.warnings += tuple(told)
+        if ground.resumed or ground.options.adopt is not None:
+            session.warnings += await recover_teams(ground.home, ground.id if ground.resumed else "")
         if ground.options.adopt is not None:
             team = require_adoptable(named_team(ground.home, ground.options.adopt))
             why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'

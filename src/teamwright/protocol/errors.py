@@ -69,6 +69,7 @@ SLUGS: dict[str, Slug] = {
     "lock-lost": Slug(1, 423, "Our lock was taken away while we held it; nothing was written."),
     "inbox-full": Slug(1, 429, "The recipient does not read its mail; nothing was sent."),
     "damaged-file": Slug(1, 422, "A file could not be read and was set aside."),
+    "newer-version": Slug(1, 409, "A newer Teamwright wrote the file; this one does not change it."),
     "task-refused": Slug(1, 409, "The task graph, or another owner, forbids the change."),
     "hook-refused": Slug(1, 403, "A hook refused the prompt; nobody was told it."),
     "team-refused": Slug(1, 409, "The state of the team forbids it."),

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError
 from teamwright.storage.paths import make_private
 
@@ -127,6 +128,18 @@ DRAFT_OLD_S = 60.0
 """A draft that is older was left by a process that was killed: a write takes a moment."""
 
 _DRAFT = re.compile(r".+\.tmp\.[0-9a-f]{8}")
+
+
+def keep_copy(path: Path) -> Path:
+    """Keep the bytes of a damaged file as `<file>.bad.<ms since 1970>`. Returns the copy. Raises StorageError."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    moment = now_ms()
+    while not write_new(copy := path.with_name(f"{path.name}.bad.{moment}"), content):
+        moment += 1
+    return copy
 
 
 def sweep_drafts(*directories: Path) -> None:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
+from typing import Any, cast
 
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import CannotStart
@@ -67,6 +68,17 @@ def lease_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def lease_holder(path: Path) -> int:
+    """The number of the process that holds the lease file; 0 when none does, or it does not say."""
+    if not lease_held(path):
+        return 0
+    try:
+        note: Any = json.loads(path.read_bytes())
+        return int(cast("dict[str, Any]", note)["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _locked(path: Path) -> int | None:

@@ -209,7 +209,7 @@ class Teams:
         if config.lead_session_id != new.lead.session:
             raise _live(name, self.home.team(name))
         if read_team_file(self.home.team_file(name)) is None:
-            write_atomic(self.home.team_file(name), TeamFile.new(new.lead, new.log).encode())
+            self._write_ours(new, name, config)
         return CreatedTeam(name, config, await take_lead(self.home, name, new.lead, new.log))
 
     async def delete(self, directory: str) -> Path:
@@ -267,10 +267,10 @@ class Teams:
         config = TeamConfig(name, id, new.lead.session, new.now, new.description or None, (lead,))
         if not Roster(self.home, directory).create(config):
             return None
-        return directory, config, self._write_ours(new, directory)
+        return directory, config, self._write_ours(new, directory, config)
 
-    def _write_ours(self, new: NewTeam, directory: str) -> TeamFile:
-        file = TeamFile.new(new.lead, new.log).on_list(new.task_list)
+    def _write_ours(self, new: NewTeam, directory: str, config: TeamConfig) -> TeamFile:
+        file = TeamFile.new(new.lead, new.log).on_list(new.task_list).with_roster(config)
         write_atomic(self.home.team_file(directory), file.encode())
         return file
 
@@ -280,7 +280,7 @@ class Teams:
             if team.config.name != name or team.config.lead_session_id != new.lead.session:
                 continue
             if not self.home.foreign and read_team_file(self.home.team_file(team.directory)) is None:
-                return team.directory, team.config, self._write_ours(new, team.directory)
+                return team.directory, team.config, self._write_ours(new, team.directory, team.config)
         return None
 
 

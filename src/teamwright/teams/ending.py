@@ -22,6 +22,7 @@ from teamwright.protocol.mail import Entry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.roster import parse_config
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
+from teamwright.teams.incarnation import Life, Parting
 from teamwright.teams.lifecycle import FAILURES, GONE, Event, State
 from teamwright.teams.mailing.desk import wakes
 from teamwright.teams.mailing.post import send_protocol
@@ -30,7 +31,7 @@ from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.plans.rows import close_plans
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
+from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
 
 T = TypeVar("T")
 

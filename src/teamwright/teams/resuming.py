@@ -19,6 +19,7 @@ from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
+from teamwright.teams.incarnation import Life, Parting
 from teamwright.teams.lifecycle import GONE
 from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
@@ -27,7 +28,7 @@ from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.spawning import end_life, send_first, start_again
 from teamwright.teams.stopping import Asked, arm, send_request
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, Parting, TeamFile, change_team_file, read_team_file
+from teamwright.teams.team_file import TeamFile, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
 _ENDED_MOST = 5

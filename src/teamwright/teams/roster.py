@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import StorageError, TeamRefused, TeamwrightError, UnknownMember
 from teamwright.protocol.ids import COLORS, agent_id, inbox_stem, member_name, nearest
 from teamwright.protocol.indented_json import IndentedJson
 from teamwright.protocol.roster import Member, TeamConfig, parse_config
-from teamwright.storage.atomic import storage_error, write_atomic, write_new
+from teamwright.storage.atomic import keep_copy, storage_error, write_atomic, write_new
 from teamwright.storage.lock import lock_for
 from teamwright.storage.paths import Home, make_private
 
@@ -150,7 +149,7 @@ class Roster:
             else:
                 return None
             held.check()
-            copy = _copy(self.path)
+            copy = keep_copy(self.path)
             write_atomic(self.path, config.encode(self._encoder), fsync=self._fsync)
             self._seen = None
         return copy
@@ -231,18 +230,6 @@ class _Seen(NamedTuple):
     mark: tuple[int, int, int] | None
     raw: bytes
     config: TeamConfig
-
-
-def _copy(path: Path) -> Path:
-    """Keep the bytes of the file as `<file>.bad.<ms since 1970>`."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise storage_error(problem, path) from problem
-    moment = now_ms()
-    while not write_new(copy := path.with_name(f"{path.name}.bad.{moment}"), content):
-        moment += 1
-    return copy
 
 
 def _mark(stat: os.stat_result) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ builder; does not know a tool.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from teamwright.protocol.roster import Member
 from teamwright.protocol.task import Task, TaskStatus
 from teamwright.teams.ending import crashed_life, left
 from teamwright.teams.forming import ensure_team
+from teamwright.teams.incarnation import Life, noted_entry
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.mailing.courtesy import held
 from teamwright.teams.mailing.desk import Desk
@@ -38,7 +39,7 @@ from teamwright.teams.shown.words import words_of
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.stopping import stop_is_open, stop_read
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, begin_life, change_team_file, read_team_file
+from teamwright.teams.team_file import begin_life, change_team_file, read_team_file
 from teamwright.teams.teammate import Teammate
 
 START_S = 30.0
@@ -200,7 +201,7 @@ async def _begin_life(team: Team, member: Member, spec: SpawnSpec) -> Life:
             number += 1  # an earlier team of this session had a member of the name
         first, asked = message_id(), (spec.call, spec.model, spec.max_turns)
         said = (spec.budget, spec.bounds, spec.mode or "", spec.effort)
-        return Life(incarnation, str(path), first, *asked, *said, command=spec.command)
+        return Life(incarnation, str(path), first, *asked, *said, command=spec.command, entry=noted_entry(member))
 
     return await begin_life(team.home, team.directory, member.name, make)
 
@@ -287,11 +288,7 @@ async def start(
     desk.held = lambda sender: held(team, name, sender)
     desk.words = lambda entry: words_of(team, name, entry, agent.tags)
     mate = _mate(team, member, life, agent, desk, resumed)
-
-    def seen(entries: Sequence[Entry]) -> None:
-        mate.note_seen(entries)
-
-    desk.on_seen = seen
+    desk.on_seen = mate.note_seen
     agent.steering = desk
     _forget_old(team)
     team.members[member.name] = mate

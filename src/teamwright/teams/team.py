@@ -31,6 +31,7 @@ from teamwright.tasks.task_list import TaskList
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.catalogue import Teams
 from teamwright.teams.health.standing import Standing
+from teamwright.teams.incarnation import Life
 from teamwright.teams.lifecycle import BUSY, GONE, State
 from teamwright.teams.mailing.desk import Desk
 from teamwright.teams.member.away import Away
@@ -41,7 +42,6 @@ from teamwright.teams.member.settings import TeamSettings
 from teamwright.teams.outside import Outside
 from teamwright.teams.roster import Roster
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team_file import Life
 from teamwright.teams.teammate import Teammate
 
 

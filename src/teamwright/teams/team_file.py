@@ -2,7 +2,7 @@
 
 Its uuid, who leads it and by which lease, how many lives each name has had, who lives now and by which transcript,
 who is on the way out, where the event log lies. Below it: `storage`. Format: JSON, `version` 1; an older version is
-always readable, keys of a newer one are kept.
+always readable, unknown keys are kept, and a file of a newer version is never written.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from teamwright.agent.definition import Bounds
-from teamwright.models.effort import Effort, parse_effort
 from teamwright.permissions.verdict import Mode
-from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.budget import Budget
 from teamwright.protocol.errors import StorageError, TeamRefused, UsageError
+from teamwright.protocol.ids import LEAD
 from teamwright.protocol.indented_json import Each, IndentedJson
+from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
-from teamwright.storage.atomic import storage_error, write_atomic
+from teamwright.storage.atomic import keep_copy, storage_error, write_atomic
 from teamwright.storage.lease import lease_held
 from teamwright.storage.lock import lock_for
 from teamwright.storage.paths import Home
+from teamwright.teams.incarnation import Ended, Life, Parting, parse_life, parse_parting
 
 VERSION = 1
 
 _TASK_LIST = "task_list"
 """Stands only in the file of a team that uses a shared list."""
+
+_ROSTER = "roster"
+"""What the roster says of the team itself: config.json is restored from it."""
 
 _KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", "ended")
 
@@ -45,77 +49,6 @@ class LeadLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """One life of a member: what a process that goes on with it cannot read elsewhere.
-
-    `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
-    it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
-    kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
-    noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
-    for one that lives in the lead's. `command` names the setting by which another program runs it; empty: it is ours.
-    `crashed` says why its process ended, until the member is resumed; empty: it did not crash.
-    """
-
-    incarnation: int
-    transcript: str
-    first: str
-    call: str = ""
-    model: str | None = None
-    max_turns: int | None = None
-    budget: Budget = NO_CAPS
-    bounds: Bounds | None = None
-    mode: str | None = None
-    effort: Effort | None = None
-    place: Mapping[str, Any] | None = None
-    command: str = ""
-    crashed: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Its object in the file; caps and bounds only where there are some."""
-        out = asdict(self)
-        for name in ("mode", "effort", "place"):
-            if out[name] is None:
-                del out[name]
-        for name in ("command", "crashed"):
-            if not out[name]:
-                del out[name]
-        del out["budget"]
-        kept = out.pop("bounds")
-        bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
-        return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
-
-
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
-
-    `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
-    `tell`: the lead is told, under the id `told`; `keeps`: the member crashed or failed, and keeps its place and words.
-    """
-
-    name: str
-    incarnation: int
-    cause: str
-    told: str
-    agreed_to: str = ""
-    tasks: tuple[str, ...] = ()
-    tell: bool = True
-    keeps: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Its object in the file; `keeps` only where it is so."""
-        return {name: value for name, value in asdict(self).items() if value or name != "keeps"}
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The last life of a name that is over: the call that started it, which starts nobody a second time, and why."""
-
-    call: str
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
 class TeamFile:
     """The whole file; members by name in lower case. `incarnations`: how many lives a name has begun."""
 
@@ -127,6 +60,7 @@ class TeamFile:
     partings: Mapping[str, Parting] = field(default_factory=dict[str, Parting])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ended: Mapping[str, Ended] = field(default_factory=dict[str, Ended])
+    version: int = VERSION
 
     @classmethod
     def new(cls, lead: LeadLease, log: str = "") -> TeamFile:
@@ -142,6 +76,18 @@ class TeamFile:
     def on_list(self, name: str) -> TeamFile:
         """With this shared list; with an empty name as it is."""
         return replace(self, extra={**self.extra, _TASK_LIST: name}) if name else self
+
+    @property
+    def roster(self) -> Mapping[str, Any]:
+        """What the roster said of the team itself when it was made: its keys, and of `members` only the lead's."""
+        kept = self.extra.get(_ROSTER)
+        return cast("Mapping[str, Any]", kept) if isinstance(kept, dict) else {}
+
+    def with_roster(self, config: TeamConfig) -> TeamFile:
+        """With what this roster says of the team itself."""
+        lead = tuple(member for member in config.members if member.name == LEAD)
+        kept = json.loads(replace(config, members=lead).encode())
+        return replace(self, extra={**self.extra, _ROSTER: kept})
 
     def begun(self, name: str, life: Life) -> TeamFile:
         """With this life of that name."""
@@ -194,7 +140,7 @@ class TeamFile:
     def encode(self, encoder: IndentedJson | None = None) -> bytes:
         """The file's bytes: 2-space JSON. A kept `encoder` encodes only the lives that are others than last time."""
         data: dict[str, Any] = {
-            "version": VERSION,
+            "version": self.version,
             "uuid": self.uuid,
             "lead": {"session": self.lead.session, "pid": self.lead.pid, "lease": self.lead.lease},
             "incarnations": Each(self.incarnations, int),
@@ -222,9 +168,14 @@ def lead_lives(lead: LeadLease) -> bool:
 
 
 def parse_team_file(raw: bytes) -> TeamFile:
-    """The file in these bytes. Raises StorageError (`damaged-file`)."""
+    """The file in these bytes.
+
+    Raises StorageError: `damaged-file`, or `newer-version` for one of a version that cannot be read here.
+    """
+    version = VERSION
     try:
         data = cast("dict[str, Any]", json.loads(raw))
+        version = int(data.get("version", VERSION))
         lead = data["lead"]
         return TeamFile(
             uuid=str(data["uuid"]),
@@ -232,12 +183,24 @@ def parse_team_file(raw: bytes) -> TeamFile:
             incarnations={str(name): int(life) for name, life in data.get("incarnations", {}).items()},
             log=str(data.get("log", "")),
             lives={str(name): parse_life(life) for name, life in data.get("lives", {}).items()},
-            partings={str(name): _parting(one) for name, one in data.get("partings", {}).items()},
+            partings={str(name): parse_parting(one) for name, one in data.get("partings", {}).items()},
             ended={str(n): Ended(str(one["call"]), str(one["cause"])) for n, one in data.get("ended", {}).items()},
             extra={key: value for key, value in data.items() if key not in _KEYS},
+            version=version,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as problem:
+        if version > VERSION:
+            raise _newer(version) from problem
         raise StorageError("damaged-file", f"team.json is not ours: {problem}") from problem
+
+
+def _newer(version: int) -> StorageError:
+    return StorageError(
+        "newer-version",
+        f"team.json has version {version}, and this Teamwright knows {VERSION}: the team can be read, not changed",
+        do=["use the newer Teamwright that wrote it"],
+        note="nothing was written",
+    )
 
 
 def read_team_file(path: Path) -> TeamFile | None:
@@ -284,6 +247,8 @@ async def change_team_file(home: Home, directory: str, change: Callable[[TeamFil
         before = read_team_file(path)
         if before is None:
             raise StorageError("damaged-file", f"{path} is missing")
+        if before.version > VERSION:
+            raise _newer(before.version)
         after = change(before)
         if after != before:
             held.check()
@@ -292,6 +257,28 @@ async def change_team_file(home: Home, directory: str, change: Callable[[TeamFil
             write_atomic(path, raw)
             _remember(path, _Known(raw, after, encoder))
     return after
+
+
+async def restore_team_file(home: Home, directory: str) -> Path | None:
+    """Write the file as this process knows it where it is missing or damaged. Returns the copy of damaged bytes.
+
+    Raises StorageError (`damaged-file`) when this process never read it whole, LockTimeout, LockLost.
+    """
+    path = home.team_file(directory)
+    known = _KNOWN.get(str(path))
+    if known is None or not home.config(directory).exists():
+        raise StorageError("damaged-file", f"{path} is missing or damaged")
+    async with lock_for(path, home.guard(path)).hold() as held:
+        try:
+            if read_team_file(path) is not None:
+                return None
+        except StorageError as problem:
+            if problem.slug != "damaged-file":
+                raise
+        held.check()
+        copy = keep_copy(path) if path.exists() else None
+        write_atomic(path, known.raw)
+    return copy
 
 
 async def take_lead(home: Home, directory: str, lead: LeadLease, log: str = "") -> TeamFile:
@@ -356,45 +343,3 @@ async def _change_life(home: Home, directory: str, name: str, change: Callable[[
         return file if life is None else replace(file, lives={**file.lives, name.lower(): change(life)})
 
     await change_team_file(home, directory, changed)
-
-
-def parse_life(data: Mapping[str, Any]) -> Life:
-    """One life, from its object in the file. Raises ValueError, KeyError, TypeError for what is none."""
-    model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
-    return Life(
-        int(data["incarnation"]),
-        str(data["transcript"]),
-        str(data["first"]),
-        str(data.get("call", "")),
-        None if model is None else str(model),
-        None if rounds is None else int(rounds),
-        Budget.from_json(data.get("budget", {})),
-        _bounds(data.get("bounds")),
-        mode if mode is None else str(Mode(mode)) if mode else "",
-        None if (effort := data.get("effort")) is None else parse_effort(effort),
-        cast("Mapping[str, Any] | None", data.get("place")),
-        str(data.get("command", "")),
-        str(data.get("crashed", "")),
-    )
-
-
-def _bounds(data: Mapping[str, Any] | None) -> Bounds | None:
-    if data is None:
-        return None
-    tools = data.get("tools")
-    names = {key: tuple(map(str, data.get(key, ()))) for key in ("disallowed_tools", "denied", "hooks")}
-    only = None if tools is None else tuple(map(str, tools))
-    return Bounds(only, read_only=bool(data.get("read_only")), role=bool(data.get("role")), **names)
-
-
-def _parting(data: Mapping[str, Any]) -> Parting:
-    return Parting(
-        str(data["name"]),
-        int(data["incarnation"]),
-        str(data["cause"]),
-        str(data["told"]),
-        str(data.get("agreed_to", "")),
-        tuple(str(id) for id in data.get("tasks", ())),
-        bool(data.get("tell", True)),
-        bool(data.get("keeps", False)),
-    )

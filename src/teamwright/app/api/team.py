@@ -53,6 +53,7 @@ from teamwright.teams.forming import create_team
 from teamwright.teams.mailing.post import Sent, send_text
 from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import ModeSet
+from teamwright.teams.recovery import recover_teams
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team_file import keep_budget
@@ -138,7 +139,9 @@ class Team:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
             never_was = stack.enter_context(ExitStack())
+            rebuilt = await recover_teams(home_at(self._options.home)) if self._goes_on else ()
             session = await stack.enter_async_context(open_session(self._opening()))
+            session.warnings += rebuilt
             session.requests.attended = self._readers.attended
             if not self._goes_on:
                 never_was.callback(session.unmake)

@@ -11,11 +11,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from teamwright.app.looking.sessions import LEASE, SessionView, find_session, lease_holder, session_views
+from teamwright.app.looking.sessions import LEASE, SessionView, find_session, session_views
 from teamwright.protocol.errors import CannotStart, StorageError, TeamRefused, TeamwrightError
 from teamwright.protocol.ids import nearest, team_dir
 from teamwright.protocol.roster import TeamConfig, parse_config
 from teamwright.protocol.values import dataclass
+from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
 from teamwright.teams.team_file import TeamFile, lead_lives, read_team_file
 
@@ -68,11 +69,16 @@ class NamedTeam:
             return lease_holder(self.lease) or None
         return None
 
+    @property
+    def may_be_ours(self) -> bool:
+        """Whether a session of ours may have made it: always in a home of ours, elsewhere where it has a team.json."""
+        return not self.home.foreign or self.home.team_file(self.directory).exists()
+
     def refuse_foreign(self) -> None:
         """Raises TeamRefused for a team that another product leads, StorageError for one that cannot be read."""
         if self.file is not None and self.config is not None:
             return
-        if self.damaged:
+        if self.damaged and self.may_be_ours:
             raise StorageError(
                 "damaged-file",
                 f'the team "{self.name}" cannot be gone on with: {self.damaged}',
@@ -84,7 +90,7 @@ class NamedTeam:
             "team-refused",
             f'the team "{self.name}" is another product\'s: it has no team.json',
             looked_at=[("team", str(self.place))],
-            do=["end it with the product that made it"],
+            do=["end it with the product that made it", f"if no program uses it: rm -r {quote(str(self.place))}"],
             note="nothing was changed",
         )
 

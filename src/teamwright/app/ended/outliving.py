@@ -12,20 +12,21 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from teamwright.app.looking.sessions import lease_holder
 from teamwright.app.members.places import Places
 from teamwright.app.members.settings import places_settings
 from teamwright.app.settings.files import Origin, read_layer
 from teamwright.protocol.errors import CannotStart, TeamwrightError
 from teamwright.protocol.values import dataclass
+from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
 from teamwright.storage.processes.family import Family, Look, start_of
 from teamwright.storage.processes.leftovers import end_leftovers
+from teamwright.teams.incarnation import Life
 from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.places.place import Spot
 from teamwright.teams.places.processes import family_of, runs
 from teamwright.teams.places.settings import PlacesSettings
-from teamwright.teams.team_file import Life, TeamFile
+from teamwright.teams.team_file import TeamFile
 
 END_S = 5.0
 """How long a member's process may take to save and end after SIGTERM."""

@@ -102,9 +102,9 @@ def _shares(team: NamedTeam) -> bool:
 
 def _refuse_foreign(team: NamedTeam, *, force: bool) -> None:
     """Another product's team is its own. In a home of ours a team may be half made or damaged: that takes force."""
-    if team.file is not None or (force and not team.home.foreign):
+    if team.file is not None or (force and team.may_be_ours):
         return
-    if team.home.foreign:
+    if not team.may_be_ours:
         team.refuse_foreign()
     raise TeamRefused(
         "team-refused",
@@ -132,7 +132,7 @@ def _refuse_open(team: NamedTeam, view: TeamView, tasks: tuple[str, ...]) -> Non
             *([("damaged", damaged)] if damaged else []),
         ],
         do=[
-            f"go on with it: teamwright resume {quote(team.name)}",
+            *([] if team.damaged else [f"go on with it: teamwright resume {quote(team.name)}"]),
             f"put it into the archive: teamwright teams rm {quote(team.name)} --force",
         ],
         note="nothing was removed",

@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 
-from teamwright.app.looking.sessions import LEASE, lease_holder
+from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.status import StatusReader, StatusView
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import RunEnded, SessionOpened, TeamEvent
 from teamwright.protocol.ids import inbox_stem
 from teamwright.protocol.values import dataclass
+from teamwright.storage.lease import lease_holder
 from teamwright.storage.log_reader import Tail, last_number
 from teamwright.storage.paths import Home
 from teamwright.storage.processes.lives import Life

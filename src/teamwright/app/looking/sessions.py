@@ -17,7 +17,7 @@ from teamwright.protocol.envelope import MESSAGE, NOTIFICATION, PEER_NOTE, REMIN
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import lease_holder
 from teamwright.storage.paths import Home
 
 LEASE = "lease"
@@ -102,17 +102,6 @@ def find_session(home: Home, cwd: Path, beginning: str) -> SessionView:
         looked_at=[("looked in", str(home.ours / "projects"))],
         do=["teamwright sessions --all"],
     )
-
-
-def lease_holder(path: Path) -> int:
-    """The number of the process that holds the lease file; 0 when none does, or it does not say."""
-    if not lease_held(path):
-        return 0
-    try:
-        note: Any = json.loads(path.read_bytes())
-        return int(cast("dict[str, Any]", note)["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
 
 
 def first_prompt(lines: Iterable[bytes]) -> str:

@@ -11,6 +11,7 @@ import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -192,7 +193,7 @@ def status_of(home: Home, team: TeamView, standing: Standing, *, closed: bool = 
         at=time.time(),
         session=team.session,
         lead_pid=team.lead_pid,
-        resume="" if live or team.state == FOREIGN else f"teamwright resume {shlex.quote(team.name)}",
+        resume="" if live or team.state == FOREIGN else _resume_command(team),
         ended=standing.ended,
         in_order=closed,
         members=tuple(members),
@@ -206,6 +207,24 @@ def status_of(home: Home, team: TeamView, standing: Standing, *, closed: bool = 
         log=team.log,
         completed=sum(not task.open for task in team.tasks),
     )
+
+
+def _resume_command(team: TeamView) -> str:
+    """The command that resumes the team; a script that needs values, as the demo's, cannot go on as its model."""
+    lead = next((member.model for member in team.members if member.name == LEAD_ALIAS), "")
+    script = lead.removeprefix("scripted:")
+    model = " --model MODEL" if script != lead and _needs_values(script) else ""
+    return f"teamwright resume {shlex.quote(team.name)}{model}"
+
+
+@lru_cache(maxsize=8)
+def _needs_values(script: str) -> bool:
+    from teamwright.models.scripted.model import Script
+
+    try:
+        return bool(Script.load(Path(script)).given)
+    except TeamwrightError:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from teamwright.protocol.budget import Budget
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.teams.agents.run import Run
+from teamwright.teams.incarnation import Life
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team, blocking
-from teamwright.teams.team_file import Life
 from teamwright.tools.team.caller import Caller
 
 

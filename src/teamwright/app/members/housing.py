@@ -20,12 +20,12 @@ from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
 from teamwright.storage.log_reader import event_of, last_number
+from teamwright.teams.incarnation import Life
 from teamwright.teams.member.room import room_of
 from teamwright.teams.places.choosing import ASKED_FOR
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life
 
 PROGRAM = (sys.executable, "-P", "-m", "teamwright")
 """This very installation. -P: a directory that somebody works in is no place to import from."""

@@ -42,12 +42,13 @@ from teamwright.storage.watch import Watcher
 from teamwright.teams.agents.telling import owners_of, tell_lost_agents
 from teamwright.teams.agents.words import job_notification
 from teamwright.teams.health.standing import Standing
+from teamwright.teams.incarnation import Life
 from teamwright.teams.lost_jobs import tell_lost
 from teamwright.teams.member.room import LEASE, room_of
 from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.spawning import start
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, read_team_file
+from teamwright.teams.team_file import read_team_file
 from teamwright.teams.teammate import Teammate
 
 Began: TypeAlias = Callable[[EventLog], object]

@@ -9,13 +9,13 @@ import shlex
 from itertools import islice
 from pathlib import Path
 
-from teamwright.app.looking.sessions import lease_holder
 from teamwright.protocol.errors import TeamwrightError, UnknownMember
 from teamwright.protocol.events import MemberChanged
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest, parse_agent_id
 from teamwright.protocol.roster import Member, TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_backward
+from teamwright.storage.lease import lease_holder
 from teamwright.storage.log_reader import event_of
 from teamwright.storage.paths import Home
 from teamwright.storage.processes.lives import Life

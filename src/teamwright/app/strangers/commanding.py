@@ -26,13 +26,13 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
+from teamwright.teams.incarnation import Life
 from teamwright.teams.places.choosing import IN_PROCESS, TMUX
 from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.plans.beyond import mode_beyond
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.strangers.ports import Start
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life
 
 ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
 """Names the state root of the other product to it; without it that is `~/.claude`."""

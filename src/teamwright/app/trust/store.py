@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from teamwright.app.settings.files import bad_settings
 from teamwright.app.trust.survey import TrustEntry, survey
+from teamwright.protocol.errors import StorageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
 from teamwright.storage.git_entries import GitEntry
@@ -147,12 +148,27 @@ class Trust:
         return {str(key): str(digest) for key, digest in cast("dict[Any, Any]", entries).items()}
 
     def _read_again(self) -> None:
-        """Another process may have written since."""
+        """Another process may have written since. Raises StorageError for a file of a newer version."""
         self._repositories = _read(self._path)
+        version = _version(self._path)
+        if version > VERSION:
+            raise StorageError(
+                "newer-version",
+                f"{self._path} has version {version}, and this Teamwright knows {VERSION}",
+                do=["use the newer Teamwright that wrote it"],
+                note="nothing was written",
+            )
 
     def _write(self) -> None:
         kept = {"version": VERSION, "repositories": self._repositories}
         write_atomic(self._path, (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode())
+
+
+def _version(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8")).get("version", VERSION))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return VERSION
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

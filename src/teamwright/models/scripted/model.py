@@ -86,6 +86,7 @@ class Script:
                 "bad-script",
                 f"the script needs {', '.join(lacking)} from outside",
                 looked_at=[("file", self.where)],
+                do=["name another model: --model MODEL"],
                 note="nothing was started",
             )
         return ScriptedAgent(

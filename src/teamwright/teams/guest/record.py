@@ -17,7 +17,7 @@ from teamwright.protocol.roster import Member, parse_member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
 from teamwright.storage.paths import make_private
-from teamwright.teams.team_file import Life, parse_life
+from teamwright.teams.incarnation import Life, parse_life
 
 FILE = "guest.json"
 VERSION = 1

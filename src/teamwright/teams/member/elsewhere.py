@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from teamwright.protocol.roster import Member
+from teamwright.teams.incarnation import Life
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team_file import Life
 
 IN_PROCESS = "in-process"
 """The backend of a member that lives in its lead's process."""

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from teamwright.protocol.roster import Member
 from teamwright.storage.sockets.wire import Said
+from teamwright.teams.incarnation import Life
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team_file import Life
 
 
 class Housing(Protocol):

@@ -18,6 +18,7 @@ from teamwright.protocol.roster import Member
 from teamwright.storage.lease import lease_held
 from teamwright.storage.processes.leftovers import end_leftovers
 from teamwright.teams.ending import left
+from teamwright.teams.incarnation import Life
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.mailing.courtesy import held_by
 from teamwright.teams.mailing.returning import return_late_mail
@@ -33,7 +34,7 @@ from teamwright.teams.processes.process import Process
 from teamwright.teams.spawning import start
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, keep_place
+from teamwright.teams.team_file import keep_place
 
 READY_S = 30.0
 """How long a process may take to be ready."""

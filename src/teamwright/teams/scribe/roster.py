@@ -22,7 +22,7 @@ from teamwright.teams.lifecycle import State
 from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import read_team_file
+from teamwright.teams.team_file import read_team_file, restore_team_file
 
 MOST_REPAIRS = 6
 """So often a minute the roster is put right; whoever overwrites it more often wins for the rest of the minute."""
@@ -233,7 +233,7 @@ class RosterScribe:
         """Whether the roster is gone. Told once it stays so; nothing is stopped, and nothing made anew."""
         team = self._team
         config, own = team.home.config(team.directory), team.home.team_file(team.directory)
-        gone = _missing(config, own)
+        gone = _missing(config, own) | _damaged(own)
         if not gone:
             self._back()
             return False
@@ -243,7 +243,7 @@ class RosterScribe:
             async with team.forming:  # a team that we remove ourselves, or that others rewrite, is not gone
                 if team.directory != directory or team.closing:
                     return True
-            gone = _missing(config, own)
+            gone = _missing(config, own) | _damaged(own)
             if news := gone - self._missing_told:
                 await self._tell_missing(gone, news)
         return config.name in gone
@@ -260,13 +260,27 @@ class RosterScribe:
                 "Members go on, but nobody can be written to or started; what they report still reaches you. "
                 "Nothing is made anew: finish without the team, or call TeamDelete and make another."
             )
-        elif "config.json" in gone:
+        elif "config.json" in gone or await self._restored_team_file():
             return
         else:
-            what = f'another program removed team.json of the team "{team.name}": {place / "team.json"}'
+            what = f'another program removed or damaged team.json of the team "{team.name}": {place / "team.json"}'
             then = "The team goes on, but nobody can be started in it, and other sessions may take it for deserted."
         team.emit(Notice(member=OUTSIDE, text=f"{what}. {then}", level="warning"))
         await leave_note(team, "system", LEAD, f"{what[0].upper()}{what[1:]}. {then}", "files of the team are gone")
+
+    async def _restored_team_file(self) -> bool:
+        """Restore team.json from memory. False when this process never read it whole."""
+        team = self._team
+        path = team.home.team_file(team.directory)
+        try:
+            copy = await restore_team_file(team.home, team.directory)
+        except StorageError:
+            return False
+        self._missing_told.discard("team.json")
+        kept = f" The damaged bytes are kept in {copy}." if copy is not None else ""
+        text = f"{path} was missing or damaged and was restored from memory.{kept}"
+        team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+        return True
 
     def _back(self) -> None:
         team = self._team
@@ -310,6 +324,15 @@ class RosterScribe:
 
 def _missing(*paths: Path) -> set[str]:
     return {path.name for path in paths if not path.exists()}
+
+
+def _damaged(team_file: Path) -> set[str]:
+    """The name of a team.json that is there and cannot be read."""
+    try:
+        read_team_file(team_file)
+    except StorageError as problem:
+        return {team_file.name} if problem.slug == "damaged-file" else set()
+    return set()
 
 
 def _right(entry: Member, found: Member | None) -> Member:

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
+from teamwright.teams.incarnation import Life
 from teamwright.teams.places.place import Launch, Place, Spot
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team_file import Life
 
 
 @dataclass(frozen=True, slots=True)

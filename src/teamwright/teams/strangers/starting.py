@@ -23,6 +23,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownApproved, parse_protocol
 from teamwright.protocol.roster import Member
 from teamwright.teams.ending import left
+from teamwright.teams.incarnation import Life
 from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.member.elsewhere import Elsewhere
@@ -35,7 +36,7 @@ from teamwright.teams.strangers.ports import Commanding
 from teamwright.teams.strangers.signs import InboxSigns
 from teamwright.teams.strangers.stranger import Stranger
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life, keep_place
+from teamwright.teams.team_file import keep_place
 
 _LOOK_S = 0.5
 """How often it is asked whether what was started still runs, until it has answered."""

@@ -14,12 +14,11 @@ import click
 from teamwright.app.cost_line import duration
 from teamwright.app.ended.listing import listed_sessions
 from teamwright.app.ended.naming import session_meant
-from teamwright.app.inspect import home_at
 from teamwright.app.looking.sessions import SessionView, latest_session
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.output import one_line
-from teamwright.ui.cli.place import Place
+from teamwright.ui.cli.place import Place, home_of_teams
 from teamwright.ui.terminal.resuming.listed import row_lines
 from teamwright.ui.terminal.resuming.picker import pick
 
@@ -47,7 +46,7 @@ class Chosen:
 
 def latest(place: Place) -> Chosen:
     """The newest session of this directory. Raises TeamwrightError (`unknown-session`)."""
-    return _chosen(latest_session(home_at(place.home), place.cwd), place)
+    return _chosen(latest_session(home_of_teams(place), place.cwd), place)
 
 
 def named(place: Place, word: str, *, headless: bool) -> Chosen:
@@ -57,7 +56,7 @@ def named(place: Place, word: str, *, headless: bool) -> Chosen:
     product's). Words where a name should be are most likely a prompt: the error says where that goes.
     """
     try:
-        return _chosen(session_meant(home_at(place.home), place.cwd, word), place)
+        return _chosen(session_meant(home_of_teams(place), place.cwd, word), place)
     except TeamwrightError as problem:
         if problem.slug == "unknown-session" and len(word.split()) > 1:
             said = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"
@@ -68,7 +67,7 @@ def named(place: Place, word: str, *, headless: bool) -> Chosen:
 
 def choose(place: Place, *, ask: bool) -> Chosen:
     """The session that the user picks. Off a terminal the error lists them. Raises click.Abort when they leave."""
-    rows = listed_sessions(home_at(place.home), place.cwd)
+    rows = listed_sessions(home_of_teams(place), place.cwd)
     if not rows:
         return latest(place)
     if not ask:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.flags import PLACE_KEY
+from teamwright.ui.cli.output import note
+
+if TYPE_CHECKING:
+    from teamwright.app.inspect import Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,19 @@ def place_of(ctx: click.Context) -> Place:
         settings=cwd / os.path.expanduser(settings) if settings is not None else None,
         debug=bool(said.get("debug")),
     )
+
+
+def home_of_teams(place: Place) -> Home:
+    """The home of a command about teams. Damaged files of teams without a lead are rebuilt first; stderr says so.
+
+    Raises CannotStart (`read-only-home`) for a home that cannot be read.
+    """
+    from teamwright.app.ended.recovering import recovered_home
+
+    home, rebuilt = recovered_home(place.home)
+    for sentence in rebuilt:
+        note(f"teamwright: {sentence}")
+    return home
 
 
 def _here() -> Path:

@@ -21,7 +21,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.ui.asked import answer_command, asked_for
 from teamwright.ui.cli.looking import clock, json_flag
 from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, say, say_json, say_json_line, table
-from teamwright.ui.cli.place import Place, place_of
+from teamwright.ui.cli.place import Place, home_of_teams, place_of
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.window import window_size
 
@@ -43,7 +43,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     Without TEAM: those that live in this directory, else the newest.
     """
     place = place_of(ctx)
-    views = status_views(home_at(place.home), place.cwd, team)
+    views = status_views(home_of_teams(place), place.cwd, team)
     if watch:
         return _watch(place, views, as_json=as_json)
     if as_json:

@@ -14,7 +14,7 @@ from teamwright.protocol.errors import TeamRefused, UsageError
 from teamwright.ui.cli.flags import span
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import one_line, say, say_json
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 
 
 @click.command()
@@ -26,6 +26,7 @@ from teamwright.ui.cli.place import place_of
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """End a member, which may object, or a team: its process saves and ends, and the team can be resumed."""
     require_person(home_at(place_of(ctx).home), STOPS)
+    home_of_teams(place_of(ctx))
     stopped = asyncio.run(_stop(place_of(ctx).home, address, now=now, timeout_s=timeout))
     if as_json:
         say_json(stopped)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import click
 
-from teamwright.app.inspect import TaskView, find_tasks, home_at
+from teamwright.app.inspect import TaskView, find_tasks
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import say, say_json, say_table
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 
 
 @click.command()
@@ -18,7 +18,7 @@ from teamwright.ui.cli.place import place_of
 @click.pass_context
 def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
     """The task list of a team, or of a session that has none (session-…)."""
-    views = find_tasks(home_at(place_of(ctx).home), team)
+    views = find_tasks(home_of_teams(place_of(ctx)), team)
     if as_json:
         say_json(views)
     elif not views:

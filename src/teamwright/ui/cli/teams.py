@@ -10,12 +10,12 @@ import click
 
 from teamwright.app.ended.naming import named_team, require_adoptable
 from teamwright.app.ended.removing import Removed, remove_team
-from teamwright.app.inspect import TeamView, archived_teams, find_team, home_at, team_views
+from teamwright.app.inspect import TeamView, archived_teams, find_team, team_views
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.ui.cli.flags import HEADLESS, RUN
 from teamwright.ui.cli.looking import ago, json_flag, moment
 from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 from teamwright.ui.cli.start import face_of, refuse_headless_flags, run
 from teamwright.ui.cli.tasks import task_rows
 from teamwright.ui.cli.usage import too_many_words
@@ -29,7 +29,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
     """Teams on disk: live, open (the lead is gone, something is left), finished, or another product's."""
     if ctx.invoked_subcommand is not None:
         return 0
-    home = home_at(place_of(ctx).home)
+    home = home_of_teams(place_of(ctx))
     views = [*team_views(home), *(archived_teams(home) if archived else [])]
     if as_json:
         say_json(views)
@@ -46,7 +46,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
 @click.pass_context
 def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     """Members, tasks and mail of one team."""
-    view = find_team(home_at(place_of(ctx).home), name, archived=True)
+    view = find_team(home_of_teams(place_of(ctx)), name, archived=True)
     if as_json:
         say_json(view)
         return 0
@@ -79,7 +79,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.pass_context
 def rm(ctx: click.Context, /, name: str, force: bool, as_json: bool) -> int:
     """Put a team whose lead is gone into the archive: requests, mail and tasks."""
-    removed = asyncio.run(remove_team(home_at(place_of(ctx).home), name, force=force))
+    removed = asyncio.run(remove_team(home_of_teams(place_of(ctx)), name, force=force))
     if as_json:
         say_json(removed)
         return 1 if removed.stayed else 0
@@ -112,7 +112,7 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
         raise too_many_words(prompt, f"teamwright teams adopt {quote(name)}{headlessly}")
     headless = face_of(flags, prompt, resumes=True)
     refuse_headless_flags(flags, headless=headless)
-    require_adoptable(named_team(home_at(place.home), name))
+    require_adoptable(named_team(home_of_teams(place), name))
     return run(place, {**flags, "adopt": name}, prompt[0] if prompt else None, headless=headless)
 
 

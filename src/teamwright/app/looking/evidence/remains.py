@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from teamwright.app.looking.evidence.place import Place, entries
-from teamwright.app.looking.sessions import LEASE, lease_holder
+from teamwright.app.looking.sessions import LEASE
 from teamwright.protocol.values import dataclass
-from teamwright.storage.lease import lease_held
+from teamwright.storage.lease import lease_held, lease_holder
 from teamwright.storage.lockdir import Mark, mark_of
 from teamwright.storage.processes.family import MARK, processes
 

@@ -57,12 +57,12 @@ from teamwright.teams.guest.presence import Presence, server_of
 from teamwright.teams.guest.reception import Reception
 from teamwright.teams.guest.record import GuestRecord
 from teamwright.teams.health.standing import Standing
+from teamwright.teams.incarnation import Life
 from teamwright.teams.lost_jobs import tell_lost
 from teamwright.teams.processes.starting import LEASE
 from teamwright.teams.spawning import start
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import Life
 
 
 @dataclass(slots=True)

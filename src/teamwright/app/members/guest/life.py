@@ -17,9 +17,9 @@ from teamwright.protocol.ids import agent_id
 from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.teams.guest.record import GuestRecord, read_record
+from teamwright.teams.incarnation import Life
 from teamwright.teams.member.room import room_of
 from teamwright.teams.spec import SpawnSpec
-from teamwright.teams.team_file import Life
 
 GENERAL = "general-purpose"
 

@@ -6,12 +6,12 @@ import textwrap
 
 import click
 
-from teamwright.app.inspect import MailView, find_team, home_at, mail_views
+from teamwright.app.inspect import MailView, find_team, mail_views
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import parse_agent_id
 from teamwright.ui.cli.looking import json_flag, local
 from teamwright.ui.cli.output import WIDTH, clean, cut, one_line, say, say_json
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 
 
 @click.command()
@@ -24,7 +24,7 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
     name, team = parse_agent_id(address)
     if not name or not team:
         raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])
-    view = find_team(home_at(place_of(ctx).home), team, archived=True)
+    view = find_team(home_of_teams(place_of(ctx)), team, archived=True)
     mail = [one for one in mail_views(view, name) if not (only_unread and one.read)]
     if as_json:
         say_json(mail)

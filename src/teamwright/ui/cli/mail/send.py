@@ -16,7 +16,7 @@ from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.ui.cli.flags import span
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import clean, note, one_line, say, say_json
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 
 LONGEST_INPUT = 1_000_000
 """Bytes of stdin that are read at most: no message may be that long."""
@@ -50,6 +50,7 @@ def send_command(
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
     place = place_of(ctx)
+    home_of_teams(place)
     return asyncio.run(_send(place.home, address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
 
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from teamwright.app.inspect import home_at
 from teamwright.app.looking.cost import CostLine, CostView, cost_of
 from teamwright.protocol.usage import Usage
 from teamwright.ui.cli.looking import json_flag, moment
 from teamwright.ui.cli.output import facts, say, say_json, say_table
 from teamwright.ui.cli.past.log import moment_of
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 
 _USED = ("tokens in", "cached", "out")
 
@@ -25,7 +24,7 @@ _USED = ("tokens in", "cached", "out")
 def cost(ctx: click.Context, /, name: str | None, since: str | None, as_json: bool) -> int:
     """What a team (also a deleted one) or a session used: by member, task and model. Newest session by default."""
     place = place_of(ctx)
-    view = cost_of(home_at(place.home), place.cwd, name, moment_of(since) if since is not None else None)
+    view = cost_of(home_of_teams(place), place.cwd, name, moment_of(since) if since is not None else None)
     if as_json:
         say_json(view)
         return 0

@@ -11,7 +11,6 @@ from datetime import datetime
 
 import click
 
-from teamwright.app.inspect import home_at
 from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events, real_name
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import to_json
@@ -19,7 +18,7 @@ from teamwright.protocol.events import MemberChanged, RunEnded, SessionOpened, T
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import clock, json_flag, moment
 from teamwright.ui.cli.output import WIDTH, clean, cut, facts, say, say_json, say_json_line
-from teamwright.ui.cli.place import place_of
+from teamwright.ui.cli.place import home_of_teams, place_of
 from teamwright.ui.headless.progress import line_of, shown
 
 
@@ -37,7 +36,7 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
     With --json a line an event.
     """
     place = place_of(ctx)
-    found = find_log(home_at(place.home), place.cwd, name)
+    found = find_log(home_of_teams(place), place.cwd, name)
     if call_id is not None:
         call = find_call(found, call_id)
         say_json(call) if how["as_json"] else _show_call(call)

@@ -1,0 +1,152 @@
+"""One incarnation of a member as team.json notes it, its end while that is processed, and how both are parsed.
+
+Depends on values of permissions, models and budgets. Leaves the file itself, its lock and its changes to `team_file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from typing import Any, cast
+
+from teamwright.agent.definition import Bounds
+from teamwright.models.effort import Effort, parse_effort
+from teamwright.permissions.verdict import Mode
+from teamwright.protocol.budget import NO_CAPS, Budget
+from teamwright.protocol.roster import Member
+from teamwright.protocol.values import dataclass
+
+_NOTED = ("agentId", "name", "agentType", "model", "color", "planModeRequired", "joinedAt", "cwd", "worktreePath")
+"""Keys of a roster entry that team.json keeps with a life; its other files tell the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a member: what a process that goes on with it cannot read elsewhere.
+
+    `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
+    it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
+    kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
+    noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
+    for one that lives in the lead's. `command` names the setting by which another program runs it; empty: it is ours.
+    `crashed` says why its process ended, until the member is resumed; empty: it did not crash. `entry` has the keys of
+    its roster entry that no other file tells: config.json is restored from them. `extra` are keys of a later version.
+    """
+
+    incarnation: int
+    transcript: str
+    first: str
+    call: str = ""
+    model: str | None = None
+    max_turns: int | None = None
+    budget: Budget = NO_CAPS
+    bounds: Bounds | None = None
+    mode: str | None = None
+    effort: Effort | None = None
+    place: Mapping[str, Any] | None = None
+    command: str = ""
+    crashed: str = ""
+    entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def as_json(self) -> dict[str, Any]:
+        """Its object in the file; caps and bounds only where there are some."""
+        out = asdict(self)
+        for name in ("mode", "effort", "place"):
+            if out[name] is None:
+                del out[name]
+        for name in ("command", "crashed", "entry"):
+            if not out[name]:
+                del out[name]
+        del out["budget"]
+        out |= out.pop("extra")
+        kept = out.pop("bounds")
+        bounds = {"bounds": kept} if self.bounds not in (None, Bounds()) else {}
+        return out | ({"budget": self.budget.as_json()} if self.budget else {}) | bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
+
+    `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
+    `tell`: the lead is told, under the id `told`; `keeps`: the member crashed or failed, and keeps its place and words.
+    """
+
+    name: str
+    incarnation: int
+    cause: str
+    told: str
+    agreed_to: str = ""
+    tasks: tuple[str, ...] = ()
+    tell: bool = True
+    keeps: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def as_json(self) -> dict[str, Any]:
+        """Its object in the file; `keeps` only where it is so."""
+        out = {name: value for name, value in asdict(self).items() if value or name != "keeps"}
+        return out | out.pop("extra", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last life of a name that is over: the call that started it, which starts nobody a second time, and why."""
+
+    call: str
+    cause: str
+
+
+def noted_entry(member: Member) -> dict[str, Any]:
+    """What team.json keeps of a member's roster entry."""
+    whole = member.to_json()
+    return {key: whole[key] for key in _NOTED if key in whole}
+
+
+_LIFE_KEYS = frozenset(Life.__annotations__) - {"extra"}
+_PARTING_KEYS = frozenset(Parting.__annotations__) - {"extra"}
+
+
+def parse_life(data: Mapping[str, Any]) -> Life:
+    """One life, from its object in the file. Raises ValueError, KeyError, TypeError for what is none."""
+    model, rounds, mode = data.get("model"), data.get("max_turns"), data.get("mode")
+    return Life(
+        int(data["incarnation"]),
+        str(data["transcript"]),
+        str(data["first"]),
+        str(data.get("call", "")),
+        None if model is None else str(model),
+        None if rounds is None else int(rounds),
+        Budget.from_json(data.get("budget", {})),
+        _bounds(data.get("bounds")),
+        mode if mode is None else str(Mode(mode)) if mode else "",
+        None if (effort := data.get("effort")) is None else parse_effort(effort),
+        cast("Mapping[str, Any] | None", data.get("place")),
+        str(data.get("command", "")),
+        str(data.get("crashed", "")),
+        dict(data.get("entry", {})),
+        {key: value for key, value in data.items() if key not in _LIFE_KEYS},
+    )
+
+
+def _bounds(data: Mapping[str, Any] | None) -> Bounds | None:
+    if data is None:
+        return None
+    tools = data.get("tools")
+    names = {key: tuple(map(str, data.get(key, ()))) for key in ("disallowed_tools", "denied", "hooks")}
+    only = None if tools is None else tuple(map(str, tools))
+    return Bounds(only, read_only=bool(data.get("read_only")), role=bool(data.get("role")), **names)
+
+
+def parse_parting(data: Mapping[str, Any]) -> Parting:
+    return Parting(
+        str(data["name"]),
+        int(data["incarnation"]),
+        str(data["cause"]),
+        str(data["told"]),
+        str(data.get("agreed_to", "")),
+        tuple(str(id) for id in data.get("tasks", ())),
+        bool(data.get("tell", True)),
+        bool(data.get("keeps", False)),
+        {key: value for key, value in data.items() if key not in _PARTING_KEYS},
+    )

@@ -1,0 +1,305 @@
+"""Rebuild config.json or team.json of a team whose lead is gone, each from the other one, transcripts and the log.
+
+Depends on rosters, team files, transcripts and inboxes. Leaves the team of a living lead to that lead, which restores
+its files from memory, and says to nobody what it did: it returns a sentence for each team.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from teamwright.agent.transcript import read_header
+from teamwright.mail.inbox import peek
+from teamwright.protocol.clock import ms_of
+from teamwright.protocol.errors import StorageError, TeamwrightError
+from teamwright.protocol.events import MemberChanged
+from teamwright.protocol.ids import LEAD, agent_id, inbox_stem
+from teamwright.protocol.mail import Entry, parse_entry
+from teamwright.protocol.roster import Member, TeamConfig, parse_config, parse_member
+from teamwright.storage.atomic import keep_copy, write_atomic, write_new
+from teamwright.storage.jsonl import read_lines
+from teamwright.storage.lease import lease_holder
+from teamwright.storage.lock import lock_for
+from teamwright.storage.log_reader import read_events
+from teamwright.storage.paths import Home
+from teamwright.storage.processes.family import start_of
+from teamwright.teams.incarnation import Life, noted_entry
+from teamwright.teams.member.room import LEASE, room_of
+from teamwright.teams.roster import Roster
+from teamwright.teams.team_file import LeadLease, TeamFile, lead_lives, read_team_file
+
+IN_PROCESS = "in-process"
+
+_LATE_MS = 1_000
+"""So much older than its roster entry a member's transcript may be by its clock."""
+
+
+async def recover_teams(
+    home: Home, session: str = "", lives: Callable[[LeadLease], bool] = lead_lives
+) -> tuple[str, ...]:
+    """Rebuild what is damaged or missing of the teams on disk. Returns a sentence for each file that was rebuilt.
+
+    With `session` only the teams that this session leads, whose lease the caller holds; else those without a lead.
+    A team that cannot be rebuilt stays as it is. Raises nothing of a single team.
+    """
+    told: list[str] = []
+    for directory in damaged_teams(home):
+        with suppress(TeamwrightError, OSError):
+            if said := await _Recovery(home, directory, session, lives).recover():
+                told.append(said)
+    return tuple(told)
+
+
+def damaged_teams(home: Home) -> list[str]:
+    """The directories of teams of which one of both files is there and the other one is missing or damaged."""
+    try:
+        names = sorted(entry.name for entry in (home.shared / "teams").iterdir())
+    except OSError:
+        return []
+    return [name for name in names if _is_damaged(home, name)]
+
+
+def _is_damaged(home: Home, directory: str) -> bool:
+    try:
+        return (_read_config(home, directory) is None) != (_read_file(home, directory) is None)
+    except (TeamwrightError, OSError):
+        return False
+
+
+def _read_config(home: Home, directory: str) -> TeamConfig | None:
+    """The roster; None when it is missing or damaged. Raises OSError."""
+    with suppress(StorageError, FileNotFoundError):
+        return parse_config(home.config(directory).read_bytes())
+    return None
+
+
+def _read_file(home: Home, directory: str) -> TeamFile | None:
+    """team.json; None when it is missing or damaged. Raises StorageError for one of a newer version."""
+    try:
+        return read_team_file(home.team_file(directory))
+    except StorageError as problem:
+        if problem.slug != "damaged-file":
+            raise
+        return None
+
+
+class _Recovery:
+    """One team's files."""
+
+    def __init__(self, home: Home, directory: str, session: str, lives: Callable[[LeadLease], bool]) -> None:
+        self.home = home
+        self.directory = directory
+        self._session = session
+        self._lives = lives
+
+    async def recover(self) -> str:
+        """Rebuild one file from the other. Returns what was done, in a sentence; empty where nothing was to be done."""
+        config, file = _read_config(self.home, self.directory), _read_file(self.home, self.directory)
+        if config is not None and file is None:
+            return await self._rebuild_file(config)
+        if config is None and file is not None and self.home.config(self.directory).exists():
+            return await self._rebuild_roster(file)
+        return ""
+
+    def _may(self, lead: LeadLease) -> bool:
+        """Whether this process may rebuild the team's files: its lead would do it, and is gone."""
+        return lead.session == self._session if self._session else not self._lives(lead)
+
+    # ── config.json ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _rebuild_roster(self, file: TeamFile) -> str:
+        if not self._may(file.lead):
+            return ""
+        roster = Roster(self.home, self.directory)
+        with suppress(StorageError):
+            await roster.read()  # another program may be writing it
+            return ""
+        config = self.roster_from(file)
+        copy = await roster.restore(config)
+        if copy is None:
+            return ""
+        return (
+            f'config.json of the team "{config.name}" was damaged and was rebuilt from team.json and the '
+            f"transcripts, without members that other programs had added. The damaged bytes are kept in {copy}."
+        )
+
+    def roster_from(self, file: TeamFile) -> TeamConfig:
+        """The roster that team.json, the transcripts and the inboxes tell of."""
+        headers = {name: _header(Path(life.transcript)) for name, life in file.lives.items()}
+        name = self._name(file, headers)
+        lead = _header(_session_transcript(file))
+        noted: dict[str, Any] = {
+            "name": name,
+            "createdAt": ms_of(str(lead.get("at", ""))) or 0,
+            "leadAgentId": agent_id(LEAD, name),
+            "members": [
+                {
+                    "agentId": agent_id(LEAD, name),
+                    "name": LEAD,
+                    "agentType": LEAD,
+                    "model": str(lead.get("model", "")),
+                    "joinedAt": ms_of(str(lead.get("at", ""))) or 0,
+                    "tmuxPaneId": "",
+                    "cwd": str(lead.get("cwd", "")),
+                    "subscriptions": [],
+                }
+            ],
+        }
+        known = {**noted, **file.roster, "leadSessionId": file.lead.session}
+        made = parse_config(json.dumps(known).encode())
+        entries = sorted(
+            (self._entry(key, life, headers[key], name) for key, life in file.lives.items()),
+            key=lambda member: member.joined_at,
+        )
+        return replace(made, members=(*made.members, *entries))
+
+    def _name(self, file: TeamFile, headers: Mapping[str, Mapping[str, Any]]) -> str:
+        """The team's name: as it was noted, else as the members' ids have it, else its directory."""
+        if isinstance(name := file.roster.get("name"), str):
+            return name
+        ids = (str(header.get("agent_id", "")) for header in headers.values())
+        return next((team for id in ids if (team := id.partition("@")[2])), self.directory)
+
+    def _entry(self, key: str, life: Life, header: Mapping[str, Any], team: str) -> Member:
+        name = str(life.entry.get("name") or header.get("member") or key)
+        place = life.place or {}
+        made = parse_member(
+            {
+                "agentId": agent_id(name, team),
+                "name": name,
+                "model": str(header.get("model", "")),
+                "planModeRequired": False,
+                "joinedAt": ms_of(str(header.get("at", ""))) or 0,
+                "cwd": str(header.get("cwd", "")),
+                "tmuxPaneId": str(place.get("id", IN_PROCESS)),
+                "backendType": str(place.get("kind", IN_PROCESS)),
+                **life.entry,
+            }
+        )
+        return replace(made, prompt=self._prompt(name, life.first), mode=life.mode or None)
+
+    def _prompt(self, name: str, first: str) -> str:
+        """The text of the inbox entry with this id; empty when it is gone."""
+        return next((entry.text for entry in self._mail(name) if entry.msg_id == first), "")
+
+    def _mail(self, name: str) -> Iterator[Entry]:
+        with suppress(StorageError, OSError):
+            yield from peek(self.home.inbox(self.directory, name))
+        with suppress(StorageError, OSError, ValueError, TypeError, AttributeError):
+            for line in read_lines(self.home.inbox_archive(self.directory, name)):
+                yield parse_entry(json.loads(line))
+
+    # ── team.json ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _rebuild_file(self, config: TeamConfig) -> str:
+        place = self._session_place(config.lead_session_id)
+        if place is None:
+            return ""  # no session of ours led it: it is another product's
+        lead = LeadLease(config.lead_session_id, 0, str(place / LEASE))
+        if not self._may(lead):
+            return ""
+        path = self.home.team_file(self.directory)
+        made = self.file_from(config, lead, place)
+        async with lock_for(path, self.home.guard(path)).hold() as held:
+            if _read_file(self.home, self.directory) is not None:
+                return ""
+            held.check()
+            copy = keep_copy(path) if path.exists() else None
+            (write_atomic if copy is not None else write_new)(path, made.encode())
+        was = "missing" if copy is None else "damaged"
+        kept = "" if copy is None else f" The damaged bytes are kept in {copy}."
+        return (
+            f'team.json of the team "{config.name}" was {was} and was rebuilt from config.json and the transcripts. '
+            f"Caps of single members, and a task list shared by --task-list, are no longer known.{kept}"
+        )
+
+    def _session_place(self, session: str) -> Path | None:
+        """The directory of a session of ours; None for an id that no session of ours has."""
+        if not session or "/" in session:
+            return None
+        found = glob.glob(f"{glob.escape(str(self.home.ours / 'projects'))}/*/{glob.escape(session)}/")
+        return Path(found[0]) if found else None
+
+    def file_from(self, config: TeamConfig, lead: LeadLease, place: Path) -> TeamFile:
+        """The team file that the roster, the transcripts and the session's log in `place` tell of."""
+        log = place / "events.jsonl"
+        incarnations = _incarnations(log)
+        file = replace(TeamFile.new(lead, str(log)).with_roster(config), incarnations=incarnations)
+        own = config.find(LEAD)
+        for member in config.teammates:
+            life = self._life(member, place, incarnations.get(member.name.lower(), 1))
+            if life is not None:
+                same = own is not None and own.model == member.model
+                file = file.begun(member.name, replace(life, model=None if same else member.model))
+        return file
+
+    def _life(self, member: Member, place: Path, incarnation: int) -> Life | None:
+        """The present life of a member; None for a member of another program."""
+        transcript = _transcript_of(member, place)
+        if transcript is None:
+            first = next((e.msg_id for e in self._mail(member.name) if e.sender == LEAD and e.msg_id), None)
+            if first is None or member.backend_type != IN_PROCESS:
+                return None
+            transcript = place / "agents" / f"{inbox_stem(member.name)}.jsonl"
+        else:
+            first = _first_mail(transcript)
+        entry = noted_entry(member)
+        return Life(incarnation, str(transcript), first, place=_process(transcript), entry=entry)
+
+
+def _header(transcript: Path) -> Mapping[str, Any]:
+    """The first line of a transcript; nothing where it is missing or damaged."""
+    with suppress(StorageError, OSError):
+        return read_header(transcript) or {}
+    return {}
+
+
+def _session_transcript(file: TeamFile) -> Path:
+    return Path(file.lead.lease).parent.with_suffix(".jsonl")
+
+
+def _incarnations(log: Path) -> dict[str, int]:
+    """How many lives each name has begun, by the session's log."""
+    known: dict[str, int] = {}
+    with suppress(StorageError, OSError):
+        for _, event in read_events(log):
+            if isinstance(event, MemberChanged) and event.life:
+                key = event.member.lower()
+                known[key] = max(known.get(key, 0), event.life)
+    return known
+
+
+def _transcript_of(member: Member, place: Path) -> Path | None:
+    """The newest transcript of the member, of any session of the directory in which its lead ran."""
+    pattern = f"{glob.escape(str(place.parent))}/*/agents/{glob.escape(inbox_stem(member.name))}*.jsonl"
+    found: list[tuple[int, str]] = []
+    for path in glob.glob(pattern):
+        header = _header(Path(path))
+        at = ms_of(str(header.get("at", ""))) or 0
+        if header.get("agent_id") == member.agent_id and at >= member.joined_at - _LATE_MS:
+            found.append((at, path))
+    return Path(max(found)[1]) if found else None
+
+
+def _first_mail(transcript: Path) -> str:
+    """The id of the first message that the member was given."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        for line in read_lines(transcript):
+            ids = json.loads(line).get("injected", ()) if b'"injected":' in line else ()
+            if mail := [str(id) for id in ids if str(id).startswith("mail:")]:
+                return mail[0].removeprefix("mail:")
+    return ""
+
+
+def _process(transcript: Path) -> dict[str, Any] | None:
+    """Where the member's own process runs that outlived its lead; None when there is none."""
+    pid = lease_holder(room_of(transcript) / LEASE)
+    if not pid:
+        return None
+    return {"kind": "detached", "id": str(pid), "facts": {"pid": str(pid), "start": start_of(pid)}}

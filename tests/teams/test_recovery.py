@@ -1,0 +1,122 @@
+"""A team whose config.json or team.json was damaged while no lead ran: it is rebuilt from the other files."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from teamwright import Team
+from teamwright.protocol.roster import parse_config
+from teamwright.storage.paths import Home, home_of
+from teamwright.teams.recovery import recover_teams
+from teamwright.teams.team_file import change_team_file, read_team_file
+from teamwright.testing import ScriptedModel
+from tests.teams.crew import a_team, told, until
+
+
+@pytest.fixture
+def home(own_home) -> Home:
+    return home_of()
+
+
+async def leave_ada_and_bob(cwd: Path) -> None:
+    """A team with two idle members, one of them in plan mode, whose session is closed."""
+    async with a_team(cwd, ScriptedModel({"lead": ["ok"] * 9, "ada": ["Read it."], "bob": ["b"]})) as team:
+        await team.tasks.add("wait for the boat", metadata={"for": ["nobody"]})
+        ada, bob = await team.spawn("ada", "Read the map."), await team.spawn("Bob", "Plan.", role="Explore")
+        await until(team, lambda: ada.state == bob.state == "idle" and team.session.team.quiet())
+
+
+async def resumed_members(cwd: Path) -> tuple[list[str], tuple[str, ...]]:
+    """Who is back after a resume whose member ada is asked what she read, and the warnings of the session."""
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Again."], "bob": ["b"]})
+    async with Team.resume("crew", model=model, cwd=cwd, permission_mode="bypassPermissions") as team:
+        ada = team.session.team.members["ada"]
+        await team.send("ada", "What did you read?")
+        await until(team, lambda: ada.turns == 1 and ada.state == "idle")
+        back = [member.name for member in team.members]
+        warnings = team.session.warnings
+    assert "Read the map." in told(model, "ada"), "she has her conversation"
+    return back, warnings
+
+
+def roster(home: Home) -> list[dict]:
+    """The entries of the roster, without what no file but it tells: prompts that were archived."""
+    return json.loads(home.config("crew").read_bytes())["members"]
+
+
+@pytest.mark.finding("N2")
+@pytest.mark.promise("P5", "F04")
+@pytest.mark.parametrize("damage", [b"", b'{"name": "crew", "members": [{"na'])
+async def test_a_resume_rebuilds_a_roster_that_was_left_empty_or_cut(tmp_path, home, damage):
+    await leave_ada_and_bob(tmp_path)
+    before = parse_config(home.config("crew").read_bytes())
+    home.config("crew").write_bytes(damage)
+    back, warnings = await resumed_members(tmp_path)
+    assert back == ["ada", "Bob"]
+    after = parse_config(home.config("crew").read_bytes())
+    assert replace(after, lead_session_id=before.lead_session_id) == before
+    assert [copy.read_bytes() for copy in home.team("crew").glob("config.json.bad.*")] == [damage]
+    assert [w for w in warnings if "was rebuilt from team.json" in w and "config.json.bad." in w]
+
+
+@pytest.mark.finding("N2")
+async def test_a_roster_is_rebuilt_also_where_an_older_version_noted_nothing_of_it(tmp_path, home):
+    await leave_ada_and_bob(tmp_path)
+    before = {m["name"]: m for m in roster(home)}
+    await change_team_file(
+        home,
+        "crew",
+        lambda file: replace(file, extra={}, lives={n: replace(life, entry={}) for n, life in file.lives.items()}),
+    )
+    home.config("crew").write_bytes(b"")
+    assert len(await recover_teams(home)) == 1
+    after = {m["name"]: m for m in roster(home)}
+    assert json.loads(home.config("crew").read_bytes())["name"] == "crew"
+    for name in ("ada", "Bob"):
+        assert {k: after[name][k] for k in ("agentId", "prompt", "cwd", "backendType")} == {
+            k: before[name][k] for k in ("agentId", "prompt", "cwd", "backendType")
+        }
+
+
+@pytest.mark.finding("D5")
+@pytest.mark.promise("P5")
+@pytest.mark.parametrize("damage", [None, b"", b'{"version": 1, "uu'])
+async def test_a_resume_rebuilds_a_team_file_that_is_gone_or_damaged_and_says_so(tmp_path, home, damage):
+    await leave_ada_and_bob(tmp_path)
+    before = read_team_file(home.team_file("crew"))
+    home.team_file("crew").unlink()
+    if damage is not None:
+        home.team_file("crew").write_bytes(damage)
+    back, warnings = await resumed_members(tmp_path)
+    assert back == ["ada", "Bob"]
+    after = read_team_file(home.team_file("crew"))
+    assert (after.lead.session, after.log, after.incarnations) == (
+        before.lead.session,
+        before.log,
+        before.incarnations,
+    )
+    assert {n: (life.transcript, life.first, life.incarnation) for n, life in after.lives.items()} == {
+        n: (life.transcript, life.first, life.incarnation) for n, life in before.lives.items()
+    }
+    was = "missing" if damage is None else "damaged"
+    assert [w for w in warnings if f"was {was} and was rebuilt from config.json" in w]
+
+
+@pytest.mark.finding("D5", "N2")
+async def test_a_team_of_a_living_lead_and_one_of_another_product_are_left_alone(tmp_path, home):
+    async with a_team(tmp_path, ScriptedModel({"lead": ["ok"] * 9})):
+        home.config("crew").write_bytes(b"")
+        assert await recover_teams(home) == ()
+    home.team_file("crew").unlink()
+    foreign = home.team("theirs")
+    foreign.mkdir()
+    (foreign / "config.json").write_bytes(parse_config(CONFIG).encode())
+    await recover_teams(home)
+    assert not (foreign / "team.json").exists()
+
+
+CONFIG = json.dumps(
+    {"name": "theirs", "createdAt": 1, "leadAgentId": "team-lead@theirs", "leadSessionId": "50101e6d", "members": []}
+).encode()

@@ -1,16 +1,19 @@
 """Going on with a team from Python: by its own session, or as a new lead."""
 
 import asyncio
+import json
 
 import pytest
 
 from teamwright import CannotStart, Team, TeamRefused, TeamwrightError
+from teamwright.app.api.once import run_once
+from teamwright.app.api.options import options_of
 from teamwright.app.looking.sessions import session_views
 from teamwright.storage.paths import home_of
 from teamwright.teams.team_file import read_team_file
 from teamwright.testing import ScriptedModel
 from tests.support.waits import WAIT_S
-from tests.teams.crew import a_team, until
+from tests.teams.crew import a_team, told, until
 
 
 async def leave_a_team(cwd, **options) -> str:
@@ -96,3 +99,36 @@ async def test_of_two_that_adopt_a_team_at_once_one_leads_it_and_the_other_leave
     [winner] = [one for one in found if one not in {"session-busy", "team-refused"}]
     assert {view.id for view in session_views(home_of())} == {own, winner}
     assert read_team_file(home_of().team_file("crew")).lead.session == winner
+
+
+@pytest.mark.finding("T19")
+async def test_mail_that_the_ping_pong_guard_keeps_is_delivered_after_a_resume_and_the_lead_knows_of_it(tmp_path):
+    sent: list[tuple[str, str]] = []
+
+    def answer(request):
+        last = json.loads(request.items[-1])["content"][0]
+        if request.asker == "team-lead":
+            kinds = [item for item in request.items if b'"name":"Agent"' in item]
+            return "I see." if kinds else [("TeamCreate", {"team_name": "crew"}), *map(start, ("ada", "ben"))]
+        if last["type"] == "tool_result":
+            return "sent"
+        other = "ben" if request.asker == "ada" else "ada"
+        sent.append((other, f"Thank you, number {len(sent)}."))
+        return ("SendMessage", {"to": other, "message": sent[-1][1], "summary": "thanks"})
+
+    def start(name):
+        return ("Agent", {"description": name, "name": name, "prompt": "Be polite."})
+
+    model, home = ScriptedModel(answer), tmp_path / "home"
+    given = {"cwd": tmp_path, "home": home, "permission_mode": "bypassPermissions"}
+    result = await asyncio.wait_for(run_once("Watch them.", options_of({"model": model, **given})), WAIT_S)
+    assert result.ok and result.messages_undelivered
+    lead = told(model, "team-lead")
+    assert lead.count("exchanged 20 messages") == 1 and "are kept" in lead
+    kept = [(name, text) for name, text in sent if text not in told(model, name)]
+    assert kept
+    after = ScriptedModel("ok")
+    async with Team.resume("crew", model=after, **given) as team:
+        assert {member.name for member in team.members} == {"ada", "ben"}
+        await until(team, lambda: {name for name, _ in kept} <= {request.asker for request in after.requests})
+        assert all(text in told(after, name) for name, text in kept)

@@ -67,7 +67,7 @@ async def test_members_write_to_each_other_and_to_nobody_else(tmp_path, backend)
 
 
 @pytest.mark.promise("F59", "F07")
-async def test_endless_courtesy_is_cut(tmp_path, backend):
+async def test_two_members_that_only_write_to_each_other_are_stopped(tmp_path, backend):
     def to(name):
         def reply(body):
             """Whatever came is answered, also what came along with a result."""

@@ -42,6 +42,7 @@ from teamwright.teams.forming import attach_team
 from teamwright.teams.lead import GO_ON, Lead
 from teamwright.teams.lifecycle import GONE, State
 from teamwright.teams.mailing.desk import wakes
+from teamwright.teams.mailing.ping_pong_guard import keeps_mail
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.resuming import Resumed, resume_members
 from teamwright.teams.stopping import ask_to_stop
@@ -177,13 +178,14 @@ class Session:
     async def settled(self, result: Result) -> Result:
         """See the members out; the result as it stands when everybody has left, with who was cut off at work.
 
-        After a run that is done they are over, unless a task is open or one of them owes a turn that its model's
-        service refused. After any other they keep their places, and nobody is asked or waited for: a cap that is spent
-        is spent, and a resume goes on with them as they were. Work is cut off too where a member crashed, or a person
-        stopped it, at work, and a task is still open.
+        After a run that is done they are over, unless a task is open, the ping-pong guard keeps mail of theirs, or
+        one of them owes a turn that its model's service refused. After any other they keep their places, and nobody
+        is asked or waited for: a cap that is spent is spent, and a resume goes on with them as they were. Work is cut
+        off too where a member crashed, or a person stopped it, at work, and a task is still open.
         """
         if result.stop == "done":
-            await self.goodbye(keep=any(mate.owes for mate in self.team.live) or await self._tasks_open())
+            owes = any(mate.owes for mate in self.team.live)
+            await self.goodbye(keep=owes or await self._tasks_open() or await keeps_mail(self.team))
         else:
             await self.wind_down(keep=True)
         if self.tally.stopped_at_work and await self._tasks_open():

@@ -27,8 +27,8 @@ from teamwright.teams.ending import crashed_life, left
 from teamwright.teams.forming import ensure_team
 from teamwright.teams.incarnation import Life, noted_entry
 from teamwright.teams.lifecycle import GONE, Event, State
-from teamwright.teams.mailing.courtesy import held
 from teamwright.teams.mailing.desk import Desk
+from teamwright.teams.mailing.ping_pong_guard import held
 from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate

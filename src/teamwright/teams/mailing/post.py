@@ -18,8 +18,8 @@ from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.lifecycle import State
-from teamwright.teams.mailing.courtesy import talked, tell_of_circle
 from teamwright.teams.mailing.notes import put
+from teamwright.teams.mailing.ping_pong_guard import notify_lead, talked
 from teamwright.teams.team import Team
 
 
@@ -89,7 +89,7 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
     )
     sent = await _deliver(team, member, entry)
     if _note(team, sender, member.name, sent, summary or summary_of(text)):
-        await tell_of_circle(team, sender, member.name)
+        await notify_lead(team, sender, member.name)
     return sent
 
 
@@ -249,7 +249,7 @@ def _outcome(team: Team, sender: str, member: Member) -> str:
 
 
 def _note(team: Team, sender: str, to: str, sent: Sent, summary: str) -> bool:
-    """Book-keeping of the turn, of endless courtesy, and the event; True when two talk in a circle."""
+    """Count the message for its sender's turn and for the ping-pong guard; True when the guard stops the two."""
     author = team.find(sender)
     if author is not None:
         if to == LEAD:

@@ -34,7 +34,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ShutdownRejected
 from teamwright.storage.log_reader import read_events
 from teamwright.storage.sockets.wire import Said, Switchboard, Wire
-from teamwright.teams.mailing.courtesy import talked, tell_of_circle
+from teamwright.teams.mailing.ping_pong_guard import notify_lead, talked
 from teamwright.teams.member.room import room_of
 from teamwright.teams.processes.ports import Help
 from teamwright.teams.processes.process import Bye, Process
@@ -199,7 +199,7 @@ class Exchange:
                     team.ring_idle()
             case MessageSent(member=sender, to=to) if not event.wire:
                 if talked(team, sender, to):
-                    self._soon(tell_of_circle(team, sender, to))
+                    self._soon(notify_lead(team, sender, to))
                 team.ring(to)
             case MessageSent(to=to, wire=wire):
                 if wire == ShutdownRejected.TYPE:

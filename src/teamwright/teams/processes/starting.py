@@ -20,7 +20,7 @@ from teamwright.storage.processes.leftovers import end_leftovers
 from teamwright.teams.ending import left
 from teamwright.teams.incarnation import Life
 from teamwright.teams.lifecycle import GONE, Event
-from teamwright.teams.mailing.courtesy import held_by
+from teamwright.teams.mailing.ping_pong_guard import held_by
 from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate

@@ -22,7 +22,7 @@ from teamwright.models.model import Failure, Meter, Model, Prefix, Reply
 from teamwright.permissions.decide import Policy
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.envelope import RuntimeTags
-from teamwright.protocol.events import FAILED, Attended, Emit, RoundEnded, Spoken, always
+from teamwright.protocol.events import ESTIMATED, FAILED, Attended, Emit, RoundEnded, Spoken, always
 from teamwright.protocol.usage import UNUSED, Usage
 from teamwright.protocol.values import dataclass
 
@@ -162,9 +162,8 @@ class Agent:
     def ended_round(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
         """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""
         used, model, caller = answer.usage, answer.model, self.caller
-        self.emit(
-            RoundEnded(member=self.name, usage=used, model=model, tools=calls, caller=caller, task=task, aside=aside)
-        )
+        made = RoundEnded(member=self.name, usage=used, model=model, tools=calls, caller=caller, task=task, aside=aside)
+        self.emit(replace(made, counted=ESTIMATED) if answer.estimated else made)
 
     def lost_tries(self, answer: Reply | Failure, task: str) -> None:
         """Tell what broken tries of a call had used: it is paid, and no round."""

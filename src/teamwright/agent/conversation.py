@@ -212,6 +212,7 @@ class Conversation:
     def reply(self, reply: Reply) -> None:
         """Append a whole answer. Raises StorageError."""
         item = encode({"role": "assistant", "content": reply.content})
+        usage = {**reply.usage.as_json(), "usd": reply.usage.usd}
         about = encode(
             {
                 "type": "assistant",
@@ -219,7 +220,7 @@ class Conversation:
                 "model": reply.model,
                 "stop_reason": reply.stop_reason,
                 "request_id": reply.request_id,
-                "usage": {**reply.usage.as_json(), "usd": reply.usage.usd},
+                "usage": usage | ({"estimated": True} if reply.estimated else {}),
             }
         )
         self._append(about[:-1] + MESSAGE + item + b"}")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from teamwright.agent.agent import Agent
+from teamwright.agent.guards.cut_short import SoFar, keep_cut_short
 from teamwright.models.model import Alive, Failure, Refusal, Reply, Request, Retrying, TextPart, priced
 from teamwright.protocol.blocks import Block, text_of, tool_calls, with_own_ids
 from teamwright.protocol.events import Notice, TextDelta
@@ -36,13 +37,19 @@ async def listen(agent: Agent) -> tuple[Heard, str]:
 async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
     """The answer to a request, when the budget has room for it; and the task that it was booked to.
 
-    The text of one that is asked `aside` is shown to nobody.
+    The text of one that is asked `aside` is shown to nobody. What came of an answer that is cut short is kept and
+    booked.
     """
     agent.activity.pauses("room in the budget")
     if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:
         return refusal, ""
+    so_far = SoFar()
     try:
-        answer = await _heard(agent, request)
+        try:
+            answer = await _heard(agent, request, so_far)
+        except BaseException:
+            keep_cut_short(agent, request, so_far)
+            raise
         task = agent.meter.settle(answer)
         agent.lost_tries(answer, task)
         return answer, task
@@ -50,12 +57,13 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
         agent.meter.settle(None)
 
 
-async def _heard(agent: Agent, request: Request) -> Reply | Failure:
+async def _heard(agent: Agent, request: Request, so_far: SoFar) -> Reply | Failure:
     activity, tags, held = agent.activity, agent.tags, ""
     activity.asks_model(agent.model.card.name)
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
             activity.hears()
+            so_far.take(part)
             match part:
                 case TextPart():
                     if agent.attended() and not request.aside:

@@ -136,14 +136,12 @@ class Session:
         if end.stop == "limit":
             detail = end.reason.removeprefix("budget_exceeded: ") or f"the cap on {end.limit} is spent"
             self.log.emit(LimitReached(member=LEAD, limit=end.limit, detail=detail))
-            made = await self.result("limit", end.text, limit=end.limit)
-            return replace(made, limit_detail=detail, end=end.end)
-        if end.failure is not None:
-            failure = end.failure
+            return replace(await self.result("limit", end.text, limit=end.limit), limit_detail=detail)
+        if (failure := end.failure) is not None:
             slug = failure.slug if failure.before_first_reply or failure.slug not in _START_SLUGS else "model-failed"
             error = ModelFailed(slug, failure.what, looked_at=failure.looked_at, do=[*failure.do, self.resume_command])
-            return replace(await self.result("failed", end.text, error=error), end=end.end)
-        return replace(await self.result("done", end.text), end=end.end)
+            return await self.result("failed", end.text, error=error)
+        return await self.result("done", end.text)
 
     async def result(self, stop: Stop, text: str, *, limit: str = "", error: TeamwrightError | None = None) -> Result:
         """What a run gives back, from the purse, the list and the counts."""
@@ -165,6 +163,7 @@ class Session:
             turns=self.tally.rounds,
             duration_ms=int(self._elapsed() * 1000),
             limit=limit,
+            end=self.lead.last.end,
             cut_off=tuple(self.cut_off),
             messages_sent=self.tally.sent,
             messages_seen=self.tally.seen,

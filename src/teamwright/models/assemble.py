@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from teamwright.models.model import TextPart, ThinkingPart
+from teamwright.models.model import Counted, TextPart, ThinkingPart
 from teamwright.protocol.blocks import Block
 from teamwright.protocol.usage import Usage
 
@@ -101,8 +101,8 @@ class Assembly:
         self.stop_reason = ""
         self.whole = False
 
-    def take(self, event: dict[str, Any]) -> TextPart | ThinkingPart | None:
-        """One event. Returns what a surface may show of it at once."""
+    def take(self, event: dict[str, Any]) -> TextPart | ThinkingPart | Counted | None:
+        """One event. Returns what a surface may show of it at once, or the counts so far."""
         kind = event.get("type")
         if kind == "content_block_delta":
             return self._delta(event)
@@ -112,10 +112,12 @@ class Assembly:
             message = cast("dict[str, Any]", event.get("message") or {})
             self.model = str(message.get("model") or "")
             self._count(message.get("usage"))
+            return Counted(self.usage())
         elif kind == "message_delta":
             delta = cast("dict[str, Any]", event.get("delta") or {})
             self.stop_reason = str(delta.get("stop_reason") or self.stop_reason)
             self._count(event.get("usage"))
+            return Counted(self.usage())
         elif kind == "message_stop":
             self.whole = True
         return None

@@ -24,6 +24,7 @@ from teamwright.models.exchange import Clocks, Exchange, new_client
 from teamwright.models.governor import Governor, Turn
 from teamwright.models.model import (
     Alive,
+    Counted,
     Failure,
     ModelCard,
     Part,
@@ -125,7 +126,7 @@ class MessagesApi:
             outcome = _Outcome()
             async with aclosing(self._answer(request, items, outcome)) as parts:
                 async for part in parts:
-                    yield part
+                    yield Counted(whole.usage + part.usage) if whole and isinstance(part, Counted) else part
             lost += outcome.lost
             if outcome.reply is None:
                 break
@@ -181,7 +182,7 @@ class MessagesApi:
                 await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
                 yield Alive()
 
-    async def _one_try(self, attempt: _Try) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
+    async def _one_try(self, attempt: _Try) -> AsyncGenerator[TextPart | ThinkingPart | Counted | Alive, None]:
         """One exchange in its turn, and what the governor learns from it."""
         waits = self._governor.waits_for
         if waits:
@@ -299,7 +300,7 @@ class _Try:
         """While it is under way, calls with the same new prefix come after it."""
         return self._stagger.calling(self._prefix)
 
-    async def parts(self) -> AsyncGenerator[TextPart | ThinkingPart | Alive, None]:
+    async def parts(self) -> AsyncGenerator[TextPart | ThinkingPart | Counted | Alive, None]:
         """What may be shown as it comes, and signs of what may not. Does not raise `Trouble`: it is kept."""
         shown_at = time.monotonic()
         async with self._keeping_trouble(), aclosing(self._events()) as events:
@@ -331,7 +332,7 @@ class _Try:
             # Whatever happens behind the end of a whole answer does not unmake it.
             self.trouble = None if self.assembly.whole else trouble
 
-    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart]:
+    def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | Counted]:
         try:
             parts = [self.assembly.take(meant) for meant in self._translator.take(event)]
         except (TypeError, ValueError, AttributeError, LookupError):

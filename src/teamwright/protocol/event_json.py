@@ -101,7 +101,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     return out
 
 
-_SELDOM = ("caller", "task", "aside")
+_SELDOM = ("caller", "task", "aside", "counted")
 """Fields of a round that are written only where they say something."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))

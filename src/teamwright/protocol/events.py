@@ -38,6 +38,9 @@ class ToolCalled(Event):
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
 
+ESTIMATED = "estimated"
+"""How the usage of a RoundEnded was `counted` where the service had not said all of it."""
+
 FAILED = "failed"
 """What a RoundEnded is aside that tells of tries that broke."""
 
@@ -47,7 +50,8 @@ class RoundEnded(Event):
     """A model has answered: `tools` calls it asks for. `caller` started the sub-agent that it answered; `task` is what
 
     the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
-    beside its work (`compaction`), or `failed`: what broken tries had used. That is no round of a turn.
+    beside its work (`compaction`), or `failed`: what broken tries had used. That is no round of a turn. `counted` is
+    `estimated` where an answer was cut short before the service had counted all of it.
     """
 
     KIND = "round_ended"
@@ -57,6 +61,7 @@ class RoundEnded(Event):
     caller: str = ""
     task: str = ""
     aside: str = ""
+    counted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,101 @@
+"""What is kept of an answer that was cut short: its words, what it used, and a note to the model.
+
+Whoever cancels a turn (a person, a deadline, the end of the session) has read those words and pays for them. Knows the
+agent and what had come; does not know who cancelled.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from teamwright.agent.agent import Agent
+from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, tokens_of_all, tokens_of_prefix
+from teamwright.agent.conversation import Told
+from teamwright.models.ends import INTERRUPTED
+from teamwright.models.model import Counted, Part, Reply, Request, Retrying, TextPart, ThinkingPart, price
+from teamwright.protocol.blocks import text_block
+from teamwright.protocol.errors import StorageError
+from teamwright.protocol.usage import UNUSED, Usage
+
+NOTE = "Your answer above was interrupted before it was complete: the rest never came, and no tool call of it was run."
+NOTE_NO_WORDS = "Your answer was interrupted before a word of it came."
+
+
+class SoFar:
+    """What has come of one answer."""
+
+    __slots__ = ("_begun", "_lost", "_text", "_thought", "_usage")
+
+    def __init__(self) -> None:
+        self._lost = UNUSED
+        self._forget()
+
+    def _forget(self) -> None:
+        self._begun, self._usage = False, UNUSED
+        self._text: list[str] = []
+        self._thought = 0
+
+    def take(self, part: Part) -> None:
+        """Note a part. A try that breaks leaves what it used, and no words."""
+        match part:
+            case TextPart():
+                self._begun = True
+                self._text.append(part.text)
+            case Counted():
+                self._begun, self._usage = True, part.usage
+            case ThinkingPart():
+                self._begun = True
+                self._thought += len(part.text)
+            case Retrying():
+                self._lost += self._usage
+                self._forget()
+            case _:
+                pass
+
+    def reply(self, agent: Agent, request: Request) -> Reply | None:
+        """The answer as far as it came, at what the service had counted, else by estimate. None: nothing came."""
+        card, text, used = agent.model.card, "".join(self._text), self._usage
+        lost = price(card, self._lost) if self._lost.tokens else UNUSED
+        if not self._begun and not lost.requests:
+            return None
+        written = (len(text) + self._thought) // BYTES_PER_TOKEN + 1 if text or self._thought else 0
+        out = max(used.output_tokens, written)
+        estimated = self._begun and (out > used.output_tokens or not used.prompt_tokens)
+        if self._begun and not used.prompt_tokens:
+            prompt = tokens_of_prefix(request.prefix) + tokens_of_all(request.items)
+            used = Usage(prompt, out, requests=max(1, used.requests))
+        elif self._begun:
+            used = replace(used, output_tokens=out)
+        content = agent.tags.masked([text_block(text)]) if text.strip() else []
+        return Reply(content, INTERRUPTED, price(card, used), card.wire, lost=lost, estimated=estimated)
+
+
+def keep_cut_short(agent: Agent, request: Request, so_far: SoFar) -> None:
+    """Store and book what had come of an answer that is cut short now, and tell the model of it.
+
+    Raises nothing for a disk that takes no line: what cut the answer short goes on.
+    """
+    cut = so_far.reply(agent, request)
+    if cut is None:
+        return
+    task = agent.meter.settle(cut)
+    agent.lost_tries(cut, task)
+    if not cut.usage.requests:
+        return
+    if not request.aside:
+        if agent.rounds_left is not None:
+            agent.rounds_left -= 1
+        if not agent.conversation.closed:
+            with suppress(StorageError):
+                _store(agent, cut)
+    agent.ended_round(cut, 0, task, aside=INTERRUPTED if request.aside else "")
+
+
+def _store(agent: Agent, cut: Reply) -> None:
+    if cut.content:
+        agent.conversation.reply(cut)
+        agent.say("assistant", cut.content, cut.usage)
+    note = agent.tags.note(NOTE if cut.content else NOTE_NO_WORDS)
+    agent.conversation.tell(Told((note,)))
+    agent.say("user", (note,))

@@ -12,22 +12,17 @@ from itertools import islice
 from pathlib import Path
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.gitconfig import FilesSeen, GitEntry, config_entries, digest_of, never_the_same
+from teamwright.storage.git_index import read_index
+from teamwright.storage.gitconfig import FilesSeen, GitEntry, config_entries, digest_of, hash_size, never_the_same
 from teamwright.storage.gitdir import Discovery, GitRepository, discover, names_common_dir
-from teamwright.storage.plain import open_plain, read_plain
+from teamwright.storage.plain import read_plain
 
 __all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
-
-INDEX_MOST = 128 << 20
-"""Bytes of an index that are searched; a longer one is taken to hold submodules."""
 
 _SHOWN = ("", "info", "rebase-merge", "rebase-apply", "sequencer")
 """Directories of a git directory with files of which git shows lines."""
 
 _PART = 1 << 20
-_GITLINK = b"\x00\x00\xe0\x00"
-"""The mode of a submodule's entry in the index: git looks into these directories with their own configuration."""
-
 _MODULES_MOST = 500
 _NAMES_MOST = 1_000
 _READING_HOOKS = ("post-index-change", "fsmonitor", "watchman")
@@ -118,13 +113,21 @@ def _hook_entries(hooks: Path, files: FilesSeen) -> Iterator[GitEntry]:
 
 
 def _index_entries(git_dir: Path, common: Path, files: FilesSeen) -> Iterator[GitEntry]:
+    """Submodules, into which git looks with their own configuration, and files outside the working tree."""
     names = _names_in(git_dir)
-    shared = [name for name in names or () if name.startswith("sharedindex.")]
-    parts = [git_dir / name for name in ("index", *shared)]
-    for path in parts:
+    if names is None:
+        yield GitEntry(git_dir, "a git directory that cannot be read", never_the_same())
+    size = hash_size(common / "config")
+    for name in ("index", *(name for name in names or () if name.startswith("sharedindex."))):
+        path = git_dir / name
         files.add(path)
-    if names is None or any(_may_contain(path, _GITLINK) for path in parts):
-        yield GitEntry(common / "modules", "submodules", "")
+        found = read_index(path, size)
+        if not found.readable:
+            yield GitEntry(path, "an index that cannot be read", never_the_same())
+        if found.submodules:
+            yield GitEntry(common / "modules", "submodules", "")
+        if found.strays:
+            yield GitEntry(path, "an index with files outside the working tree", never_the_same())
 
 
 def _object_entries(objects: Path, files: FilesSeen) -> Iterator[GitEntry]:
@@ -175,29 +178,3 @@ def _digest_of_file(path: Path) -> str:
         return digest_of(read_plain(path))
     except (OSError, ValueError):
         return never_the_same()
-
-
-def _may_contain(path: Path, needle: bytes) -> bool:
-    """Whether a file contains these bytes; also True where that cannot be seen, or the file is too long."""
-    try:
-        fd = open_plain(path)
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError):
-        return True
-    try:
-        if os.fstat(fd).st_size > INDEX_MOST:
-            return True
-        before = b""
-        for _ in range(INDEX_MOST // _PART + 1):
-            part = os.read(fd, _PART)
-            if not part:
-                return False
-            if needle in before + part:
-                return True
-            before = part[1 - len(needle) :]
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
-    return True

@@ -192,6 +192,20 @@ def named_work_tree(path: Path) -> str | None:
     return os.path.realpath(path.parent / named) if named else None
 
 
+def hash_size(path: Path) -> int:
+    """How many bytes a hash has in a repository with this configuration; 0 where that is unclear."""
+    size = 20
+    try:
+        for line, _ in _lines(read_plain(path, CONFIG_MOST)):
+            if line is not None and line.key == "extensions.objectformat":
+                size = {"sha1": 20, "sha256": 32}.get(line.value or "", 0)
+    except FileNotFoundError:
+        return 20
+    except (OSError, ValueError):
+        return 0
+    return size
+
+
 def digest_of(*parts: bytes) -> str:
     """One digest of several texts."""
     return hashlib.sha256(b"\0".join(parts)).hexdigest()

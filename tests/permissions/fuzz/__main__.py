@@ -9,10 +9,10 @@ import secrets
 import signal
 import sys
 
-from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, Judge, Wrong
+from tests.permissions.fuzz.judging import CONFIGURATIONS, PLAIN, READING, Judge, Wrong
 from tests.permissions.fuzz.rounds import LEAST_ALLOWED, SHARES, Report, Round, allowed_programs
 from tests.permissions.fuzz.sandbox import Sandbox
-from tests.permissions.fuzz.systematic import systematic_lines
+from tests.permissions.fuzz.systematic import git_programs, systematic_lines
 
 _CHUNK_S = 60.0
 
@@ -30,7 +30,7 @@ def main() -> int:
         shares = {name: SHARES[name] for name in options.configuration or SHARES}
         made = Round(judge, options.seed, allowed_programs(judge), shares, show)
         if options.systematic:
-            return each_option(judge, made)
+            return each_option(judge, made, options.program)
         left = options.seconds
         while left > 0 and made.report.tried < options.lines and len(made.report.wrong) < options.stop_at:
             made.play(lines=options.lines, seconds=min(left, _CHUNK_S), stop_at=options.stop_at)
@@ -39,10 +39,12 @@ def main() -> int:
     return code_of(made.report)
 
 
-def each_option(judge: Judge, made: Round) -> int:
-    """Try each option of each program of the tables."""
-    for name in allowed_programs(judge):
-        for line in systematic_lines([name], lambda line: judge.allowed(line, READING) is not None):
+def each_option(judge: Judge, made: Round, only: list[str] | None) -> int:
+    """Try each option of each program, with a rule that denies a file and without."""
+    names = [name for name in allowed_programs(judge) if not name.startswith("git ")]
+    for name in only or [*names, *git_programs()]:
+        for line in systematic_lines([name], lambda line: judge.allowed(line, PLAIN) is not None):
+            made.try_line(line, PLAIN)
             made.try_line(line, READING)
         print(f"{name}: {made.report}", flush=True)
     return 1 if made.report.wrong_lines else 0
@@ -85,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--configuration", action="append", choices=list(CONFIGURATIONS))
     parser.add_argument("--line", help="judge this line alone")
     parser.add_argument("--systematic", action="store_true", help="each option of each program, not at random")
+    parser.add_argument("--program", action="append", help="with --systematic: this program alone, as `git log`")
     return parser.parse_args()
 
 

@@ -45,6 +45,8 @@ class Configuration:
 
 
 READING = Configuration("reading", (Mode.DEFAULT, Mode.PLAN, Mode.DONT_ASK))
+PLAIN = Configuration("plain", (Mode.DEFAULT,), deny=(), secret=frozenset(GROUPS) - {DENIED}, history=False)
+"""Without rules: git shows what is in files, which it is asked about as soon as a rule denies one."""
 EDITING = Configuration("editing", (Mode.ACCEPT_EDITS,), changes="inside")
 RULES = Configuration(
     "rules",
@@ -63,7 +65,7 @@ BYPASS = Configuration(
 _SCRIPT = "run.sh"
 """A script of the world that runs a denied program. What a script does is not seen, so this mode allows it."""
 
-CONFIGURATIONS = {one.name: one for one in (READING, EDITING, RULES, BYPASS)}
+CONFIGURATIONS = {one.name: one for one in (READING, PLAIN, EDITING, RULES, BYPASS)}
 
 
 @dataclass(frozen=True, slots=True)

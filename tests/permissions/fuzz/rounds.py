@@ -36,7 +36,7 @@ _PLAIN = (
     " -v x",
     " .",
 )
-SHARES = {"reading": 10, "editing": 3, "rules": 2, "bypass": 2}
+SHARES = {"reading": 10, "plain": 3, "editing": 3, "rules": 2, "bypass": 2}
 
 
 @dataclass(slots=True)

@@ -1,13 +1,16 @@
 """Every option of every program, in each way of writing it, beside what the program must not read or change.
 
-Depends on the table of option names. Makes lines; does not judge them.
+Depends on the tables of the product and on the table of documented options. Makes lines; does not judge them.
 """
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
 
+from teamwright.permissions.programs.git_options import git_command_names, git_grammar
+from teamwright.permissions.programs.grammars import program_grammar
 from tests.permissions.fuzz.generator import option_rows
 
 _FIRST = {"sed": "p", "awk": "1", "gawk": "1", "mawk": "1", "jq": ".", "grep": "one", "egrep": "one", "fgrep": "one"}
@@ -17,21 +20,86 @@ _VALUES = ("../above", ".env", "MARK", "touch_marker", "1", "x", "recurse", "../
 _SCRIPTS = {"sed": ("'1e touch_marker'", "'w MARK'"), "jq": ("env",), "find": ("a.py",)}
 _SCRIPTS |= dict.fromkeys(("awk", "gawk", "mawk"), ("'BEGIN{system(\"touch_marker\")}'", "'{print > \"MARK\"}'"))
 
+_READ_BY_GIT = (
+    *("HEAD", "main...other", "HEAD -- .env", "HEAD:conf/.env", "conf/.env", "-- conf", "-- ../above", "out/secret"),
+    *(
+        "HEAD -- ..",
+        "-- :/",
+        "-- ':(top)..'",
+        "a.py ../above",
+        "peek a.py",
+        "../outside",
+        "stash@{0}",
+        "'--output=MARK'",
+    ),
+)
+_VALUES_OF_GIT = ("HEAD", "a.py", "conf/.env", "'!touch_marker'", "%G?", "'%(trailers:key=x)'", "textconv", "remerge")
+_GLOBAL_OF_GIT = (
+    *("-C ..", "-C ../outside", "-C emb", "-C vendor", "-C out", "-C .git", "-P", "--no-pager", "-p", "--paginate"),
+    *(
+        "--git-dir=emb",
+        "--git-dir emb/x",
+        "--work-tree=..",
+        "--bare",
+        "--exec-path=.",
+        "--namespace=x",
+        "--super-prefix=x/",
+    ),
+    *(
+        "-c core.fsmonitor=touch_marker",
+        "-c diff.external=touch_marker",
+        "--config-env=core.pager=HOME",
+        "-ccore.bare=true",
+    ),
+    *("--no-optional-locks", "--literal-pathspecs", "--glob-pathspecs", "--icase-pathspecs", "--attr-source=HEAD"),
+)
+_SPELLED = {"reflog": "reflog", "stash-list": "stash list", "stash-show": "stash show"}
+_FORMS_OF_GIT = ("reflog show", "worktree list", "config get")
+_LETTERS = string.ascii_letters + string.digits
+
+
+def git_programs() -> list[str]:
+    """The git commands of the table, as they are typed."""
+    return [f"git {_SPELLED.get(name, name)}" for name in git_command_names()] + [
+        f"git {form}" for form in _FORMS_OF_GIT
+    ]
+
 
 def systematic_lines(names: Sequence[str], is_allowed: Callable[[str], bool]) -> Iterator[str]:
-    """All lines of these programs: each documented option, and each letter as an option.
+    """All lines of these programs: each option of the tables, each documented one, each letter, alone and in pairs.
 
     An option that is allowed beside nothing harmless is not tried beside anything else.
     """
-    rows = option_rows()
     for name in names:
-        documented = [option.removesuffix("[=]").removesuffix("=") for option in rows.get(name, ())]
-        letters = [f"-{letter}" for letter in string.ascii_letters + string.digits]
-        for option in dict.fromkeys((*documented, *letters)):
+        fine: list[str] = []
+        for option in _options(name):
             harmless = list(_harmless(name, option))
             yield from harmless
             if any(map(is_allowed, harmless)):
+                fine.append(option)
                 yield from _of_option(name, option)
+                yield from _abbreviations(name, option)
+        yield from _pairs(name, fine)
+        if name.startswith("git "):
+            yield from _below_git(name)
+
+
+def _options(name: str) -> list[str]:
+    """The options of a program: those that are accepted, those that are documented, and each letter."""
+    words = name.split()
+    if words[0] == "git" and len(words) > 1:
+        found = git_grammar("-".join(words[1:])) or git_grammar(words[1])
+        rows = option_rows().get(" ".join(words[:2]), ())
+    else:
+        found = program_grammar(name)
+        rows = option_rows().get(name, ())
+    documented = [option.removesuffix("[=]").removesuffix("=") for option in rows]
+    letters = [f"-{letter}" for letter in _LETTERS]
+    return list(dict.fromkeys((*(found.options if found is not None else ()), *documented, *letters)))
+
+
+def _first(name: str) -> list[str]:
+    return [_FIRST[name]] if name in _FIRST else []
 
 
 def _harmless(name: str, option: str) -> Iterator[str]:
@@ -39,20 +107,49 @@ def _harmless(name: str, option: str) -> Iterator[str]:
     for form in (option, f"{option} 1", f"{option} x", f"{option}=1", f"{option}=x", f"{option}1", f"{option}x"):
         yield f"{name} {form} {first}a.py"
     yield f"{name} {option}"
+    if name.startswith("git "):
+        yield f"{name} {option} HEAD"
+        yield f"{name} {option}=HEAD"
+        yield f"{name} {option} user.name"
 
 
 def _of_option(name: str, option: str) -> Iterator[str]:
-    first = [_FIRST[name]] if name in _FIRST else []
+    first, git = _first(name), name.startswith("git ")
     for words in ([option, *first], [*first, option], [option]):
-        for operand in _READ:
+        for operand in (*_READ, *(_READ_BY_GIT if git else ())):
             yield " ".join([name, *words, operand])
             yield " ".join([name, operand, *words])
         yield " ".join([name, *words])
     yield " ".join([name, "--", option, *first, "../above"])
-    for value in (*_VALUES, *_SCRIPTS.get(name, ())):
+    for value in (*_VALUES, *_SCRIPTS.get(name, ()), *(_VALUES_OF_GIT if git else ())):
         forms = [f"{option}={value}"] if option.startswith("--") else [f"{option}{value}", f"{option}n{value}"]
         for form in (*forms, f"{option} {value}"):
             yield " ".join([name, form, *first, "a.py"])
             yield " ".join([name, *first, "a.py", form])
             yield " ".join([name, form])
             yield " ".join([name, form, *first, "../above"])
+            yield from [" ".join([name, form, "HEAD"])] if git else []
+
+
+def _abbreviations(name: str, option: str) -> Iterator[str]:
+    """A long option with its end left out, as programs understand it."""
+    for end in range(3, len(option) if option.startswith("--") else 0):
+        for value in ("", "=MARK", "=../above", " ../above", "=1"):
+            yield " ".join([name, f"{option[:end]}{value}", *_first(name), "a.py"])
+
+
+def _pairs(name: str, options: Sequence[str]) -> Iterator[str]:
+    """Two letters in one word, with and without a value."""
+    letters = [option[1] for option in options if len(option) == 2]
+    for one, other in itertools.permutations(letters, 2):
+        for value in ("", "1", "MARK"):
+            yield " ".join([name, f"-{one}{other}{value}", *_first(name), "a.py"])
+        yield " ".join([name, f"-{one}{other}", *_first(name), "../above"])
+
+
+def _below_git(name: str) -> Iterator[str]:
+    """A command of git after each option of git itself."""
+    command = name.removeprefix("git ")
+    for before in _GLOBAL_OF_GIT:
+        for operand in ("", "HEAD", "a.py", "one", "-- ../above"):
+            yield f"git {before} {command} {operand}".rstrip()

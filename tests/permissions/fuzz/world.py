@@ -235,6 +235,11 @@ def _build_project(world: World) -> None:
     _settle(project)
     git(project, "commit", "-q", "-a", "-m", "second")
     git(project, "branch", "other", "HEAD~1")
+    git(project, "tag", "-a", "-m", "tagged", "v1", "HEAD~1")
+    git(project, "remote", "add", "origin", "https://example.org/x.git")
+    (project / "src" / "util.py").write_text("put aside\n")
+    git(project, "stash", "push", "-q")
+    _settle(project)
     git(project, "gc", "-q", "--prune=now")
     for directory, names, files in os.walk(project / ".git" / "objects", topdown=False):
         if not (names or files) and directory != str(project / ".git" / "objects"):

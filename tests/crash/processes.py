@@ -1,7 +1,8 @@
-"""The crash suite with members in processes of their own: the real program; lead and members are killed, also at once.
+"""The crash suite with members in processes of their own: the real program; lead and members are struck, also at once.
 
-The job is that of `players`, played by a server on loopback; a member that died is started again by its lead, as a
-model would do it. A round ends when the lead says that the job is done; the promises are then read from the files.
+The job is that of `players` with `errands`, played by a server on loopback; a member that died is started again by its
+lead, as a model would do it. How processes end, and what others do meanwhile, is in `strikes`. A round ends when the
+lead says that the job is done; the promises are then read from the files.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -24,8 +26,10 @@ from pathlib import Path
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.crash import players
+from tests.crash.errands import Errands
 from tests.crash.lives import Ground
 from tests.crash.players import DONE, PROMPT, STAFF, TEAM, Plan, Talk
+from tests.crash.strikes import Acts
 from tests.crash.verdict import is_done, problems_of, talks_of
 from tests.teams.places.rig import Rig, private_server
 from tests.teams.processes.lodge import Marked
@@ -33,8 +37,8 @@ from tests.ui.program import Program
 
 BYPASS = "--dangerously-skip-permissions"
 BACKENDS = ("in-process", "detached", "tmux")
-LIFE_S = 90.0
-"""A life of the lead that nobody kills ends by itself within this."""
+STILL_S = 60.0
+"""A life of the lead in which nothing is written for so long is stuck."""
 
 
 # ── the parts ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -74,13 +78,16 @@ def finish(talk: Talk, plan: Plan) -> list | str:
     return "I wait." if left else f"{DONE} {plan.total}"
 
 
-def part_of(plan: Plan):
+def part_of(plan: Plan, errands: Errands):
     """What the server answers: everything follows from the conversation that it is sent."""
 
     def answer(body: dict) -> Answer:
         items = [json.dumps(message).encode() for message in body["messages"]]
         talk = Talk(items)
-        said = (lead if PROMPT.encode() in items[0] else players.member)(talk, plan)
+        if label := re.search(rb"SUB-AGENT (\S+)[.]", items[0]):
+            said = errands.sub_agent(talk, label[1].decode())
+        else:
+            said = (lead if PROMPT.encode() in items[0] else players.member)(talk, plan)
         return Answer(said) if isinstance(said, str) else Answer(tools=said)
 
     return answer
@@ -103,19 +110,25 @@ class Round:
 
     def __post_init__(self) -> None:
         self.dice = random.Random(f"round {self.seed}")
-        self.ground = Ground(self.place, Plan(self.seed))
-        self.ground.plan.mannered, self.ground.plan.stops, self.ground.plan.deletes = True, False, False
+        plan = Plan(self.seed)
+        self.ground = Ground(self.place, plan)
+        plan.mannered, plan.stops, plan.deletes = True, False, False
+        plan.tasks = "shared" if self.dice.random() < 0.4 else ""
         self.ground.work.mkdir(parents=True)
+        self.errands = Errands(self.seed, self.place, self.ground.work, plan.count)
+        plan.errand = self.errands.next_step
         self.marked = Marked()
         self._pids: set[int] = set()
 
     def play(self) -> "Round":
         """Until the job is done, or something is wrong."""
-        with LoopbackModel.in_thread(part_of(self.ground.plan)) as server, self._terminal() as rig:
+        part = part_of(self.ground.plan, self.errands)
+        with LoopbackModel.in_thread(part) as server, self._terminal() as rig:
             where = {key: rig.environ[key] for key in ("TMUX", "TMUX_PANE")} if rig is not None else {}
             env = {**self.marked.env, **where, "HOME": str(self.place / "home")}
             program = Program(self.ground.work, self.ground.root, server.url, env)
-            program.settings(members={"backend": self.backend, "grace_s": 20})
+            program.settings(members={"backend": self.backend, "grace_s": 20}, **self.errands.prepare())
+            self.acts = Acts(self.seed, self.ground, program, self.marked.pids)
             try:
                 while not self.wrong and not is_done(self.ground):
                     self._life(program)
@@ -130,27 +143,54 @@ class Round:
             yield rig
 
     def _life(self, program: Program) -> None:
-        """One life of the lead: it is killed, alone or with members, or members die under it, or it ends by itself."""
+        """One life of the lead: it is struck, alone or with members, or members are under it, or it ends by itself."""
         self.lives += 1
-        session = self._session()
+        session, before, size = self._session(), self.acts.done.copy(), self._size()
         words = ["-p", PROMPT] if session is None else ["resume", session, "-p"]
+        if session is None and self.ground.plan.tasks:
+            words += ["--task-list", self.ground.plan.tasks]
         said = self.place / f"life-{self.lives}.err"
         with said.open("wb") as file:
             running = program.start(*words, BYPASS, stdout=file, stderr=file, start_new_session=True)
         self._pids.add(running.pid)
         try:
-            while self.kills < self.most and self._waits(running, self.dice.uniform(0.2, 2.5)):
-                if self._strike(running):
+            while self.kills < self.most and self._waits(running, self.dice.uniform(0.2, 2.0)):
+                if self._act(running):
                     break
-            running.wait(LIFE_S)
-        except subprocess.TimeoutExpired:
-            self.wrong.append(f"life {self.lives} got stuck")
+            self.acts.repair()
+            if not self._ends(running):
+                self.wrong.append(f"life {self.lives} got stuck: nothing was written for {STILL_S:.0f} s")
         finally:
             running.kill()
             running.wait()
-        if running.returncode not in {0, -signal.SIGKILL}:
-            last = said.read_text(errors="replace")[-1500:]
+            self.acts.repair()
+        last = said.read_text(errors="replace")[-1500:]
+        acts = self.acts.done - before
+        if running.returncode in {-signal.SIGTERM, -signal.SIGHUP} and self._size() == size and not last:
+            return  # the signal came before the program was loaded
+        if not self._may_end_with(running.returncode, last, acts):
             self.wrong.append(f"life {self.lives} ended with {running.returncode}:\n{last}")
+
+    def _ends(self, running: subprocess.Popen) -> bool:
+        """Wait for its end; whether it came before nothing was written for too long."""
+        size = -1
+        while self._waits(running, STILL_S if (grown := self._size()) != size else 0):
+            if grown == size:
+                return False
+            size = grown
+        return True
+
+    def _size(self) -> int:
+        """Bytes in all transcripts."""
+        return sum(path.stat().st_size for path in self.ground.root.glob("projects/**/*.jsonl"))
+
+    def _may_end_with(self, code: int, last: str, acts: Counter[str]) -> bool:
+        """Whether a life may end so after these acts; see docs/exit-codes.md and the table of ends."""
+        if code == 1:
+            return bool(acts["disk full"]) and "disk-full" in last
+        if code == 143:
+            return bool(acts["term"] or acts["hup"])
+        return code in {0, -signal.SIGKILL} or (code == 5 and bool(acts))
 
     def _waits(self, running: subprocess.Popen, seconds: float) -> bool:
         """Whether it still runs after so long."""
@@ -160,19 +200,30 @@ class Round:
             return True
         return False
 
-    def _strike(self, running: subprocess.Popen) -> bool:
-        """Kill the lead, members, or both; whether the lead was among them."""
+    def _act(self, running: subprocess.Popen) -> bool:
+        """Do the next act; whether the lead ends by it."""
+        dice = self.acts.dice()
+        self.acts.repair()
+        choice = dice.random()
+        if choice < 0.15:
+            self.acts.write_to_somebody(dice)
+        elif choice < 0.30:
+            self.acts.damage_a_task(dice)
+        elif choice < 0.35:
+            self.acts.fill_the_disk(dice)
+        else:
+            return self._strike(running, dice)
+        return False
+
+    def _strike(self, running: subprocess.Popen, dice: random.Random) -> bool:
+        """Strike the lead, members, or both; whether the lead ends by it."""
         members = self.marked.members() if self.backend != "in-process" else []
-        whom = self.dice.choice(("lead", "member", "member", "both", "all"))
-        victims = {"lead": [], "all": members}.get(whom, self.dice.sample(members, min(1, len(members))))
-        struck = [running.pid] if whom != "member" else []
-        for pid in self.dice.sample([*victims, *struck], len(victims) + len(struck)):
-            try:
-                os.kill(pid, signal.SIGKILL)
-                self.kills += 1
-            except ProcessLookupError:
-                continue
-        return bool(struck)
+        target = dice.choice(("lead", "member", "member", "both", "all"))
+        victims = {"lead": [], "all": members}.get(target, dice.sample(members, min(1, len(members))))
+        struck = [running.pid] if target != "member" else []
+        ended = self.acts.strike(dice.sample([*victims, *struck], len(victims) + len(struck)), dice)
+        self.kills += ended * len(victims + struck)
+        return ended and bool(struck)
 
     def _session(self) -> str | None:
         found = [path for path in self.ground.root.glob("projects/*/*.jsonl") if path.read_bytes().count(b"\n") > 1]
@@ -184,31 +235,40 @@ class Round:
         if self.wrong:
             return
         (self.place / "count").write_text("0")
-        died = set() if self.backend == "in-process" else set(self._died())
-        for one in problems_of(self.ground, pids=self._pids, kills=self.kills):
-            if "lives were begun more than once" in one and died:
-                continue  # a new life after a death
-            if re.search(r"failed: (the process of \w+ ended|\w+ was started, and)", one):
-                continue  # a spawn that was killed, or whose call was
-            if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
-                continue
-            if "the lead was told" in one:
-                continue  # its calls do not tell how many lives there were: the team's file does
-            if "still owes an answer" in one and any(f"/{stem}.jsonl" in one for stem in died):
-                continue  # who is killed owes what it owes
-            if any(re.match(rf"{re.escape(stem)}\.jsonl answered \S+ 0 times", one) for stem in died):
-                continue  # it was killed between being asked and its answer
-            self.wrong.append(one)
+        found = problems_of(self.ground, pids=self._pids, kills=self.kills)
+        self.wrong += [one for one in found if not self._is_excused(one)]
         self.wrong += [f"a process is left: {pid}" for pid in self.marked.pids()]
         self.wrong += [f"a socket is left: {path}" for path in self.ground.root.rglob("*") if path.is_socket()]
         if rig is not None and set(rig.panes()) != {rig.lead}:
             self.wrong.append(f"panes are left: {rig.panes()}")
-        self.wrong += [*self._booked(), *self._told()]
+        self.wrong += [*self._booked(), *self._told(), *self.errands.problems(list(talks_of(self.ground).values()))]
+        self.wrong += [*self.errands.is_old_or_new(), *self.acts.undo_all(), *self.errands.left_edits()]
+
+    def _is_excused(self, one: str) -> bool:
+        """Whether a kill of a member, or a full disk, explains what would be wrong without it."""
+        died = "|".join(map(re.escape, () if self.backend == "in-process" else self._died())) or "-"
+        full = bool(self.acts.done["disk full"])
+        excuses = (
+            (died != "-", r"lives were begun more than once"),  # a new life after a death
+            (True, r"failed: (the process of \w+ ended|\w+ was started, and)"),  # a spawn that was killed
+            (True, r"the lead was told .* times that"),  # its calls do not tell how many lives there were: a file does
+            (True, rf"/({died})\.jsonl still owes an answer"),  # a member that is killed owes what it owes
+            (True, rf"^({died})\.jsonl answered \S+ 0 times"),  # it was killed between a question and its answer
+            (True, r"TaskUpdate .* failed: #\d+ belongs to \w+; nothing was changed"),  # handed back after a crash
+            (full, r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+$"),  # no disk took these events
+        )
+        if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
+            return True
+        return any(holds and re.search(pattern, one) for holds, pattern in excuses)
 
     def _died(self) -> Generator[str]:
-        """Transcripts of lives that were ended by a kill."""
+        """Transcripts of members' lives that were ended by a kill."""
         for path in self.ground.root.glob("projects/*/*/agents/*.jsonl"):
-            if b'"agreed' not in path.read_bytes() and b'"approve": true' not in path.read_bytes():
+            if (
+                path.stem in STAFF
+                and b'"agreed' not in path.read_bytes()
+                and b'"approve": true' not in path.read_bytes()
+            ):
                 yield path.stem
 
     def _told(self) -> Generator[str]:
@@ -220,6 +280,10 @@ class Round:
             crashes = [cause for cause in causes if cause.startswith("crashed")]
             if len(crashes) != len(set(crashes)):
                 yield f"the lead was told twice of a crash of {name}: {crashes}"
+            if self.acts.done["disk full"]:
+                crashes += [
+                    cause for cause in causes if cause.startswith("failed: ") and "could not be written" in cause
+                ]
             if len(causes) - len(crashes) > begun.get(name, 0) or len(causes) < begun.get(name, 0) - self._unborn(name):
                 yield f"the lead was told {causes} of the ends of {name}, who lived {begun.get(name, 0)} times"
 
@@ -277,7 +341,8 @@ def main() -> int:
             print(*(f"  - {one}" for one in made.wrong[:20]), sep="\n")
             return 1
         shutil.rmtree(made.place)
-        print(f"round {number} ({backend}): {made.kills} kills in {made.lives} lives", flush=True)
+        acts = ", ".join(f"{times} {name}" for name, times in sorted(made.acts.done.items()))
+        print(f"round {number} ({backend}): {made.kills} kills in {made.lives} lives: {acts}", flush=True)
         number += 1
         if kills >= given.kills:
             break

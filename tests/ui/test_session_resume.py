@@ -162,6 +162,23 @@ def test_a_signal_saves_ends_everything_and_says_how_to_go_on(tmp_path, repo, nu
     assert (again.returncode, again.stdout) == (0, "I went on.\n"), again.stderr
 
 
+@pytest.mark.finding("T21")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
+@pytest.mark.promise("P5", "F21")
+def test_a_signal_while_a_session_opens_ends_all_that_it_started(tmp_path, repo, number, code):
+    mark = Mark(tmp_path / "server")
+    program = Program(repo, tmp_path / "home")
+    server = {"command": "sh", "args": ["-c", f"echo $$ > {mark.path}; exec sleep 300"]}
+    program.settings(mcpServers={"slow": server}, mcp={"wait_s": WAIT_S})
+    process = program.start("-p", "begin")
+    pid = int(mark.wait())
+    process.send_signal(number)
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    assert not alive(pid), "the server lives on"
+
+
 def test_a_signal_in_the_middle_of_an_answer_leaves_a_session_that_owes_it(tmp_path, repo):
     asked = Mark(tmp_path / "asked")
 

@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from teamwright.app.opening import open_session
@@ -24,6 +24,7 @@ from teamwright.app.skills.calling import run_command
 from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
+from teamwright.protocol.values import dataclass
 from teamwright.ui.garbage import loaded
 from teamwright.ui.headless.outlet import Outlet
 from teamwright.ui.headless.wire import init_object
@@ -49,43 +50,61 @@ async def _headless(invocation: Invocation) -> int:
         require_writable(invocation.report)
     verbose = invocation.verbose and invocation.output_format != "stream-json"
     outlet = Outlet(invocation.output_format, verbose or (sys.stderr.isatty() and invocation.output_format == "text"))
-    async with open_session(replace(invocation.options, headless=True)) as session:
-        loaded()
-        streams = outlet.format == "stream-json"
-        unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id), live=streams)
+    with _ended_by_signals() as ending:
         try:
-            result, code = await _run(invocation, session, outlet)
-        finally:
-            unsubscribe()
+            result, code = await _opened(invocation, outlet, ending)
+        except asyncio.CancelledError:  # before there was a run, or when it was over
+            if not ending.caught:
+                raise
+            return EXIT_CODES[ending.caught[0]]
     outlet.ending(result)
     if invocation.report is not None:
         write_report(invocation.report, report(result, outlet.calls))
     return code if code is not None else _exit_code(result, strict=invocation.strict, outlet=outlet)
 
 
-async def _run(invocation: Invocation, session: Session, outlet: Outlet) -> tuple[Result, int | None]:
-    """See the prompts through and the members out; a signal, or a reader that leaves, cancels and saves."""
-    task = asyncio.ensure_future(_to_the_end(invocation, session, outlet))
-    caught: list[signal.Signals] = []
-
-    def end(number: signal.Signals) -> None:
-        if caught:
-            session.outside.hurry()
-        caught.append(number)
-        task.cancel()
-
-    session.outside.end = lambda: end(signal.SIGTERM)
-    outlet.on_lost = lambda: end(signal.SIGPIPE)
-    with _signals(end):
-        _opening_lines(invocation, session, outlet)  # whoever reads them may end the run
+async def _opened(invocation: Invocation, outlet: Outlet, ending: _Ending) -> tuple[Result, int | None]:
+    async with open_session(replace(invocation.options, headless=True)) as session:
+        loaded()
+        streams = outlet.format == "stream-json"
+        unsubscribe = session.log.subscribe(lambda _n, event: outlet.event(event, session.id), live=streams)
         try:
-            return await task, None
-        except asyncio.CancelledError:
-            if not caught:
-                raise
-            await session.outside.goodbye()
-            await session.wind_down("interrupted", keep=True)
-            return await session.result("cancelled", session.lead.last.text), EXIT_CODES[caught[0]]
+            return await _run(invocation, session, outlet, ending)
+        finally:
+            unsubscribe()
+
+
+@dataclass(slots=True)
+class _Ending:
+    """The signals that came, and the task which the first of them cancels: the opening of the session, then the run."""
+
+    task: asyncio.Future[Any]
+    hurry: Callable[[], object] = lambda: None
+    caught: list[signal.Signals] = field(default_factory=list[signal.Signals])
+
+    def end(self, number: signal.Signals) -> None:
+        """End as after this signal; a further one cuts the last words to members short."""
+        if self.caught:
+            self.hurry()
+        self.caught.append(number)
+        self.task.cancel()
+
+
+async def _run(invocation: Invocation, session: Session, outlet: Outlet, ending: _Ending) -> tuple[Result, int | None]:
+    """See the prompts through and the members out; a signal, or a reader that leaves, cancels and saves."""
+    task = ending.task = asyncio.ensure_future(_to_the_end(invocation, session, outlet))
+    ending.hurry = session.outside.hurry
+    session.outside.end = lambda: ending.end(signal.SIGTERM)
+    outlet.on_lost = lambda: ending.end(signal.SIGPIPE)
+    _opening_lines(invocation, session, outlet)  # whoever reads them may end the run
+    try:
+        return await task, None
+    except asyncio.CancelledError:
+        if not ending.caught:
+            raise
+        await session.outside.goodbye()
+        await session.wind_down("interrupted", keep=True)
+        return await session.result("cancelled", session.lead.last.text), EXIT_CODES[ending.caught[0]]
 
 
 async def _to_the_end(invocation: Invocation, session: Session, outlet: Outlet) -> Result:
@@ -192,14 +211,16 @@ def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
 
 
 @contextmanager
-def _signals(on_signal: Callable[[signal.Signals], object]) -> Generator[None]:
-    """The signals that end a run go to this function while the block runs; what was ignored before stays so."""
-    loop = asyncio.get_running_loop()
+def _ended_by_signals() -> Generator[_Ending]:
+    """The signals that end a run are heeded while the block runs; what was ignored before stays so."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    ending = _Ending(task)
     heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heeded:
-        loop.add_signal_handler(number, on_signal, number)
+        loop.add_signal_handler(number, ending.end, number)
     try:
-        yield
+        yield ending
     finally:
         for number in heeded:
             loop.remove_signal_handler(number)

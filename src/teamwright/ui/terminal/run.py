@@ -69,22 +69,42 @@ def _go_on(to: Options, back: Options) -> Left:
 
 
 async def _interactive(options: Options, prompt: str | None, opened: list[Session] | None = None) -> Left:
+    with _ended_by_signals() as (terminated, terminate):
+        try:
+            result, left = await _opened(options, prompt, opened, (terminated, terminate))
+        except asyncio.CancelledError:  # before the person was hosted, or while all was ended
+            if not terminated:
+                raise
+            return Left(TERMINATED)
+    _farewell(result)
+    return left
+
+
+async def _opened(
+    options: Options, prompt: str | None, opened: list[Session] | None, signals: tuple[list[int], Callable[[], None]]
+) -> tuple[Result, Left]:
+    terminated, terminate = signals
     async with open_session(options) as session:
         loaded()
+        session.outside.end = terminate
         if opened is not None:
             opened.append(session)
-        paint = paint_for(os.environ, is_tty=sys.stdout.isatty())
-        host = Host(session, Narrator(paint, rest="/diff", usual=session.lead.agent.model.card.name))
-        host.editor = editor = _editor(session, host)
-        with _signals(editor.interrupt) as (terminated, terminate):
-            session.outside.end = terminate
-            host.show(_greeting(session))
-            ending = await _host(host, prompt, terminated)
-            result = await _finish(session, host, ending)
-        going = None if terminated or result.stop == "limit" else host.going
-        left = None if going is None else (options_of(session, going), back_to(session))
-    _farewell(result)
-    return Left(TERMINATED if terminated else result.exit_code, left)
+        return await _hosted(session, prompt, terminated)
+
+
+async def _hosted(session: Session, prompt: str | None, terminated: Collection[int]) -> tuple[Result, Left]:
+    paint = paint_for(os.environ, is_tty=sys.stdout.isatty())
+    host = Host(session, Narrator(paint, rest="/diff", usual=session.lead.agent.model.card.name))
+    host.editor = editor = _editor(session, host)
+    with _interrupted_by(editor.interrupt):
+        host.show(_greeting(session))
+        ending = await _host(host, prompt, terminated)
+        result = await _finish(session, host, ending)
+    if terminated:
+        return result, Left(TERMINATED)
+    going = None if result.stop == "limit" else host.going
+    to = None if going is None else (options_of(session, going), back_to(session))
+    return result, Left(result.exit_code, to)
 
 
 async def _host(host: Host, prompt: str | None, terminated: Collection[int]) -> Ending:
@@ -158,9 +178,20 @@ def _farewell(result: Result) -> None:
 
 
 @contextmanager
-def _signals(on_interrupt: Callable[[], None]) -> Generator[tuple[list[int], Callable[[], None]]]:
-    """SIGINT is a key; SIGTERM and a terminal that closes cancel the block. Gives the signals that did, and how to end
-    it in the same way without one."""
+def _interrupted_by(on_interrupt: Callable[[], None]) -> Generator[None]:
+    """SIGINT is a key while the block runs."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+@contextmanager
+def _ended_by_signals() -> Generator[tuple[list[int], Callable[[], None]]]:
+    """SIGTERM and a terminal that closes cancel the block. Gives the signals that did, and how to end it in the same
+    way without one."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     caught: list[int] = []
@@ -170,11 +201,10 @@ def _signals(on_interrupt: Callable[[], None]) -> Generator[tuple[list[int], Cal
         if task is not None and len(caught) == 1:
             task.cancel()
 
-    loop.add_signal_handler(signal.SIGINT, on_interrupt)
     for number in _ENDING_SIGNALS:
         loop.add_signal_handler(number, terminate, int(number))
     try:
         yield caught, lambda: terminate(signal.SIGTERM)
     finally:
-        for number in (signal.SIGINT, *_ENDING_SIGNALS):
+        for number in _ENDING_SIGNALS:
             loop.remove_signal_handler(number)

@@ -1,14 +1,18 @@
 """What the product's safety rests on, switched off one at a time: the suite must notice each.
 
 Done in the processes of the suite by putting something else in a function's place; the product knows nothing of it.
+`python -m tests.crash.mutations COMMAND…` runs the command line without a safety, in place of that command.
 """
 
 import os
 import secrets
+import sys
 from collections.abc import Callable
 
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
+from teamwright.agent.tool import Tool
+from teamwright.app.session import Session
 from teamwright.storage import atomic, jsonl, lock
 from teamwright.teams.mailing import returning
 from teamwright.teams.team_file import TeamFile
@@ -66,6 +70,17 @@ def no_parting() -> None:
     TeamFile.leaving = lambda self, parting: self
 
 
+def no_places() -> None:
+    """Members that a signal ends with their lead lose their places."""
+    wind_down = Session.wind_down
+    Session.wind_down = lambda self, reason, keep=False: wind_down(self, reason)
+
+
+def no_cut_off() -> None:
+    """Every call that a kill cut off is made again."""
+    Tool.repeats = lambda self, call: True
+
+
 ALL: dict[str, Callable[[], None]] = {
     "guard": no_guard,
     "ledger": no_ledger,
@@ -74,10 +89,22 @@ ALL: dict[str, Callable[[], None]] = {
     "rename": no_rename,
     "key": no_key,
     "parting": no_parting,
+    "places": no_places,
+    "cut off": no_cut_off,
 }
+OF_PROGRAM = ("places", "cut off")
+"""Those that the real program runs without, with its members in its process."""
 
 
 def apply(name: str) -> None:
     """Switch it off in this process; an empty name changes nothing."""
     if name:
         ALL[name]()
+
+
+if __name__ == "__main__":
+    from teamwright.__main__ import main
+
+    apply(os.environ.get(VARIABLE, ""))
+    sys.argv = sys.argv[3:]  # without `python -m`
+    main()

@@ -25,11 +25,11 @@ from pathlib import Path
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from tests.crash import players
+from tests.crash import mutations, players
 from tests.crash.errands import Errands
 from tests.crash.lives import Ground
 from tests.crash.players import DONE, PROMPT, STAFF, TEAM, Plan, Talk
-from tests.crash.strikes import Acts
+from tests.crash.strikes import ROOT, Acts
 from tests.crash.verdict import is_done, problems_of, talks_of
 from tests.teams.places.rig import Rig, private_server
 from tests.teams.processes.lodge import Marked
@@ -127,6 +127,9 @@ class Round:
             where = {key: rig.environ[key] for key in ("TMUX", "TMUX_PANE")} if rig is not None else {}
             env = {**self.marked.env, **where, "HOME": str(self.place / "home")}
             program = Program(self.ground.work, self.ground.root, server.url, env)
+            if os.environ.get(mutations.VARIABLE):
+                program.before = [sys.executable, "-m", "tests.crash.mutations"]
+                program.env["PYTHONPATH"] = str(ROOT)
             program.settings(members={"backend": self.backend, "grace_s": 20}, **self.errands.prepare())
             self.acts = Acts(self.seed, self.ground, program, self.marked.pids)
             try:
@@ -147,7 +150,7 @@ class Round:
         self.lives += 1
         session, before, size = self._session(), self.acts.done.copy(), self._size()
         words = ["-p", PROMPT] if session is None else ["resume", session, "-p"]
-        if session is None and self.ground.plan.tasks:
+        if self.ground.plan.tasks and not self.ground.home.team_file(TEAM).exists():  # afterwards the team knows it
             words += ["--task-list", self.ground.plan.tasks]
         said = self.place / f"life-{self.lives}.err"
         with said.open("wb") as file:

@@ -80,7 +80,7 @@ class Acts:
         """`teamwright send`, killed at a change of a file or left to its end. Exit code 0 is an acknowledgement."""
         token = f"cli{self.number}-{dice.randrange(10**6)}"
         words = ["send", f"{dice.choice(('lead', *STAFF))}@{TEAM}", f"note {token} " + "z" * dice.choice((0, 0, 5_000))]
-        code = self._run(words, self._aim(dice, 16))
+        code = self._run(words, self._aim(dice, 8))
         if code:
             self.ground.note("sender", token=token, error=str(code))
         else:
@@ -90,7 +90,7 @@ class Acts:
         """`teamwright undo` until nothing is left to take back, killed now and then; what was refused meanwhile."""
         dice = self.dice()
         for attempt in range(40):
-            code, said = self._run_said(["undo", "--yes", TEAM], self._aim(dice, 30) if attempt < 3 else None)
+            code, said = self._run_said(["undo", "--yes", TEAM], self._aim(dice, 12) if attempt < 3 else None)
             if code == -signal.SIGKILL:
                 continue
             if code:
@@ -102,7 +102,7 @@ class Acts:
     def _aim(self, dice: random.Random, furthest: int) -> Aim | None:
         torn = dice.random() < 0.2
         nth = int(furthest ** dice.random())
-        return None if dice.random() < 0.3 else Aim("", 1 if torn else nth, 0, torn)
+        return None if dice.random() < 0.2 else Aim("", 1 if torn else nth, 0, torn)
 
     def _run(self, words: list[str], aim: Aim | None) -> int:
         return self._run_said(words, aim)[0]

@@ -26,6 +26,7 @@ from teamwright.teams.archive import archive_team
 from teamwright.teams.roster import Roster
 from teamwright.testing import ScriptedModel
 from tests.app.audited import Audited
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 from tests.teams.crew import a_team
 
@@ -672,7 +673,7 @@ async def test_an_audit_reads_each_file_once_however_much_was_consumed(crew):
 
 def audit_command(*args: str, cwd) -> subprocess.CompletedProcess:
     argv = [sys.executable, "-m", "teamwright", "audit", *args]
-    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return preloaded.run(argv, cwd=cwd, text=True, timeout=WAIT_S)
 
 
 @pytest.mark.finding("T25")

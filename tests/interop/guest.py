@@ -15,6 +15,7 @@ from teamwright.testing import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.stranger.disk import NEWER
 from tests.stranger.running import Running, Strangers, flags
+from tests.support import preloaded
 from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import words_of
 
@@ -106,7 +107,7 @@ class Ours:
         with self.out.open("a") as out:
             command = [sys.executable, "-m", "teamwright", *given]
             streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
-            made = subprocess.Popen(command, cwd=self.work, env=variables, text=True, **streams)
+            made = preloaded.popen(command, cwd=self.work, env=variables, text=True, **streams)
         self._alone.append(made)
         return made
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 from tests.ui.histories import History, baited, git, invented, snapshot
 
@@ -43,9 +44,10 @@ sys.addaudithook(_watch)
 
 @dataclass
 class Stage:
-    """Where demos run: a home, a directory for temporary files, an ear at the program's calls of the system."""
+    """Where demos run: a home and a directory for temporary files. `watching`: connections and starts are noted."""
 
     root: Path
+    watching: bool = False
     env: dict[str, str] = field(default_factory=lambda: {"PYTHONDONTWRITEBYTECODE": "1"})
 
     def __post_init__(self) -> None:
@@ -57,30 +59,30 @@ class Stage:
     def environment(self) -> dict[str, str]:
         """A user's: no key, nothing set but what every shell sets."""
         path = [str(self.root / "watch"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        watch = {"PYTHONPATH": os.pathsep.join(path), "WATCHED": str(self.root / "watched")}
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.root / "home"),
             "TEAMWRIGHT_HOME": str(self.root / "home" / ".teamwright"),
             "TMPDIR": str(self.root / "tmp"),
-            "PYTHONPATH": os.pathsep.join(path),
-            "WATCHED": str(self.root / "watched"),
             "LC_ALL": "C.UTF-8",
+            **(watch if self.watching else {}),
             **self.env,
         }
 
     def run(self, *args: str, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
         """`teamwright ARGS` to its end, off a terminal."""
         options = {"stdin": subprocess.DEVNULL, "env": self.environment, "timeout": WAIT_S, "cwd": cwd, **more}
-        return subprocess.run([*PROGRAM, *args], capture_output=True, text=True, check=False, **options)
+        return preloaded.run([*PROGRAM, *args], text=True, **options)
 
     def start(self, *args: str, cwd: Path) -> subprocess.Popen[str]:
         """`teamwright ARGS` off a terminal; the caller ends it."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([*PROGRAM, *args], cwd=cwd, env=self.environment, text=True, **pipes)
+        return preloaded.popen([*PROGRAM, *args], cwd=cwd, env=self.environment, text=True, **pipes)
 
     @property
     def watched(self) -> list[str]:
-        """What the ear has heard."""
+        """What was noted: a line for each connection and each start."""
         path = self.root / "watched"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -173,7 +175,7 @@ def set_up(kind: str, root: Path) -> tuple[Path, History | None]:
 def shown(kind: str, root: Path) -> Shown:
     """Play the demo in such a place, standing in it."""
     place, history = set_up(kind, root)
-    stage = Stage(root / "stage")
+    stage = Stage(root / "stage", watching=True)
     before = snapshot(place)
     done = stage.run("demo", "--pace", "0", cwd=place)
     return Shown(kind, place, history, stage, done, before, snapshot(place), root / "canary")

@@ -3,17 +3,16 @@
 import json
 import os
 import select
-import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support import preloaded
+from tests.support.preloaded import COMMAND
 from tests.support.waits import WAIT_S
 
 KEY = "sk-test-7Qm2xLw9Tz4Rk8Vn"
-COMMAND = [sys.executable, "-m", "teamwright"]
 
 
 @dataclass
@@ -35,15 +34,14 @@ class Program:
     def run(self, *args: str, stdin: str | Any = subprocess.DEVNULL, **more: Any) -> subprocess.CompletedProcess[str]:
         """Run it to its end. `stdin` is a text for a pipe, or a file."""
         source: dict[str, Any] = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin}
-        command = [*self.before, *COMMAND, *args]
-        options = {"cwd": self.cwd, "env": self.environment, "timeout": WAIT_S, **source, **more}
-        return subprocess.run(command, capture_output=True, text=True, **options)
+        options = {"cwd": self.cwd, "env": self.environment, "text": True, "timeout": WAIT_S, **source, **more}
+        return preloaded.run([*self.before, *COMMAND, *args], **options)
 
     def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
         """Start it; the caller ends it."""
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        options |= {"cwd": self.cwd, "env": self.environment, "preexec_fn": _heed_signals, **more}
-        return subprocess.Popen([*self.before, *COMMAND, *args], **options)
+        options |= {"cwd": self.cwd, "env": self.environment, **more}
+        return preloaded.popen([*self.before, *COMMAND, *args], **options)
 
     def settings(self, **values: Any) -> None:
         """Write the user's settings."""
@@ -54,12 +52,6 @@ class Program:
         """The lines of the lead's transcript: there is one session."""
         [path] = self.home.glob("projects/*/*.jsonl")
         return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def _heed_signals() -> None:
-    """Tests that run in the background of a script ignore SIGINT, and so would their children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Mark:

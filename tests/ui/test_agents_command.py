@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
 REVIEWER = "---\nname: reviewer\ndescription: Reads changes.\ntools: Read, TodoWrite\n---\nYou review.\n"
@@ -29,8 +30,8 @@ def teamwright(tmp_path):
     def run(*args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "teamwright", *args]
         env = {**os.environ, "HOME": str(tmp_path), "TEAMWRIGHT_HOME": str(tmp_path / "state")}
-        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": WAIT_S}
-        return subprocess.run(command, cwd=tmp_path / "repo", env=env, **options)
+        options = {"stdin": subprocess.DEVNULL, "text": True, "timeout": WAIT_S}
+        return preloaded.run(command, cwd=tmp_path / "repo", env=env, **options)
 
     return run
 

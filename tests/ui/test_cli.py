@@ -30,6 +30,7 @@ from teamwright.ui.cli.invocation import Invocation
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.root import root, spread_rules
 from teamwright.ui.cli.table import COMMANDS
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
 PROGRAM = [sys.executable, "-m", "teamwright"]
@@ -58,9 +59,7 @@ def write_session(cwd: Path, id: str = SESSION, prompt: str = "count the lines")
 
 
 def run(*args: str, **more) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *args], capture_output=True, text=True, timeout=WAIT_S, **{"stdin": subprocess.DEVNULL, **more}
-    )
+    return preloaded.run([*PROGRAM, *args], text=True, timeout=WAIT_S, **{"stdin": subprocess.DEVNULL, **more})
 
 
 # ── start-up ─────────────────────────────────────────────────────────────────────────────────────────────────

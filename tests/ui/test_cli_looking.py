@@ -31,6 +31,7 @@ from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import LeadLease
 from teamwright.ui.cli.main import main
 from teamwright.ui.cli.past.log import moment_of
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
 KEY = "-".join(("key", "for", "tests", "abcdefgh", "wxyz"))
@@ -337,9 +338,7 @@ def test_trust_asks_on_a_terminal_and_no_is_the_default(hostile: Path):
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 0
-    done = subprocess.run(
-        [sys.executable, "-m", "teamwright", "-C", str(hostile), "trust", "--json"], capture_output=True, timeout=WAIT_S
-    )
+    done = preloaded.run([sys.executable, "-m", "teamwright", "-C", str(hostile), "trust", "--json"], timeout=WAIT_S)
     assert json.loads(done.stdout)["trusted"] is True
 
 
@@ -372,7 +371,7 @@ def test_a_run_leaves_a_session_a_log_and_a_receipt_that_is_whole(repo: Path, tm
 
     def program(*args: str) -> str:
         whole = [sys.executable, "-m", "teamwright", "-C", str(repo), *args]
-        done = subprocess.run(whole, capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
+        done = preloaded.run(whole, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

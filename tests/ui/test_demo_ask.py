@@ -38,6 +38,7 @@ def commits(place: Path) -> str:
 @pytest.mark.promise("F44", "G4", "K5")
 def test_off_a_terminal_a_second_process_answers_and_that_is_said(stage, place):
     before = snapshot(place)
+    stage.watching = True
     done = stage.run("demo", "--ask", cwd=place)
     assert done.returncode == 0, done.stdout + done.stderr
     out = done.stdout

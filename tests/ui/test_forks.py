@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
 
@@ -15,14 +16,12 @@ def test_a_headless_run_with_forks_wanted_does_not_start_and_says_why(tmp_path):
     (tmp_path / "given.json").write_text(json.dumps({"agents": {"fork": True}}))
     (tmp_path / "script.toml").write_text("")
     flags = ["--settings", str(tmp_path / "given.json"), "--model", f"scripted:{tmp_path / 'script.toml'}"]
-    made = subprocess.run(
+    made = preloaded.run(
         [sys.executable, "-m", "teamwright", "-p", "Go.", *flags],
         cwd=tmp_path,
         env=os.environ,
-        capture_output=True,
         text=True,
         timeout=WAIT_S,
-        check=False,
         stdin=subprocess.DEVNULL,
     )
     assert made.returncode == 3

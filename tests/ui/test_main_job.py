@@ -11,6 +11,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support import preloaded
 from tests.support.notices import notices, request_ids
 from tests.support.waits import WAIT_S
 
@@ -182,9 +183,7 @@ def play(repo: Path, home: Path, seed: int, delay: float) -> tuple[subprocess.Co
         }
         command = [sys.executable, "-m", "teamwright", "-p", "Make the release.", "--dangerously-skip-permissions"]
         command += ["--output-format", "stream-json", "--verbose"]
-        done = subprocess.run(
-            command, cwd=repo, env=env, capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL
-        )
+        done = preloaded.run(command, cwd=repo, env=env, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
     return done, players, server
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Status
+from tests.support import preloaded
 from tests.support.waits import WAIT_S
 
 MEMBERS = {
@@ -103,8 +104,8 @@ def play(repo, tmp_path):
                 }
             )
             command = [sys.executable, "-m", "teamwright", "-p", "Gather the words.", "--output-format", "json"]
-            options = {"cwd": repo, "env": env, "capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-            done = subprocess.run(command, timeout=WAIT_S, **options)
+            options = {"cwd": repo, "env": env, "text": True, "stdin": subprocess.DEVNULL}
+            done = preloaded.run(command, timeout=WAIT_S, **options)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout), server, home
 

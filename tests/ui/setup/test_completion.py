@@ -14,6 +14,7 @@ from teamwright.ui.cli.completion.__main__ import text as written_anew
 from teamwright.ui.cli.completion.shape import FILE
 from teamwright.ui.cli.flags import MODES
 from teamwright.ui.cli.table import COMMANDS
+from tests.support import preloaded
 from tests.support.programs import needs
 from tests.support.waits import WAIT_S
 from tests.ui.setup.shells import at_terminal, bash_offers
@@ -53,15 +54,13 @@ def named(tmp_path: Path) -> Path:
 
 def asked(line: str, cwd: Path, shell: str = "zsh", **env: str) -> list[list[str]]:
     """What the program answers to a shell: rows of kind, word and what is said of it."""
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "teamwright"],
         cwd=cwd,
         env=os.environ | {"_TEAMWRIGHT_COMPLETE": shell, "_TEAMWRIGHT_LINE": line} | env,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
         text=True,
         timeout=WAIT_S,
-        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return [row.split("\t") for row in done.stdout.splitlines()]
@@ -266,8 +265,6 @@ def test_fish_offers_words_with_what_is_said_of_them(named, repo, tmp_path):
 
 
 def test_a_shell_that_we_do_not_know_is_refused_with_those_that_we_do(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "teamwright", "completion", "tcsh"], capture_output=True, text=True, timeout=WAIT_S
-    )
+    done = preloaded.run([sys.executable, "-m", "teamwright", "completion", "tcsh"], text=True, timeout=WAIT_S)
     assert (done.returncode, done.stdout) == (2, "")
     assert all(shell in done.stderr for shell in ("bash", "zsh", "fish", "[usage]"))

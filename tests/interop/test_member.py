@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from teamwright import MemberChanged, MessageSent, Notice, TaskChanged, Team
+from teamwright.app.inspect import task_views
 from teamwright.protocol.clock import iso
 from teamwright.protocol.errors import LockTimeout, UnknownMember
 from teamwright.protocol.ids import LEAD
@@ -14,6 +15,7 @@ from teamwright.protocol.mail import ShutdownRequest
 from teamwright.teams.mailing.post import send_protocol, send_text
 from teamwright.teams.mailing.task_owners import assign
 from teamwright.testing import ScriptedModel
+from teamwright.ui.cli.tasks import task_rows
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import joined, on_roster
 from tests.teams.crew import Holding, until
@@ -105,8 +107,11 @@ async def test_a_stranger_claims_and_completes_a_task_of_ours_and_everybody_hear
         await heard.until(lambda: [e for e in heard.of(TaskChanged, change="created") if e.task.subject == "theirs"])
 
 
+@pytest.mark.finding("N3")
 @pytest.mark.promise("B1", "E8", "F12")
-async def test_a_task_that_is_given_to_a_stranger_is_told_to_it(strangers, tmp_path):
+async def test_a_task_that_is_given_to_a_stranger_is_told_to_it_and_how_to_report_without_task_tools(
+    strangers, tmp_path
+):
     async with with_zed(strangers, tmp_path, {}) as (team, start, _heard):
         crew, zed = team.session.team, start()
         await zed.seen("idle")
@@ -116,6 +121,9 @@ async def test_a_task_that_is_given_to_a_stranger_is_told_to_it(strangers, tmp_p
         body = json.loads([line["entry"]["text"] for line in zed.log if line["kind"] == "envelope"][-1])
         assert list(body) == ["type", "taskId", "subject", "description", "assignedBy", "timestamp"]
         assert (body["type"], body["taskId"], body["assignedBy"]) == ("task_assignment", task.id, LEAD)
+        assert body["description"].startswith("do it\n\nIf you have no task tools, ")
+        [view] = [one for one in task_views(crew.tasks.directory) if one.id == task.id]
+        assert task_rows([view])[0][1:3] == ("given, not started", "zed")
 
 
 @pytest.mark.promise("C4", "E8", "G4", "F44")

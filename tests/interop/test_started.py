@@ -151,6 +151,25 @@ async def test_a_plan_is_answered_and_the_turn_on_it_is_over_before_anybody_look
         await heard.until(lambda: heard.of(MemberChanged, member="zed")[-1].state == "idle")
 
 
+@pytest.mark.finding("N4")
+@pytest.mark.promise("E8", "C4")
+async def test_the_answer_to_a_plan_is_sent_after_the_turn_that_handed_it_in(started, tmp_path):
+    """The newest version of the other product starts no turn for an answer that arrives within that turn."""
+    asked, end = Asked(), tmp_path / "end"
+    turns = [{"when": "Begin.", "do": [{"do": "plan", "plan": "# One"}, {"do": "await", "file": str(end)}]}]
+    settings = started.settings({"zed": {"turns": turns}})
+    async with a_crew(tmp_path, settings, plan_approval="human", on_request=asked) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other", mode="plan")
+        plan = await asked.next()
+        answering = asyncio.ensure_future(plan.allow())
+        await heard.one(RequestClosed, member="zed")
+        end.touch()
+        sent = await heard.one(MessageSent, member=LEAD, to="zed", wire="plan_approval_response")
+        rested_at = [heard.events.index(one) for one in heard.of(MemberChanged, member="zed", state="awaiting")]
+        assert rested_at and rested_at[0] < heard.events.index(sent)
+        await answering
+
+
 # ── starts ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -11,7 +11,7 @@ import pytest
 from teamwright.protocol.errors import LockLost, LockTimeout
 from teamwright.storage import lock as module
 from teamwright.storage import lockdir
-from teamwright.storage.lock import FileLock, lock_for, remove_unused_guard
+from teamwright.storage.lock import FileLock, lock_for, remove_dead_locks, remove_unused_guard
 from tests.support.waits import WAIT_S
 
 
@@ -89,6 +89,24 @@ async def test_a_killed_owners_lock_is_recovered_at_once_and_the_next_is_told(ta
     async with FileLock(target, guard, wait_s=0.5).hold() as held:
         assert held.recovered
     assert os.listdir(target.parent) == []
+
+
+@pytest.mark.finding("N5")
+@pytest.mark.promise("F29")
+def test_a_process_that_meets_the_lock_of_a_killed_owner_removes_it_and_leaves_all_others(target, guard, start):
+    """Another product waits for that lock, or loses its mail, until it is 10 s old."""
+    owner = start("die_inside", target, guard)
+    assert owner.stdout.readline() == "inside\n"
+    assert remove_dead_locks(target.parent, lambda _: guard) == []
+    assert directory(target).is_dir(), "its owner lives"
+    owner.kill()
+    owner.wait(WAIT_S)
+    assert remove_dead_locks(target.parent, lambda _: guard) == [target]
+    assert os.listdir(target.parent) == []
+    strangers_lock(target, age_s=9)
+    assert remove_dead_locks(target.parent, lambda _: guard) == []
+    assert remove_dead_locks(target.parent, lambda _: guard.with_name("never made")) == []
+    assert directory(target).is_dir(), "it is another product's and young"
 
 
 @pytest.mark.promise("F29")

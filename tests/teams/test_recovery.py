@@ -1,6 +1,9 @@
 """A team whose config.json or team.json was damaged while no lead ran: it is rebuilt from the other files."""
 
+import asyncio
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from teamwright.teams.recovery import recover_teams
 from teamwright.teams.team_file import change_team_file, read_team_file
 from teamwright.testing import ScriptedModel
 from tests.teams.crew import a_team, told, until
+
+CHILD = Path(__file__).parents[1] / "storage" / "child.py"
 
 
 @pytest.fixture
@@ -39,6 +44,14 @@ async def resumed_members(cwd: Path) -> tuple[list[str], tuple[str, ...]]:
         warnings = team.session.warnings
     assert "Read the map." in told(model, "ada"), "she has her conversation"
     return back, warnings
+
+
+def killed_inside(file: Path, guard: Path) -> None:
+    """A process is killed while it has the lock of this file."""
+    argv = [sys.executable, str(CHILD), "die_inside", str(file), str(guard)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None and owner.stdout.readline() == b"inside\n"
+        owner.kill()
 
 
 def roster(home: Home) -> list[dict]:
@@ -120,3 +133,15 @@ async def test_a_team_of_a_living_lead_and_one_of_another_product_are_left_alone
 CONFIG = json.dumps(
     {"name": "theirs", "createdAt": 1, "leadAgentId": "team-lead@theirs", "leadSessionId": "50101e6d", "members": []}
 ).encode()
+
+
+@pytest.mark.finding("N5")
+@pytest.mark.promise("F29")
+async def test_a_resume_removes_the_lock_that_a_killed_process_left_on_an_inbox(tmp_path, home):
+    await leave_ada_and_bob(tmp_path)
+    inbox = home.inbox("crew", "team-lead")
+    await asyncio.to_thread(killed_inside, inbox, home.guard(inbox))
+    assert (lock := inbox.with_name("team-lead.json.lock")).exists()
+    model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["a"], "bob": ["b"]})
+    async with Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions"):
+        assert not lock.exists()

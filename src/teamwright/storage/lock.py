@@ -235,6 +235,34 @@ def remove_unused_guard(path: Path) -> None:
         os.close(fd)
 
 
+def remove_dead_locks(directory: Path, guard_of: Callable[[Path], Path]) -> list[Path]:
+    """Remove the lock directories in a directory whose owner, a process of ours, was killed. Returns the files freed.
+
+    Other products wait for such a lock, or lose what they write, until it is 10 s old. A lock whose owner may live is
+    left: its guard is held, or it is another product's and younger than that. Raises nothing.
+    """
+    try:
+        names = [entry.name for entry in os.scandir(directory) if entry.name.endswith(".lock") and entry.is_dir()]
+    except OSError:
+        return []
+    targets = [directory / name.removesuffix(".lock") for name in names]
+    return [target for target in targets if _remove_dead(target, guard_of(target))]
+
+
+def _remove_dead(target: Path, guard: Path) -> bool:
+    try:
+        fd = os.open(guard, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        held = _flock(fd) and os.fstat(fd).st_nlink > 0  # a guard that was removed meanwhile guards nothing
+        return held and lockdir.judge(fd, f"{target}.lock") is lockdir.Verdict.TAKEN_AWAY
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
 def _open_guard(path: str) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:

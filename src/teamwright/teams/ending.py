@@ -22,6 +22,7 @@ from teamwright.protocol.mail import Entry, ShutdownApproved, TeammateTerminated
 from teamwright.protocol.roster import parse_config
 from teamwright.protocol.task import TaskStatus
 from teamwright.teams.archive import archived_by
+from teamwright.teams.dead_locks import remove_team_locks
 from teamwright.teams.incarnation import Life, Parting
 from teamwright.teams.lifecycle import FAILURES, GONE, Event, State
 from teamwright.teams.mailing.desk import wakes
@@ -105,6 +106,7 @@ async def left(team: Team, name: str, cause: str, agreed_to: str | None, *, tell
 async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
     """What is left to do for a member that is over. `again`: some of it may have been done before a kill."""
     name, roster, tasks = parting.name, team.roster, team.tasks
+    remove_team_locks(team.home, team.directory)  # its process may have been killed while it held one
     handed = await _tried(team, name, "its tasks could not be handed back", tasks.release(name), [])
     if not parting.keeps:
         await _tried(team, name, "it could not be taken off the roster", roster.remove(name), None)

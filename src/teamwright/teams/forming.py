@@ -17,6 +17,7 @@ from teamwright.storage.atomic import sweep_drafts
 from teamwright.storage.bell import sweep
 from teamwright.tasks.task_list import TaskList
 from teamwright.teams.catalogue import NewTeam
+from teamwright.teams.dead_locks import remove_team_locks
 from teamwright.teams.roster import Roster
 from teamwright.teams.succession import make_way
 from teamwright.teams.team import Team
@@ -90,6 +91,7 @@ async def attach_team(team: Team, directory: str) -> TeamConfig:
         _refuse_another(team)
         if not team.home.team_file(directory).exists():
             raise _foreign(directory, team.home.team(directory))
+        remove_team_locks(team.home, directory)
         lead = LeadLease(team.session, os.getpid(), team.lease)
         file = await take_lead(team.home, directory, lead, team.log)
         team.outside.shared_list = team.outside.shared_list or file.task_list

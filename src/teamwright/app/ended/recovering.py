@@ -1,4 +1,4 @@
-"""Teams on disk whose damaged or missing files are rebuilt before a command uses them.
+"""Repair teams on disk before a command uses them: damaged files are rebuilt, locks of killed processes removed.
 
 Depends on the recovery of one team's files. Leaves what is printed to its callers.
 """
@@ -6,16 +6,22 @@ Depends on the recovery of one team's files. Leaves what is printed to its calle
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from teamwright.app.inspect import home_at
+from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
+from teamwright.teams.dead_locks import remove_team_locks
 from teamwright.teams.recovery import damaged_teams, recover_teams
 
 
 def recovered_home(root: str | None) -> tuple[Home, tuple[str, ...]]:
     """The home at this root, and a sentence for each file of a team that was rebuilt. Raises as `home_at`.
 
-    Not for a running event loop.
+    Locks of killed processes are removed too. Not for a running event loop.
     """
     home = home_at(root)
+    for team in sorted(home.shared.glob("teams/*/")):
+        with suppress(TeamwrightError):
+            remove_team_locks(home, team.name)
     return home, asyncio.run(recover_teams(home)) if damaged_teams(home) else ()

@@ -37,6 +37,7 @@ class Line:
         self.on_call: Callable[[str, Said], Awaitable[Said]] | None = None
         self.on_hello: Callable[[Said], None] = lambda _said: None
         self.on_up: Callable[[bool], None] = lambda _up: None
+        self.on_lead_gone: Callable[[], object] = lambda: None
         """Told when the lead is gone, and when it is back."""
         self.log: EventLog | None = None
         self.gone = asyncio.Event()
@@ -79,6 +80,7 @@ class Line:
             self._up.clear()
             if not self._leaving:
                 self.on_up(False)
+                self.on_lead_gone()
             if self._leaving or not await self._again(watcher):
                 break
         if not self._leaving:

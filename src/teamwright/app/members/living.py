@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from teamwright.app.members.calling import LEAD_GONE, Line
@@ -18,6 +19,7 @@ from teamwright.app.members.joining import Began, Joined, end_work, joined
 from teamwright.app.members.spawn_file import VARIABLE, SpawnFile, discard
 from teamwright.protocol.argv import MemberFlags
 from teamwright.protocol.errors import CannotStart, TeamwrightError, UsageError
+from teamwright.teams.dead_locks import remove_team_locks
 
 ENDED_BY = {signal.SIGTERM: "was asked to end by SIGTERM", signal.SIGHUP: "its terminal was closed"}
 
@@ -73,6 +75,7 @@ async def at_work(spawn: SpawnFile, begun: Began | None = None) -> AsyncGenerato
 
 async def _keep(member: Joined) -> None:
     """The line is kept up; without a lead the member leaves, and a resume goes on with it."""
+    member.line.on_lead_gone = partial(remove_team_locks, member.team.home, member.team.directory)
     await member.line.keep(member.watcher)
     if member.line.gone.is_set():
         member.obeying.end("suspended", LEAD_GONE)

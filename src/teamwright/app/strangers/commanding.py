@@ -37,6 +37,9 @@ from teamwright.teams.team import Team
 ROOT_VARIABLE = "CLAUDE_CONFIG_DIR"
 """Names the state root of the other product to it; without it that is `~/.claude`."""
 
+TASKS_VARIABLE = "CLAUDE_CODE_ENABLE_TASKS"
+"""With this variable the other product gives a member its task tools, where its model is one that gets them."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -136,7 +139,7 @@ class Commands:
             for name, value in self.ground.env.items()
             if name not in self.hidden and not (begins and name.startswith(begins))
         }
-        return base | {name: self._fill(value, command) for name, value in command.env.items()}
+        return {TASKS_VARIABLE: "1"} | base | {name: self._fill(value, command) for name, value in command.env.items()}
 
     def _filled(self, command: Command) -> list[str]:
         return [self._fill(part, command) for part in command.argv]

@@ -15,6 +15,11 @@ from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.mailing.post import Call, recipient, send_protocol
 from teamwright.teams.team import Team
 
+_WITHOUT_TASK_TOOLS = (
+    "If you have no task tools, do the task all the same, and send a message to team-lead when it is done or blocked."
+)
+"""For members that another program runs: in its newest version the tools depend on the model."""
+
 _UNCHANGED = "nothing was changed"
 
 
@@ -55,15 +60,13 @@ async def assign(team: Team, task: Task, by: str, call: Call | None = None) -> N
     id = call.message_to(owner) if call is not None else ""
     if call is not None and call.again and await team.inbox(owner).has(id):
         return
-    await send_protocol(
-        team,
-        by,
-        owner,
-        TaskAssignment(
-            task_id=task.id, subject=task.subject, description=task.description, assigned_by=by, timestamp=iso()
-        ),
-        id=id,
+    description = task.description
+    if owner.lower() in team.outside.strangers:
+        description = f"{description}\n\n{_WITHOUT_TASK_TOOLS}"
+    assignment = TaskAssignment(
+        task_id=task.id, subject=task.subject, description=description, assigned_by=by, timestamp=iso()
     )
+    await send_protocol(team, by, owner, assignment, id=id)
 
 
 async def _notify_former(team: Team, change: Change, by: str) -> None:

@@ -5,7 +5,9 @@ The answer counts on their side. Knows rows, mail and the team; does not know ho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from teamwright.permissions.decide import Policy
@@ -15,6 +17,7 @@ from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import PlanApprovalRequest, PlanApprovalResponse
+from teamwright.teams.lifecycle import State
 from teamwright.teams.mailing.post import send_protocol
 from teamwright.teams.modes.reach import REACH
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
@@ -23,6 +26,13 @@ from teamwright.teams.team import Team
 
 _GIVEN = (Mode.DONT_ASK, Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
 """Modes that another program is told; it plans, delegates and bubbles in no way of ours."""
+
+
+TURN_END_S = 2.0
+"""How long after its request the answer to a plan waits for a member that this process did not start."""
+
+TURN_MOST_S = 10.0
+"""How long the answer waits for the end of the turn of a member that this process started."""
 
 
 def mode_beyond(lead: Policy, wished: Mode | None = None) -> Mode:
@@ -91,6 +101,7 @@ async def settle_beyond(team: Team, name: str, request: Mapping[str, Any], answe
         timestamp=iso(),
         permission_mode=str(mode_beyond(team.lead_policy, wished)) if approved else None,
     )
+    await _turn_ended(team, name, request)
     _note(team, name, NOTHING_AWAITED)
     async with team.planning:
         if not await team.inbox(name).has(told_under(id)):
@@ -98,6 +109,29 @@ async def settle_beyond(team: Team, name: str, request: Mapping[str, Any], answe
     followed = team.outside.followed.get(name.lower())
     if followed is not None and told.permission_mode is not None:
         followed.given(told.permission_mode)
+
+
+async def _turn_ended(team: Team, name: str, request: Mapping[str, Any]) -> None:
+    """Wait for the end of the turn in which the member handed in its plan.
+
+    The other product's newest version (2.1.330) starts no turn for an answer that it receives before that.
+    """
+    opened_at, most = request.get("opened_at"), TURN_MOST_S
+    if team.find(name) is None:
+        most = TURN_END_S - ((now_ms() - opened_at) / 1000 if isinstance(opened_at, int) else 0.0)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(most):
+            while await _in_turn(team, name):
+                team.changed.clear()
+                await team.changed.wait()
+
+
+async def _in_turn(team: Team, name: str) -> bool:
+    """Whether the member's turn may not have ended; of one that this process did not start its entry tells."""
+    if (mate := team.find(name)) is not None:
+        return mate.state in {State.WORKING, State.BLOCKED}
+    entry = (await team.roster.read()).find(name)
+    return entry is not None and entry.is_active is not False
 
 
 def _note(team: Team, name: str, plan: Awaited) -> None:

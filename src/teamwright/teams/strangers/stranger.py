@@ -15,11 +15,13 @@ from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.mail import IdleNotification
+from teamwright.protocol.secret_texts import mask_tokens
 from teamwright.protocol.values import dataclass
 from teamwright.storage.processes.family import start_of
 from teamwright.storage.processes.lives import Life as ProcessLife
 from teamwright.teams.lifecycle import GONE, Event, State
 from teamwright.teams.member.placed import Placed
+from teamwright.teams.places.detached import DETACHED
 from teamwright.teams.plans.awaited import Awaited
 from teamwright.teams.strangers.signs import InboxSigns
 
@@ -238,13 +240,18 @@ class Stranger(Placed):
             going.cancel()
         if self.state in GONE:
             return
-        words = "" if self.leaving else await self._last_line()
+        words = "" if self.leaving else await self._last_words()
         cause = self.leaving or f"its program ended without a word{words}"
         failed, self.leaving = not self.leaving, cause
         await self.wind_up(0)
         self.move(Event.BROKE if failed else Event.LEFT, cause)
         await self.left(self.name, f"failed: {cause}" if failed else cause)
         self.changed.set()
+
+    async def _last_words(self) -> str:
+        """The last line that the program wrote, where that is no screen: there it is the program's own status line."""
+        on_screen = self.spot is None or self.spot.kind != DETACHED
+        return "" if on_screen else mask_tokens(await self._last_line())
 
     async def _heard_last(self) -> None:
         """It is gone; its last mail may say that it agreed."""

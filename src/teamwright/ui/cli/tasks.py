@@ -38,4 +38,6 @@ def _status(view: TaskView) -> str:
         return "damaged"
     if view.unverified:
         return f"{view.status}, unverified"
-    return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}" if view.waits_for else view.status
+    if view.waits_for:
+        return f"waits for {', '.join(f'#{id}' for id in view.waits_for)}"
+    return "given, not started" if view.status == "pending" and view.owner else view.status

@@ -109,9 +109,7 @@ async def test_a_stranger_claims_and_completes_a_task_of_ours_and_everybody_hear
 
 @pytest.mark.finding("N3")
 @pytest.mark.promise("B1", "E8", "F12")
-async def test_a_task_that_is_given_to_a_stranger_is_told_to_it_and_how_to_report_without_task_tools(
-    strangers, tmp_path
-):
+async def test_a_stranger_is_told_of_its_task_and_how_to_report_without_task_tools(strangers, tmp_path):
     async with with_zed(strangers, tmp_path, {}) as (team, start, _heard):
         crew, zed = team.session.team, start()
         await zed.seen("idle")

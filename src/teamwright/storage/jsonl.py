@@ -117,9 +117,10 @@ class Journal:
             self._fd = -1
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The whole lines from the first on, without their newline; blank ones are left out. No file, no lines."""
+def read_lines(path: Path, start: int = 0) -> Iterator[bytes]:
+    """The whole lines from the byte `start` on, without their newline; blank ones are left out. No file, no lines."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=_BLOCK) as file:
+        file.seek(start)
         for line in file:
             if line[-1:] == b"\n" and line != b"\n":
                 yield line[:-1]

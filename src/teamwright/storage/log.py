@@ -136,7 +136,7 @@ class EventLog:
         feed = _Feed()
         unsubscribe = self.subscribe(feed.put)
         self._feeds.append(feed)
-        tail = Tail(self.path, after)
+        tail = Tail.behind(self.path, after)
         try:
             while True:
                 async for item in self._catch_up(feed, tail):

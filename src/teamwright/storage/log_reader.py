@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from itertools import islice
@@ -18,7 +19,7 @@ from typing import Any, cast
 from teamwright.protocol.event_json import from_json
 from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.values import dataclass
-from teamwright.storage.jsonl import read_backward, read_lines
+from teamwright.storage.jsonl import read_backward, read_backward_at, read_lines
 from teamwright.storage.lost_lines import LostLines, set_aside_damaged_lines
 
 MOST_UNREAD = 20_000
@@ -27,6 +28,7 @@ MOST_UNREAD = 20_000
 _BATCH = 64
 _BLOCK = 1 << 16
 _SNAPSHOT = b'"type":"snapshot"'
+_SNAPSHOT_AT = re.compile(rb'"at":([0-9]{1,12}(?:\.[0-9]{1,9})?)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,37 @@ class Recent:
 
 
 def read_events(path: Path, after: int = 0) -> Iterator[tuple[int, TeamEvent]]:
-    """The logged events behind number `after`, for other processes; kinds of newer versions are left out."""
-    for line in read_lines(path):
+    """The logged events behind number `after`, for other processes; kinds of newer versions are left out.
+
+    Of the events up to `after` nothing is read.
+    """
+    for line in read_lines(path, end_of(path, after)):
         if (n := number_of(line)) > after and (event := event_of(line)) is not None:
             yield n, event
+
+
+def read_newest(path: Path, *, since: float = 0.0, marks: tuple[bytes, ...] = ()) -> Iterator[tuple[int, TeamEvent]]:
+    """The logged events from the newest back, as far as any may be of `since` (seconds since 1970) or later.
+
+    With `marks` only lines that contain all of these bytes.
+    """
+    for line in read_backward(path):
+        if (at := snapshot_time(line)) is not None:
+            if at < since:
+                return  # an event is logged after it happened: all before are older
+        elif all(mark in line for mark in marks) and (n := number_of(line)) and (event := event_of(line)) is not None:
+            yield n, event
+
+
+def end_of(path: Path, number: int) -> int:
+    """The byte behind the event of that number, looked for from the end; 0 where it is not found."""
+    found = 0
+    if number > 0:
+        found = next((end for end, line in read_backward_at(path) if 0 < number_of(line) <= number), 0)
+    if found:
+        with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+            return found if os.pread(file.fileno(), 1, found - 1) == b"\n" else 0
+    return 0
 
 
 def read_recent(path: Path, most: int = MOST_UNREAD) -> Recent:
@@ -135,6 +164,15 @@ class Tail:
                 made._offset = made._offset if made._offset > start else 0
         return made
 
+    @classmethod
+    def behind(cls, path: Path, after: int) -> Tail:
+        """One that begins behind the event of that number, of which nothing before is read."""
+        made = cls(path, after)
+        with contextlib.suppress(OSError):
+            made._inode = os.stat(path).st_ino
+            made._offset = end_of(path, after)
+        return made
+
     def read(self) -> list[tuple[int, TeamEvent]]:
         """The next logged events behind `after`, at most a batch; empty at the end of the file."""
         found: list[tuple[int, TeamEvent]] = []
@@ -174,6 +212,12 @@ def event_of(line: bytes) -> TeamEvent | None:
         return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def snapshot_time(line: bytes) -> float | None:
+    """When a snapshot was written, in seconds since 1970, without parsing it all; None for any other line."""
+    found = _SNAPSHOT_AT.search(line, 0, 96) if _SNAPSHOT in line[:64] else None
+    return float(found[1]) if found is not None else None
 
 
 def snapshot_of(line: bytes) -> Snapshot | None:

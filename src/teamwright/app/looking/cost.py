@@ -5,14 +5,15 @@ Every token is in each of the three lists once. Reads only; knows logs and books
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from teamwright.app.looking.receipts import LogView, find_log
 from teamwright.app.session import Session
+from teamwright.app.spending.index import sums_of
 from teamwright.app.spending.ledger import Account, Ledger, TaskKey
-from teamwright.app.spending.reading import spending
-from teamwright.protocol.events import RoundEnded, TaskChanged, TeamEvent
+from teamwright.app.spending.reading import spending_since
+from teamwright.protocol.events import RoundEnded
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
@@ -73,12 +74,15 @@ def cost_of(home: Home, cwd: Path, name: str | None, since: float | None = None)
     `unknown-session`).
     """
     log = find_log(home, cwd, name)
-    subjects: dict[TaskKey, str] = {}
-    books = Ledger()
-    for event in _of_log(log, subjects, lambda: books.list):
-        if since is None or not isinstance(event, RoundEnded) or event.at >= since:
+    sums = sums_of(log.path)
+    if since is None:
+        return view_of(sums.books, sums.subjects, log)
+    directory, events = spending_since(log.path, since)
+    books = Ledger(list=directory)
+    for event in events:
+        if not isinstance(event, RoundEnded) or event.at >= since:
             books.note(event)
-    return view_of(books, subjects, log, since or 0.0)
+    return view_of(books, sums.subjects, log, since)
 
 
 async def session_cost(session: Session) -> CostView:
@@ -86,13 +90,6 @@ async def session_cost(session: Session) -> CostView:
     books = session.maker.purse.books
     subjects = {(books.list, task.id): task.subject for task in await session.task_lines()}
     return view_of(books, subjects, LogView(session.log.path, session.id, session.team.name))
-
-
-def _of_log(log: LogView, subjects: dict[TaskKey, str], current: Callable[[], str]) -> Iterator[TeamEvent]:
-    for event in spending(log.path):
-        if isinstance(event, TaskChanged):
-            subjects[current(), event.task.id] = event.task.subject
-        yield event
 
 
 def view_of(books: Ledger, subjects: Mapping[TaskKey, str], log: LogView, since: float = 0.0) -> CostView:

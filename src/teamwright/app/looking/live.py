@@ -165,7 +165,7 @@ async def follow_log(path: Path, after: int | None = None) -> AsyncGenerator[tup
 
     Does not end: the session may go on in another process, in the same log.
     """
-    tail = Tail(path, last_number(path) if after is None else after)
+    tail = Tail.behind(path, last_number(path) if after is None else after)
     lease = path.parent / LEASE
     ended, driven = "", False
     async with _waking() as wake:

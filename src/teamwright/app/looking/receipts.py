@@ -6,7 +6,9 @@ A log is found by the name of a team or the id of a session. Reads only; knows b
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +20,7 @@ from teamwright.protocol.events import TeamEvent, ToolCalled
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, inbox_stem
 from teamwright.protocol.values import dataclass
 from teamwright.storage.jsonl import read_lines
-from teamwright.storage.log_reader import read_events
+from teamwright.storage.log_reader import read_events, read_newest
 from teamwright.storage.paths import Home
 
 LOGGED = 4_000
@@ -76,22 +78,47 @@ def find_log(home: Home, cwd: Path, name: str | None) -> LogView:
 
 
 def log_events(
-    log: LogView, *, member: str | None = None, since: float | None = None
+    log: LogView, *, member: str | None = None, since: float | None = None, last: int | None = None
 ) -> Iterator[tuple[int, TeamEvent]]:
-    """The numbered events of a log, of one member and from a time on (seconds since 1970) where that is asked."""
+    """The numbered events of a log, of one member, from a time on (seconds since 1970) and the `last` so many only.
+
+    With `since` or `last` the log is read from its end, and no further than to the first event that is wanted.
+    """
     wanted = None if member is None else real_name(member)
-    for number, event in read_events(log.path):
-        if (wanted is None or event.member.lower() == wanted) and (since is None or event.at >= since):
-            yield number, event
+    if since is None and last is None:
+        events = read_events(log.path)
+    else:
+        events = reversed(_newest(log, wanted, since or 0.0, sys.maxsize if last is None else last))
+    return ((number, event) for number, event in events if wanted is None or event.member.lower() == wanted)
+
+
+def first_number(log: LogView, since: float | None, last: int | None, member: str | None = None) -> int | None:
+    """The number behind which the events from that time on, and of them the `last` so many, begin; None: at the end.
+
+    `member` is a name as events have it.
+    """
+    if since is None and last is None:
+        return None
+    newest = _newest(log, member, since or 0.0, sys.maxsize if last is None else last)
+    return newest[-1][0] - 1 if newest else None
+
+
+def _newest(log: LogView, member: str | None, since: float, most: int) -> list[tuple[int, TeamEvent]]:
+    """Of those that fit the newest, newest first."""
+    events = read_newest(log.path, since=since)
+    fits = ((n, one) for n, one in events if one.at >= since and (member is None or one.member.lower() == member))
+    return list(islice(fits, most))
 
 
 def find_call(log: LogView, call: str) -> CallView:
     """The newest call of that number (`c7`, or `7`), its output whole. Raises TeamwrightError (`usage`)."""
     wanted = f"c{call.strip().lower().removeprefix('c')}"
-    made = [event for _, event in read_events(log.path) if isinstance(event, ToolCalled)]
-    event = next((one for one in reversed(made) if one.call == wanted), None)
+    marks = (b'"tool_called"', b'"call":%s' % json.dumps(wanted).encode())
+    found = (event for _, event in read_newest(log.path, marks=marks))
+    event = next((one for one in found if isinstance(one, ToolCalled) and one.call == wanted), None)
     if event is None:
-        numbers = list(dict.fromkeys(one.call for one in made))
+        made = (event for _, event in read_events(log.path))
+        numbers = list(dict.fromkeys(one.call for one in made if isinstance(one, ToolCalled)))
         raise TeamwrightError(
             "usage",
             f"there is no call {wanted} in this log",

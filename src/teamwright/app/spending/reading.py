@@ -9,18 +9,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from teamwright.protocol.events import TeamEvent
-from teamwright.storage.jsonl import read_lines
-from teamwright.storage.log_reader import event_of, number_of
+from teamwright.storage.jsonl import read_backward, read_lines
+from teamwright.storage.log_reader import end_of, event_of, number_of, snapshot_of, snapshot_time
 
 _KINDS = (b'"round_ended"', b'"team_changed"', b'"member_changed"', b'"task_changed"')
 _HEAD = 60
 """Bytes of a line in which its kind stands."""
 
 
-def spending(path: Path, last: int | None = None) -> Iterator[TeamEvent]:
-    """Rounds, and what says whose they were, oldest first; up to the event of that number."""
-    for line in read_lines(path):
-        if last is not None and number_of(line) > last:
+def spending(path: Path, last: int | None = None, after: int = 0) -> Iterator[TeamEvent]:
+    """Rounds, and what says whose they were, oldest first; behind event number `after`, up to `last`."""
+    for line in read_lines(path, end_of(path, after)):
+        number = number_of(line)
+        if last is not None and number > last:
             return
-        if any(kind in line[:_HEAD] for kind in _KINDS) and (event := event_of(line)) is not None:
+        if number > after and _matters(line) and (event := event_of(line)) is not None:
             yield event
+
+
+def spending_since(path: Path, since: float) -> tuple[str, list[TeamEvent]]:
+    """The same from a time on, read from the end of the log; and the directory of the team that was led before it."""
+    events: list[TeamEvent] = []
+    for line in read_backward(path):
+        if (at := snapshot_time(line)) is not None and at < since:
+            snapshot = snapshot_of(line)
+            return str(snapshot.state.get("directory") or "") if snapshot is not None else "", events[::-1]
+        if _matters(line) and (event := event_of(line)) is not None:
+            events.append(event)
+    return "", events[::-1]
+
+
+def _matters(line: bytes) -> bool:
+    return any(kind in line[:_HEAD] for kind in _KINDS)

@@ -11,10 +11,11 @@ from datetime import datetime
 
 import click
 
-from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, log_events, real_name
+from teamwright.app.looking.receipts import CallView, LogView, find_call, find_log, first_number, log_events, real_name
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.event_json import to_json
 from teamwright.protocol.events import MemberChanged, RunEnded, SessionOpened, TeamEvent, Underway
+from teamwright.protocol.values import dataclass
 from teamwright.ui.cli.flags import seconds
 from teamwright.ui.cli.looking import clock, json_flag, moment
 from teamwright.ui.cli.output import WIDTH, clean, cut, facts, say, say_json, say_json_line
@@ -27,7 +28,8 @@ from teamwright.ui.headless.progress import line_of, shown
 @click.option("--member", metavar="NAME", help="Only of this member.")
 @click.option("--call", "call_id", metavar="ID", help="One tool call, e.g. c7: command, member, time, whole output.")
 @click.option("--since", metavar="TIME", help="10m, 2h, 14:30 or a date and time.")
-@click.option("-f", "--follow", is_flag=True, help="From now on, or from --since on, until Ctrl-C.")
+@click.option("-n", "--last", type=click.IntRange(min=0), metavar="N", help="Only the last N events that fit.")
+@click.option("-f", "--follow", is_flag=True, help="From now on, or from --since or -n on, until Ctrl-C.")
 @json_flag
 @click.pass_context
 def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: str | None, **how: object) -> int:
@@ -41,12 +43,21 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
         call = find_call(found, call_id)
         say_json(call) if how["as_json"] else _show_call(call)
         return 0
-    since = how["since"]
-    start = moment_of(since) if isinstance(since, str) else None
+    since, last = how["since"], how["last"]
+    part = _Part(member, moment_of(since) if isinstance(since, str) else None, last if isinstance(last, int) else None)
     if how["follow"]:
-        return asyncio.run(_follow(found, member, start, as_json=bool(how["as_json"])))
-    _show(found, member, start, as_json=bool(how["as_json"]))
+        return asyncio.run(_follow(found, part, as_json=bool(how["as_json"])))
+    _show(found, part, as_json=bool(how["as_json"]))
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Which events are wanted: of one member, from a time on, the last so many."""
+
+    member: str | None
+    since: float | None
+    last: int | None
 
 
 def moment_of(text: str, now: float | None = None) -> float:
@@ -66,12 +77,12 @@ def moment_of(text: str, now: float | None = None) -> float:
         ) from None
 
 
-def _show(found: LogView, member: str | None, since: float | None, *, as_json: bool) -> None:
+def _show(found: LogView, part: _Part, *, as_json: bool) -> None:
     some = False
-    for number, event in log_events(found, member=member, since=since):
+    for number, event in log_events(found, member=part.member, since=part.since, last=part.last):
         some = _say(number, event, as_json=as_json) or some
     if not some and not as_json:
-        say(f"Nothing in {found.path}." if member is None and since is None else "Nothing that fits.")
+        say(f"Nothing in {found.path}." if part == _Part(None, None, None) else "Nothing that fits.")
 
 
 def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
@@ -85,17 +96,18 @@ def _say(number: int, event: TeamEvent, *, as_json: bool) -> bool:
     return True
 
 
-async def _follow(found: LogView, member: str | None, since: float | None, *, as_json: bool) -> int:
+async def _follow(found: LogView, part: _Part, *, as_json: bool) -> int:
     """Show what comes until somebody ends it; a run that ends is told, and another may go on in the same log."""
     from teamwright.app.looking.live import Quiet, follow_log
 
-    who = None if member is None else real_name(member)
-    async with aclosing(follow_log(found.path, None if since is None else 0)) as events:
+    who = None if part.member is None else real_name(part.member)
+    after = first_number(found, part.since, part.last, who)
+    async with aclosing(follow_log(found.path, after)) as events:
         async for item in events:
             if isinstance(item, Quiet):
                 line = {"type": "quiet", "at": round(time.time(), 3), "why": item.why}
                 say_json_line(line) if as_json else say(f"{clock(time.time())}  {item.why}")
-            elif (who is None or item[1].member.lower() == who) and (since is None or item[1].at >= since):
+            elif (who is None or item[1].member.lower() == who) and item[1].at >= (part.since or 0.0):
                 _say(*item, as_json=as_json)
             sys.stdout.flush()
     return 0

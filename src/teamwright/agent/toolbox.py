@@ -31,7 +31,7 @@ from teamwright.storage.counter import Counter
 OUTPUT_IN_LOG = 4_000
 """Characters of a result that the event log keeps; the transcript has the whole."""
 
-NUMBERS_KNOWN = 10_000
+NUMBERS_KNOWN = 1_000
 """Calls whose numbers are in memory."""
 
 

@@ -48,8 +48,8 @@ _MESSAGES = b',"messages":['
 _PAUSED = b'"stop_reason":"pause_turn"'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
-TOLD_MOST = 4_096
-"""Ids that a boundary lists; older ones are looked for in the lines before it."""
+TOLD_MOST = 1_064
+"""Ids that a boundary lists, as many as an inbox has unread; older ones are looked for in the lines before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from typing import Any, cast
 
 from teamwright.protocol.mail import Entry, parse_entry
@@ -17,9 +16,10 @@ from teamwright.storage.array import NotAnArray
 READ = (b'"read":true }', b'"read":true}')
 """How the line of a consumed element ends in our layout."""
 
-_REMEMBERED = 2_048
+_TURN = 64
+"""After so many lines that were parsed, those that were not met since the last time are dropped."""
 _SHORT = 2_048
-"""So many lines, none longer than so many bytes, are not parsed again when their file is read again."""
+"""Lines up to so many bytes are not parsed again when their file is read again."""
 
 MOST_UNREAD = 1_000
 RUNTIME_UNREAD = 64
@@ -76,7 +76,7 @@ class Item:
     def entry(self) -> Entry:
         """The element as an entry. Raises NotAnArray for a consumed one that is none."""
         raw = self._raw
-        return _entry(raw) if self.unread and raw and len(raw) <= _SHORT else parse_entry(self.fields)
+        return _known.entry(raw) if self.unread and raw and len(raw) <= _SHORT else parse_entry(self.fields)
 
     @property
     def msg_id(self) -> str | None:
@@ -214,23 +214,56 @@ def _split_lines(content: bytes) -> list[Item] | None:
         return None
     items: list[Item] = []
     offset = 2
+    _known.begin()
     for raw in lines:
         if raw[:2] != b'{"' or raw[-1:] != b"}":
             return None
         if raw.endswith(READ):
             items.append(Item(raw, None, offset))
         else:
-            items.append(Item(raw, _parsed(raw) if len(raw) <= _SHORT else json.loads(raw), offset))
+            items.append(Item(raw, _known.value(raw) if len(raw) <= _SHORT else json.loads(raw), offset))
         offset += len(raw) + 2
     return items
 
 
-@lru_cache(_REMEMBERED)
-def _parsed(raw: bytes) -> object:
-    """The line's value. An unread entry is read again with each one that arrives behind it."""
-    return json.loads(raw)
+class _Known:
+    """Unread lines that were parsed lately: each is read again with every one that arrives behind it.
+
+    Two generations: what no reading of the last ones met is dropped, so consumed mail stays in memory of no process.
+    """
+
+    def __init__(self) -> None:
+        self._new: dict[bytes, tuple[object, Entry | None]] = {}
+        self._old: dict[bytes, tuple[object, Entry | None]] = {}
+        self._missed = 0
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._old)
+
+    def begin(self) -> None:
+        """An array is about to be read: its lines are met again, or dropped at the next turn."""
+        if self._missed >= _TURN:
+            self._old, self._new, self._missed = self._new, {}, 0
+
+    def value(self, raw: bytes) -> object:
+        """The line's value. Raises ValueError."""
+        found = self._new.get(raw)
+        if found is None:
+            found = self._old.pop(raw, None)
+            if found is None:
+                found = (json.loads(raw), None)
+                self._missed += 1
+            self._new[raw] = found
+        return found[0]
+
+    def entry(self, raw: bytes) -> Entry:
+        """The line as an entry."""
+        value = self.value(raw)
+        entry = self._new[raw][1]
+        if entry is None:
+            entry = parse_entry(cast("dict[str, Any]", value))
+            self._new[raw] = (value, entry)
+        return entry
 
 
-@lru_cache(_REMEMBERED)
-def _entry(raw: bytes) -> Entry:
-    return parse_entry(cast("dict[str, Any]", _parsed(raw)))
+_known = _Known()

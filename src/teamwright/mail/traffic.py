@@ -11,8 +11,11 @@ from teamwright.mail.layout import Item
 from teamwright.protocol.mail import Entry
 from teamwright.protocol.values import dataclass
 
-MOST_OWN = 4_096
+MOST_OWN = 1_064
 """So many own letters are remembered; more cannot lie unread, so the oldest are those that nobody will find."""
+
+MOST_PAST = 512
+"""So many ids of what was read are remembered, for other programs that put an old copy back."""
 
 OnArrival = Callable[[Sequence[Entry]], None]
 OnLoss = Callable[[Sequence["Lost"]], None]
@@ -76,7 +79,7 @@ class Traffic:
         A stranger that writes what it read before may put one back: it did not arrive anew.
         """
         self._past |= dict.fromkeys(ids)
-        while len(self._past) > MOST_OWN:
+        while len(self._past) > MOST_PAST:
             del self._past[next(iter(self._past))]
         for msg_id in ids:
             self._own.pop(msg_id, None)

@@ -107,5 +107,6 @@ def _account_to_json(account: Account) -> dict[str, Any]:
 
 
 def _account_from_json(data: Mapping[str, Any]) -> Account:
-    usages = {name: usage_from_json(data[name]) for name in _USAGES}
-    return Account(**{name: data[name] for name in _PLAIN}, **usages)
+    plain: dict[str, Any] = {name: data[name] for name in _PLAIN}
+    plain |= {name: usage_from_json(data[name]) for name in _USAGES}
+    return Account(**plain)

@@ -20,7 +20,7 @@ from teamwright.protocol.mail import Entry
 _ASSIGNED = re.compile(r">\\n[^\s<]+ gave you task #(\d+):|task_assignment[^{}]*?taskId\W+(\d+)")
 """A task that was given by mail, as models read it now and in transcripts of earlier versions."""
 
-REMEMBERED = 4_096
+REMEMBERED = 512
 """Ids in memory. The transcript is asked for older messages alone, once for each as long as it lies unread."""
 
 

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format pytest slow again bench crash crash-mutations fuzz live wheel-test clean
+.PHONY: help demo test test-all check format pytest slow again bench crash crash-mutations scale fuzz live wheel-test clean
 
 # Tests start the program thousands of times. Without cached bytecode each start compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,6 +67,9 @@ bench: $(VENV)/.dev  ## the benchmarks, with floors (ARGS='w4 w7' for some)
 crash: $(VENV)/.dev  ## a team is killed hundreds of times and must lose nothing, then one with members in processes (CRASH_KILLS=400, CRASH_MEMBER_KILLS=100, CRASH_SEED=… to replay)
 	$(BIN)/python -m tests.crash.run $(ARGS)
 	$(BIN)/python -m tests.crash.processes
+
+scale: $(VENV)/.dev  ## three leads and eight members work for 15 minutes and are killed: nothing is lost, memory and CPU stay flat (ARGS='--minutes 60')
+	$(BIN)/python -m tests.scale.run $(ARGS)
 
 crash-mutations: $(VENV)/.dev  ## the same without each of its safeties: it must notice (ARGS='guard owed' for some)
 	$(BIN)/python -m tests.crash.mutants $(ARGS)

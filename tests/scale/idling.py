@@ -7,9 +7,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from teamwright import Team
 from teamwright.models.model import Request
+from teamwright.protocol.events import TeamEvent, TurnEnded
 from tests.scale.crew import Plays, a_team, held, main, read_lead_mail, rest
 
+OURS = "/teamwright/"
 WINDOW_S = 4.5
 """Two slow looks of the watcher, which come every 2 s."""
 
@@ -30,6 +33,29 @@ async def window() -> dict[str, int]:
     return dict(calls)
 
 
+async def woken(team: Team, who: str) -> int:
+    """How many functions of the program are called from a message to this member to the end of its turn."""
+    calls, ended = 0, asyncio.Event()
+
+    def profile(frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and OURS in frame.f_code.co_filename
+
+    def note(_number: int, event: TeamEvent) -> None:
+        if isinstance(event, TurnEnded) and event.member == who:
+            ended.set()
+
+    unsubscribe = team.session.log.subscribe(note, live=False)
+    sys.setprofile(profile)
+    try:
+        await team.send(who, "Are you there?")
+        await ended.wait()
+    finally:
+        sys.setprofile(None)
+        unsubscribe()
+    return calls
+
+
 def spoken(text: str, request: Request) -> str:
     """Everybody says the same."""
     return "Seen."
@@ -46,6 +72,9 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         await read_lead_mail(session)
         await asyncio.sleep(0.2)  # what was just written is noticed by the watcher, once
         before = held()
+        if spec.get("wakes_only"):
+            await woken(team, "m0")  # it hears who joined the team after it
+            return {"wake": await woken(team, "m0")}
         found: dict[str, Any] = {"idle": await window()}
         found["same"] = held() == before
         found["timers"] = session.maker.watchdog is not None and session.maker.watchdog._timer is not None
@@ -56,8 +85,7 @@ async def run(spec: dict[str, Any], root: Path) -> dict[str, Any]:
         found["half"] = await window()
         asked = dict(model.asked)
         who = f"m{spec['members'] - 1}"
-        await team.send(who, "Are you there?")
-        found["state"] = next(member.state for member in team.members if member.name == who)
+        found["wake"] = await woken(team, who)
         await rest(session)
         found["woken"] = {
             name: count - asked.get(name, 0) for name, count in model.asked.items() if count != asked.get(name)

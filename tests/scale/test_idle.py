@@ -1,5 +1,7 @@
 """Twenty members that wait cost nothing but the slow look of the watcher, and who is written to wakes alone."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.scale.crew import child
@@ -29,3 +31,17 @@ def test_twenty_idle_members_wake_no_loop_and_touch_no_file_but_by_the_slow_look
     assert found["half"]["stat"] < found["idle"]["stat"] * 0.75, "a member that is over is not looked after"
     assert found["same"] and not found["timers"], "no task, thread, descriptor or timer comes of waiting"
     assert found["woken"] == {f"m{MEMBERS - 1}": 1}
+
+
+@pytest.mark.finding("T17")
+def test_a_message_to_one_of_two_hundred_idle_members_costs_no_more_calls_than_to_one_of_ten(tmp_path):
+    few, many = (
+        child("idling", {"root": str(make(tmp_path / str(members))), "members": members, "wakes_only": True})["wake"]
+        for members in (10, 200)
+    )
+    assert many <= 1.1 * few
+
+
+def make(directory: Path) -> Path:
+    directory.mkdir()
+    return directory

@@ -1,5 +1,6 @@
 """What a spawn, an end and a look cost does not grow with the team."""
 
+import os
 from collections import Counter
 
 import pytest
@@ -78,3 +79,48 @@ def test_a_member_is_found_in_any_case_and_a_name_that_went_is_not():
     assert members.nearest("Ada") == "third"
     members.clear()
     assert members.nearest("ada") is None
+
+
+class Files(Counter):
+    """Bytes read and files opened."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        for name in ("read", "pread"):
+            monkeypatch.setattr(os, name, self._reading(getattr(os, name)))
+        opened = os.open
+        monkeypatch.setattr(os, "open", lambda *args, **more: self.update(opened=1) or opened(*args, **more))
+
+    def _reading(self, function):
+        def read(*args):
+            got = function(*args)
+            self["read"] += len(got)
+            return got
+
+        return read
+
+    def take(self):
+        done = Counter(self)
+        self.clear()
+        return done
+
+
+@pytest.mark.slow
+@pytest.mark.finding("T17")
+async def test_a_spawn_into_a_team_of_six_hundred_reads_and_encodes_what_one_into_a_team_of_fifty_does(
+    tmp_path, monkeypatch
+):
+    work, files = Work(monkeypatch), Files(monkeypatch)
+    async with a_team(tmp_path, Plays(lambda _text, _request: "ok")) as team:
+        costs = []
+        for number in range(600):
+            if number in {50, 595}:
+                work.take()
+                files.take()
+            await come(team.session, number)
+            if number in {54, 599}:
+                costs.append((work.take(), files.take()))
+    (work_then, files_then), (work_now, files_now) = costs
+    assert work_now == work_then
+    assert files_now["opened"] <= 1.2 * files_then["opened"]
+    assert files_now["read"] <= 1.5 * files_then["read"] + 20_000

@@ -259,6 +259,8 @@ class Index:
 
     def _note(self, number: int, found: Found) -> None:
         old = self._found.get(number)
+        if found.task.status is TaskStatus.COMPLETED:
+            found = Found(found.task, found.signature, found.lasting, b"")  # its bytes are hardly ever compared again
         self._found[number] = found
         self.highest = max(self.highest, number)
         self._note_draft(number, old and old.task, found.task)

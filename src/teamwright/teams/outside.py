@@ -60,6 +60,9 @@ class Followed(Protocol):
 TOLD_MOST = 8
 """States of one task that are remembered as told by members' processes."""
 
+TOLD_TASKS = 256
+"""Tasks whose states are remembered so: those that were changed last."""
+
 
 SETTLE_MS = 2_000
 """How long a task's file must not have changed before an idle member claims it, where another program leads."""
@@ -122,7 +125,11 @@ class Outside:
 
     def note_told(self, task: TaskInfo) -> None:
         """A member's process made this of a task."""
-        self.told.setdefault(task.id, deque(maxlen=TOLD_MOST)).append(task)
+        states = self.told.pop(task.id, None) or deque[TaskInfo](maxlen=TOLD_MOST)
+        states.append(task)
+        self.told[task.id] = states
+        if len(self.told) > TOLD_TASKS:
+            del self.told[next(iter(self.told))]
 
     def moved(self) -> None:
         """The team was made, or is no more."""

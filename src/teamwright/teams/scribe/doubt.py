@@ -16,6 +16,9 @@ from teamwright.teams.team import task_info
 WITHIN_S = 0.3
 """So long after its file a process may tell of a change."""
 
+OF_OWNER_S = 5.0
+"""The same where the task is that of a member with such a process: it most likely made the change, and may be slow."""
+
 Change = tuple[Task | None, Task | None]
 
 
@@ -32,8 +35,12 @@ class Doubt:
         """Whether the change is held: a member's process may have made it. Else it is certain at once."""
         if not self._outside.processes:
             return False
-        self._held.append((asyncio.get_running_loop().time() + WITHIN_S, change))
+        within = OF_OWNER_S if self._is_of_process(change[1]) else WITHIN_S
+        self._held.append((asyncio.get_running_loop().time() + within, change))
         return True
+
+    def _is_of_process(self, task: Task | None) -> bool:
+        return task is not None and (task.owner or "").lower() in self._outside.processes
 
     def certain(self) -> Iterator[Change]:
         """What no process of ours told of in time, in order; what one told of is forgotten."""
@@ -45,8 +52,11 @@ class Doubt:
                 yield change
             else:
                 self._held.append((due, change))
-        if self._held and self._due is None:
-            self._due = asyncio.get_running_loop().call_at(self._held[0][0], self._now)
+        first = min((due for due, _ in self._held), default=0.0)
+        if self._held and (self._due is None or first < self._due.when()):
+            if self._due is not None:
+                self._due.cancel()
+            self._due = asyncio.get_running_loop().call_at(first, self._now)
 
     def clear(self) -> None:
         """Nothing is held any more."""

@@ -8,6 +8,7 @@ command line as `ps` shows it) is not tested this way: such tests use `subproces
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -17,6 +18,8 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
+from collections.abc import Mapping
 from functools import cache
 from inspect import signature
 from typing import Any, NoReturn
@@ -34,14 +37,19 @@ _ARGUMENTS = signature(subprocess.Popen._execute_child)
 
 def popen(args: list[str], **options: Any) -> subprocess.Popen[Any]:
     """`subprocess.Popen`, where a program of ours is forked if it can be. It heeds SIGINT and SIGHUP in any case."""
+    if words := forkable(args, options):
+        return Forked(words, **options)
+    return subprocess.Popen(args, **{"preexec_fn": heed_signals, **options})
+
+
+def forkable(args: list[str], options: Mapping[str, Any]) -> list[str]:
+    """The words of a process of ours that may be forked instead of started; nothing for any other."""
+    words = [*COMMAND, *args[len(_SAFE_PATH) :]] if args[: len(_SAFE_PATH)] == _SAFE_PATH else args
     env = os.environ if options.get("env") is None else options["env"]
     differs = (name for name in {*env, *os.environ} if env.get(name) != os.environ.get(name))
     same = not any(_READ_AT_START.match(name) and env.get(name) not in _THE_SAME for name in differs)
-    given = args[len(COMMAND) :] if args[: len(COMMAND)] == COMMAND else args[len(_SAFE_PATH) :]
-    ours = [*COMMAND, *given] == args or [*_SAFE_PATH, *given] == args
-    if sys.platform == "linux" and ours and same and not _STARTED & options.keys():
-        return Forked([*COMMAND, *given], **options)
-    return subprocess.Popen(args, **{"preexec_fn": heed_signals, **options})
+    ours = sys.platform == "linux" and words[: len(COMMAND)] == COMMAND
+    return words if ours and same and not _STARTED & options.keys() else []
 
 
 def heed_signals() -> None:
@@ -175,6 +183,8 @@ def _become(start: dict[str, Any]) -> None:
     """Take over what a started process has: session, environment, directory, streams, signals, arguments."""
     if start["session"]:
         os.setsid()
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(start["env"])
     os.chdir(start["cwd"])

@@ -5,7 +5,6 @@
 
 import os
 import re
-import sys
 import time
 import unicodedata
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pexpect
 
+from tests.support.preloaded import COMMAND
+from tests.support.preloaded_terminal import spawn
 from tests.support.waits import WAIT_S
 
 CTRL_C, CTRL_D, ENTER, ALT_ENTER, BACKSPACE = "\x03", "\x04", "\r", "\x1b\r", "\x7f"
@@ -114,10 +115,7 @@ class Person:
     def __init__(self, *args: str, cwd: Path, size: tuple[int, int] = (40, 100), **env: str) -> None:
         own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "TMUX", "TMUX_PANE"}}
         environment = {**own, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **env}
-        program = str(Path(sys.executable).with_name("teamwright"))
-        self.child = pexpect.spawn(
-            program, list(args), cwd=str(cwd), env=environment, encoding="utf-8", dimensions=size, timeout=WAIT_S
-        )
+        self.child = spawn([*COMMAND, *args], cwd=str(cwd), env=environment, dimensions=size)
         self.child.delaybeforesend = None
         self.screen = Screen(*size)
         self.raw = ""

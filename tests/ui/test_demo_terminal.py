@@ -9,6 +9,7 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.support.preloaded_terminal import spawn
 from tests.support.waits import WAIT_S
 from tests.ui.demo_runs import PROGRAM, Stage
 from tests.ui.histories import invented
@@ -22,15 +23,7 @@ class Watcher:
 
     def __init__(self, stage: Stage, *args: str, cwd, size=(40, 100), **env: str) -> None:
         environment = {**stage.environment, "TERM": "xterm-256color", **env}
-        self.child = pexpect.spawn(
-            PROGRAM[0],
-            [*PROGRAM[1:], "demo", *args],
-            cwd=str(cwd),
-            env=environment,
-            encoding="utf-8",
-            dimensions=size,
-            timeout=WAIT_S,
-        )
+        self.child = spawn([*PROGRAM, "demo", *args], cwd=str(cwd), env=environment, dimensions=size)
         self.child.delaybeforesend = None
         self.screen = Screen(*size)
         self.raw = ""

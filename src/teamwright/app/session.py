@@ -114,7 +114,7 @@ class Session:
         end: TurnEnd
         try:
             async with cap:
-                end = await self.lead.see_through()
+                end = await self.lead.see_through(self._tasks_open)
         except TimeoutError:
             if not cap.expired():
                 raise  # a program's model raised it: no cap is spent

@@ -44,6 +44,11 @@ GO_ON = (
 )
 """What a lead does next whose team is still there."""
 
+_WORK_OPEN = (
+    "Answer the plans that wait for you. Give each open task to a member or do it yourself; delete a task that is no "
+    "longer wanted. Then give the user the result."
+)
+
 
 @dataclass(slots=True)
 class Lead:
@@ -178,9 +183,9 @@ class Lead:
             return await self._run(None, ()) if self.owing else None
 
     async def remind(self) -> TurnEnd:
-        """One turn that tells the lead who is alive, what is open and what is unread."""
+        """Run one turn that tells the lead that no member works, and what is open."""
         async with self._one:
-            lines = [f"Your turn ended ({iso()}), and your team is still there.", *await self.standing(), GO_ON]
+            lines = [f"No member works ({iso()}), and not all is done.", *await self.standing(), _WORK_OPEN]
             beside, note = list(self._asides), self.agent.tags.note("\n".join(lines))
             blocks, ids = (
                 (*(block for _, block in beside), note),
@@ -188,28 +193,31 @@ class Lead:
             )
             return await self._run(Told(blocks, ids), ())
 
-    async def see_through(self) -> TurnEnd:
-        """Turns until the team is done: nobody works, nothing with content is undelivered.
+    async def see_through(self, tasks_open: Callable[[], Awaitable[bool]]) -> TurnEnd:
+        """Run turns until the team is done: no member works, and nothing with content is undelivered.
 
-        When a turn ends with a living team the lead is reminded, once; then it waits and is woken by mail.
+        Mail wakes the lead. The lead is reminded once when all members are idle and `tasks_open` says so, or a member
+        waits for its plan to be answered.
         """
         end = await self.turn() or self.last
-        reminded = False
+        reminded = looked = False
         while end.stop == "done":
             self.team.changed.clear()
             if (next_end := await self.turn()) is not None:
-                end = next_end
+                end, looked = next_end, False
             elif self._some():
                 continue
-            elif not self.team.live and self.team.quiet():
-                break
-            elif not reminded and self.team.live:
-                reminded = True
-                end = await self.remind()
-            elif self.team.quiet():
+            elif not self.team.quiet():
+                looked = False
+                await self.team.changed.wait()
+            elif reminded or looked or not self.team.live:
                 break
             else:
-                await self.team.changed.wait()
+                looked = True  # what came while the tasks were read is seen in the next round
+                waits = any(mate.plan.open for mate in self.team.live) or await tasks_open()
+                if waits and self.team.quiet() and not self._some():
+                    reminded = True
+                    end = await self.remind()
         return end
 
     async def wait(self) -> None:

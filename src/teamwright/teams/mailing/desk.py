@@ -25,6 +25,7 @@ from teamwright.protocol.mail import (
     IdleNotification,
     ModeChanged,
     PermissionResponse,
+    ShutdownApproved,
     ShutdownRequest,
     parse_protocol,
 )
@@ -47,11 +48,14 @@ def kind_of(entry: Entry) -> str:
 
 
 def wakes(entry: Entry) -> bool:
-    """Whether the entry may start a model call: idle notices only with a result or a failure, a new mode never."""
+    """Whether the entry may start a model call: idle notices only with a result or a failure, a new mode never.
+
+    The approval of a shutdown does not: the notice that the member has ended follows and takes it along.
+    """
     match parse_protocol(entry.text):
         case IdleNotification() as notice:
             return notice.wakes
-        case ModeChanged() | PermissionResponse():
+        case ModeChanged() | PermissionResponse() | ShutdownApproved():
             return False
         case _:
             return entry.extra.get("no_reply") is not True

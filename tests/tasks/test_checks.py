@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamwright.protocol.errors import TaskRefused
+from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.task import TaskStatus
 from teamwright.storage.paths import Home
 from teamwright.tasks.check import Checked
@@ -164,3 +164,16 @@ async def test_who_may_not_complete_a_task_has_no_command_run(tmp_path):
         with pytest.raises(TaskRefused):
             await tasks.update(id, by="ann", status="completed")
     assert flags.seen == []
+
+
+@pytest.mark.finding("T14")
+@pytest.mark.parametrize("metadata", [{"check": 42}, {"check": ["make"]}, {"for": 7}, {"needs": [1]}, {"for": {}}])
+async def test_a_key_of_metadata_that_means_something_is_refused_when_its_value_is_of_another_kind(tmp_path, metadata):
+    home = Home(tmp_path, tmp_path / "ours")
+    tasks = TaskList(home.tasks("demo"), home.guard)
+    await tasks.create("s", "", by="ann", metadata={"check": None, "for": ["ann"], "needs": "Bash", "theirs": 42})
+    with pytest.raises(UsageError, match=f"metadata.{next(iter(metadata))} must be"):
+        await tasks.create("t", "", by="ann", metadata=metadata)
+    with pytest.raises(UsageError, match="must be"):
+        await tasks.update("1", by="ann", metadata=metadata)
+    assert [task.id for task in await tasks.all()] == ["1"]

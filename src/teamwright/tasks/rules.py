@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, cast
 
 from teamwright.protocol.errors import TaskRefused, UsageError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee
@@ -200,6 +200,32 @@ def one_line(subject: str) -> str:
     if not line:
         raise UsageError("usage", "a task needs a subject", note="nothing was changed")
     return line
+
+
+def require_metadata(metadata: Mapping[str, Any] | None) -> None:
+    """Check the keys of `metadata` that mean something to us. Raises UsageError for a value of another kind."""
+    for key, value in (metadata or {}).items():
+        if key == CHECK and not isinstance(value, str | None):
+            raise UsageError(
+                "usage",
+                f"metadata.check must be a command as text, not {value!r:.60}",
+                do=['{"check": "make test"}'],
+                note="nothing was changed",
+            )
+        if key in {"for", "needs"} and not _is_names(value):
+            raise UsageError(
+                "usage",
+                f"metadata.{key} must be a list of names, not {value!r:.60}",
+                do=[f'{{"{key}": ["ada"]}}' if key == "for" else '{"needs": ["Bash"]}'],
+                note="nothing was changed",
+            )
+
+
+def _is_names(value: object) -> bool:
+    """Whether it is a name, a list of names, or nothing."""
+    return isinstance(value, str | None) or (
+        isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[object]", value))
+    )
 
 
 def merged(metadata: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -8,6 +8,8 @@ import signal
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from socket import AF_UNIX
+from socket import socket as AnySocket
 
 import pytest
 
@@ -276,6 +278,7 @@ async def test_when_the_leads_pane_is_gone_members_come_into_its_session(rig, pr
 
 
 @pytest.mark.promise("E2", "F33")
+@pytest.mark.finding("T14")
 async def test_outside_of_tmux_a_server_of_our_own_is_made_and_named_and_ends_with_its_members(programs):
     folder = Path(tempfile.mkdtemp(prefix="tq-", dir="/tmp"))
     try:
@@ -296,9 +299,15 @@ async def test_outside_of_tmux_a_server_of_our_own_is_made_and_named_and_ends_wi
             assert await place.alive(spot)
             await place.close(spot)
         assert not await place.alive(spots[0])
+        assert not Path(socket).exists()
+        dead = Path(socket).with_name("teamwright-of-a-lead-that-was-killed")
+        with AnySocket(AF_UNIX) as left:
+            left.bind(str(dead))
         again = await place.open(programs.launch("eve"))
         assert await place.alive(again)
+        assert not dead.exists()
         await place.close(again)
+        assert not list(folder.rglob("teamwright-*"))
     finally:
         shutil.rmtree(folder)
 

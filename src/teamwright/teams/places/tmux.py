@@ -27,6 +27,7 @@ from teamwright.teams.places.place import Launch, Spot
 from teamwright.teams.places.processes import process_of, to_its_end, until_ended
 from teamwright.teams.places.tmux_panes import Owner, panes_of
 from teamwright.teams.places.tmux_server import Server, TmuxGone, TmuxRefused
+from teamwright.teams.places.tmux_sockets import OWN_SOCKET, is_own_socket, remove_dead_sockets, remove_socket
 
 KIND = "tmux"
 
@@ -130,6 +131,8 @@ class Tmux:
                 if by_id is not None:
                     await tmux_panes.kill(server, by_id, panes)
                 await tmux_panes.settle(server, by_id.window if by_id is not None else spot.facts["window"])
+                if is_own_socket(spot.facts["socket"]) and not await panes_of(server):
+                    remove_socket(spot.facts["socket"])
             except TmuxRefused as problem:
                 raise _unknown(spot, str(problem)) from problem
         if family is not None and (left := await family.end(self._settings.end_s)):
@@ -192,6 +195,8 @@ class Tmux:
         except BaseException:
             await to_its_end(tmux_panes.discard(scene.server, replace(pane, tag=tag)))
             raise
+        if scene.server is self._own:
+            remove_dead_sockets(socket)
         facts = {"socket": socket, "window": pane.window, "tag": tag}
         return pane, Spot(KIND, pane.id, facts, self._note(scene, pane, owner, socket))
 
@@ -234,7 +239,7 @@ class Tmux:
         if self._own is None or not panes:
             # A new name each time: a server that lost its last pane may still be on its way out.
             self._own_servers += 1
-            name = f"teamwright-{re.sub(r'[^A-Za-z0-9]', '', session)[:8]}-{os.getpid()}-{self._own_servers}"
+            name = f"{OWN_SOCKET}{re.sub(r'[^A-Za-z0-9]', '', session)[:8]}-{os.getpid()}-{self._own_servers}"
             self._own = Server(self._program, ("-L", name, "-f", "/dev/null"), self._environ)
         return _Scene(self._own, panes, self._home(panes[0].session, "") if panes else None, note)
 

@@ -6,6 +6,9 @@ import pytest
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
+from tests.teams.processes.lodge import nobody_left
+from tests.ui.agents.play import Held, agent, call
+from tests.ui.members.house import BYPASS, house, kill
 from tests.ui.program import Program, error_of, told_results
 
 
@@ -30,3 +33,34 @@ def test_a_list_whose_name_could_leave_its_directory_is_refused_before_anything_
     done = program.run("-p", "hi", "--task-list", name)
     assert (done.returncode, error_of(done)[0]) == (2, "bad-name")
     assert not (tmp_path / "home" / "projects").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.promise("B9", "D8")
+@pytest.mark.finding("T22")
+@pytest.mark.parametrize("backend", ["in-process", "detached"])
+def test_a_team_on_a_named_list_stays_on_it_after_a_kill_and_a_resume_without_the_flag(repo, own_home, backend):
+    def adds(subject: str) -> Answer:
+        return call("TaskCreate", subject=subject, description="d", metadata={"for": ["nobody"]})
+
+    held, home = Held("too late"), own_home / ".teamwright"
+    lead = [agent("JOB ann", name="ann"), "I wait."]
+    with nobody_left() as marked, house(repo, home, backend, marked, lead, ann=[held]) as here:
+        here.program.env.update(marked.env)
+        here.start("work", "--task-list", "common")
+        held.come()
+        here.kill_lead()
+        if backend == "detached":
+            kill(marked.member("ann"))
+        held.go()
+        here.play.lead[:] = [adds("by the lead"), "I wait."]
+        here.play.parts["ann"][:] = [adds("by ann"), "ann's report."]
+        team = here.team().name
+        done = here.program.run("resume", team, "-p", "Go on.", BYPASS)
+        assert done.returncode == 0, done.stderr
+        files = home.glob("tasks/*/[0-9]*.json")
+        found = {(path.parent.name, json.loads(path.read_bytes())["subject"]) for path in files}
+        assert found == {("common", "by the lead"), ("common", "by ann")}
+        for view in (("tasks", team), ("teams", "show", team), ("status", team)):
+            shown = here.program.run(*view).stdout
+            assert "by the lead" in shown and "by ann" in shown, (view, shown)

@@ -1,5 +1,6 @@
 """Events as lines of a terminal."""
 
+import json
 import unicodedata
 
 import pytest
@@ -282,3 +283,10 @@ def test_who_joins_with_everybody_s_model_is_not_said_to_have_one_and_a_script_g
     ]
     said = [line.split(None, 1)[1] for (line,) in joined]
     assert said == ["joined", "joined (scripted:c.toml)", "joined (claude-opus-5)"]
+
+
+@pytest.mark.finding("T14")
+def test_the_sentence_of_a_refusal_that_is_an_object_is_shown_and_not_its_first_brace():
+    refused = json.dumps({"success": False, "message": "the team has open tasks\nstop them"}, indent=2)
+    said = "\n".join(Narrator().lines(called("TeamDelete", "delete team crew", "failed", output=refused)))
+    assert "failed: the team has open tasks" in said and "{" not in said

@@ -6,8 +6,11 @@ cleaned before it is shown. Knows events and colours; writes nothing.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import field
 from textwrap import wrap
+from typing import cast
 
 from teamwright.protocol.events import (
     Compacted,
@@ -238,7 +241,16 @@ def diff_line(paint: Paint, line: str) -> str:
 
 def _reason(event: ToolCalled) -> str:
     """What went wrong with a call, without what the line says anyway."""
-    return one_line(event.output.split("\n", 1)[0]).removeprefix("This call was not allowed: ")
+    return one_line(_message_in(event.output).split("\n", 1)[0]).removeprefix("This call was not allowed: ")
+
+
+def _message_in(output: str) -> str:
+    """The sentence in an answer that is an object with a `message`; any other answer as it is."""
+    if output.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            said = cast("dict[str, object]", json.loads(output)).get("message")
+            return said if isinstance(said, str) else output
+    return output
 
 
 def _counted(event: ToolCalled) -> str:

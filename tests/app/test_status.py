@@ -15,6 +15,7 @@ from teamwright.app.inspect import home_at
 from teamwright.app.looking.status import StatusReader, StatusView, status_views
 from teamwright.mail.inbox import inbox_for
 from teamwright.models.model import Alive
+from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice, RequestOpened, SessionOpened, TeamChanged, Underway
 from teamwright.protocol.ids import LEAD
@@ -328,3 +329,15 @@ def test_reading_the_state_of_a_long_log_reads_its_end_alone(home, tmp_path):
     recent = read_recent(path)
     assert recent.snapshot is not None and recent.snapshot.n == 3_000 and recent.events == []
     assert Standing.of(recent) == log.state
+
+
+@pytest.mark.finding("T14")
+async def test_a_member_that_is_being_started_is_shown_as_starting(home, tmp_path):
+    lease = Lease.take(tmp_path / "lease", "a test")
+    log = await make_team(home, tmp_path, lease=str(lease.path))
+    starting = Member("tom@release", "tom", model="m", backend_type="detached", joined_at=now_ms())
+    await Roster(home, "release").join(starting)
+    write_log(log, OPENED, LED, moved(LEAD, "working"), moved("tess", "working"), closed=False)
+    [tom] = [one for one in StatusReader(home, "release").read().members if one.name == "tom"]
+    assert (tom.state, tom.on) == ("working", "starts")
+    lease.release()

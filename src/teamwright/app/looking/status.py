@@ -29,6 +29,7 @@ from teamwright.app.inspect import (
 from teamwright.app.requests.record import KINDS
 from teamwright.app.serving.state import ServerStatus, read_state
 from teamwright.permissions.verdict import Mode
+from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.usage import Usage
@@ -40,6 +41,9 @@ from teamwright.teams.health.standing import MemberStanding, Standing
 from teamwright.teams.health.table import Health, OpenTask, health, seen_of
 from teamwright.teams.plans.rows import KIND as PLAN
 from teamwright.teams.team_file import read_team_file
+
+_STARTING_MOST_MS = 60_000
+"""So long a member that is on the roster may take until its log says something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +281,8 @@ class _Look:
             return health(seen_of(known, self.standing, self.tasks, alive=self.live, why=why))
         if not self.live:
             return Health("suspended" if self.closed else "dead", "its session was left" if self.closed else why)
+        if entry is not None and LEAD in self.standing.members and now_ms() - entry.joined_at < _STARTING_MOST_MS:
+            return Health("working", "starts")
         return Health("unknown", "the log does not tell of it" if self.team.log else "there is no log")
 
 

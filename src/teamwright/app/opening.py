@@ -118,7 +118,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     team = team_of(ground, log, maker)
     team.standing = standing
     team.check = checks_of(ground, maker, team)
-    await stack.enter_async_context(Scribe(team, watcher))
+    log.subscribe((await stack.enter_async_context(Scribe(team, watcher))).note, live=False)
     deadlines.team = team
     requests.led_by(team, always=ground.settings.lead_answers)
     outside = Outside(team, log.emit, watcher, deadlines.ask, on_ring=requests.look)
@@ -128,7 +128,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     lead = _lead(ground, agent, team, jobs)
     warnings = (*_lost_lines(agent, log), *_warnings(ground, maker, unserved))
     parts = (lead, team, maker, models, log, lease, requests, deadlines, jobs, outside)
-    exchange = have_processes(ground, team, maker, log, grants, watcher.follow)
+    exchange = await have_processes(ground, team, maker, log, grants, watcher.follow)
     session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker), exchange=exchange)
     session.pruning = pruning
     grants.modes = lambda: session.modes

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from teamwright import Team
 from teamwright.app.looking.doctor import examine
 from teamwright.app.looking.finding import Subject
 from teamwright.app.members.places import Places
@@ -17,6 +18,7 @@ from teamwright.teams.places.detached import Detached
 from teamwright.teams.places.place import Launch, Spot
 from teamwright.teams.places.settings import PlacesSettings
 from teamwright.teams.places.tmux import Tmux
+from teamwright.testing import ScriptedModel
 from tests.teams.places.rig import needs_tmux
 
 RECIPE = {"open": ["sh", "{argv}"], "alive": ["sh", "{mark}"], "close": ["sh", "{id}"]}
@@ -188,3 +190,23 @@ def test_doctor_says_of_each_terminal_of_the_user_whether_it_can_be_used(reposit
     assert (found["mine"].value, found["mine"].do) == ("can be used (yours)", "to use it: teamwright --backend mine")
     assert "tmux 2.9 is too old: 3.2 or newer is needed" in found["tmux"].value
     assert "kitty" not in found
+
+
+@pytest.mark.promise("E5", "F33")
+@pytest.mark.finding("T12")
+@pytest.mark.parametrize("said_by", ["option", "settings"])
+async def test_a_named_backend_that_cannot_be_had_ends_the_start_before_a_model_is_called(tmp_path, said_by):
+    model, home = ScriptedModel("ok"), tmp_path / "home"
+    if said_by == "settings":
+        home.mkdir()
+        (home / "settings.json").write_text(json.dumps({"members": {"backend": "tmux"}}))
+    more = {"backend": "tmux"} if said_by == "option" else {}
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    team = Team("crew", model=model, cwd=tmp_path, home=home, env=env, **more)
+    with pytest.raises(CannotStart, match="tmux is not installed") as raised:
+        async with team:
+            pass
+    assert raised.value.exit_code == 3
+    assert "--backend in-process" in raised.value.render()
+    assert model.requests == []
+    assert not list(home.glob("teams/*"))

@@ -26,8 +26,13 @@ WIRE = "wire"
 """The socket in the session's directory where members' processes call."""
 
 
-def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, grant: Grant, watch: Watch) -> Exchange:
-    """Members of this team may live in processes of their own from now on. `watch` calls back when a file changes."""
+async def have_processes(
+    ground: Ground, team: Team, maker: Maker, log: EventLog, grant: Grant, watch: Watch
+) -> Exchange:
+    """Members of this team may live in processes of their own from now on. `watch` calls back when a file changes.
+
+    Raises CannotStart, UsageError when a backend was named that cannot be used here.
+    """
     policy = maker.policy
     helping = Helping(maker, maker.asker, log.attended, grant, policy.rules)
     exchange = Exchange(team, ground.directory / WIRE, helping)
@@ -36,6 +41,8 @@ def have_processes(ground: Ground, team: Team, maker: Maker, log: EventLog, gran
     log.on_attended = exchange.watched
     at_terminal = ground.options.interactive
     places = Places(ground.env, ground.settings.places, logs=ground.directory / MEMBERS, at_terminal=at_terminal)
+    if maker.kit.teams:
+        await places.require_named()
     ours = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)
     hidden = (*maker.kit.bash.hidden, VARIABLE)
     team.elsewhere = Beside(ours, Strangers(team, Commands(ground, team, places, hidden), watch))

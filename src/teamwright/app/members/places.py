@@ -67,6 +67,11 @@ class Places:
             return None
         return self.choice.place, self._place(self.choice.place)
 
+    async def require_named(self) -> None:
+        """Check the backend that the settings name. Raises CannotStart when it cannot be used here."""
+        if self.settings.backend not in {AUTO, IN_PROCESS}:
+            await self.would_choose()
+
     async def would_choose(self, wanted: str = "") -> Choice:
         """The same without making anything."""
         setting = wanted or self.settings.backend

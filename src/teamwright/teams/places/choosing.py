@@ -78,7 +78,10 @@ def which_place(setting: str, found: Surroundings) -> Choice:
         raise CannotStart(
             "backend",
             f"members cannot be started in {setting}: {known[setting]}",
-            do=[f"choose {AUTO} or {IN_PROCESS}, or see to it that {setting} can be used"],
+            do=[
+                f"choose another backend: --backend {AUTO}, --backend {IN_PROCESS}, or the setting members.backend",
+                f"or see to it that {setting} can be used: teamwright doctor",
+            ],
             note="nothing was started",
         )
     return Choice(setting, ASKED_FOR)

@@ -15,7 +15,7 @@ from teamwright.agent.transcript import calls_without_result, read_header
 from teamwright.protocol.errors import CannotStart, StorageError, TeamwrightError
 from teamwright.protocol.events import Notice
 from teamwright.protocol.ids import message_id
-from teamwright.protocol.roster import Member, TeamConfig
+from teamwright.protocol.roster import Member
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error
 from teamwright.teams.ending import bound, see_off, tell_of
@@ -24,6 +24,7 @@ from teamwright.teams.lifecycle import GONE
 from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
+from teamwright.teams.own_entries import change_entry, note_mode
 from teamwright.teams.plans.approval import take_up_plan
 from teamwright.teams.spawning import end_life, send_first, start_again
 from teamwright.teams.stopping import Asked, arm, send_request
@@ -176,9 +177,11 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
         return problem.what
     except TimeoutError:
         return "it was not ready in time"
-    if life.mode is not None and (member.mode or "") != life.mode:
-        said = life.mode or None  # somebody else wrote another one, which does not hold
-        await team.roster.change(lambda config: _with_mode(config, member.name, said))
+    if mate.state not in GONE and not mate.external:
+        await note_mode(team, mate)  # a mode that another program wrote does not hold
+    elif life.mode is not None:
+        said = life.mode or None
+        await change_entry(team, member.name, lambda entry: replace(entry, mode=said))
     if life.crashed:
         await change_team_file(team.home, team.directory, lambda file: file.resumed(member.name, life))
     if isinstance(mate, Teammate) and mate.state not in GONE:
@@ -189,11 +192,6 @@ async def _go_on(team: Team, member: Member, life: Life, deadlines: set[asyncio.
             await send_request(team, mate.name, request, again=True)
             arm(team, Asked.of(mate), mate.asked, deadlines)
     return None
-
-
-def _with_mode(config: TeamConfig, name: str, mode: str | None) -> TeamConfig:
-    member = config.find(name)
-    return config if member is None else config.with_member(replace(member, mode=mode))
 
 
 async def _found(team: Team, member: Member, life: Life) -> Life:

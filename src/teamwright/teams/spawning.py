@@ -341,7 +341,7 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
         agent_type=member.agent_type,
         model=life.model,
         effort=life.effort,
-        mode=_mode_of(member, life),
+        mode=mode_of(member, life),
         max_turns=life.max_turns,
         budget=life.budget,
         cwd=Path(member.cwd),
@@ -351,7 +351,7 @@ def _spec_of(member: Member, life: Life) -> SpawnSpec:
     )
 
 
-def _mode_of(member: Member, life: Life) -> str | None:
+def mode_of(member: Member, life: Life) -> str | None:
     """The mode that its life has; not what others wrote on the roster since, which everybody may change."""
     if life.mode is not None:
         return life.mode or None

@@ -331,8 +331,8 @@ async def keep_model(home: Home, directory: str, name: str, model: str) -> None:
 
 
 async def keep_mode(home: Home, directory: str, name: str, mode: Mode) -> None:
-    """The member's life has this permission mode from now on, also when it is resumed."""
-    await _change_life(home, directory, name, lambda life: replace(life, mode=str(mode)))
+    """The member's life has this permission mode from now on, also when it is resumed; `bubble`: its lead's."""
+    await _change_life(home, directory, name, lambda life: replace(life, mode="" if mode is Mode.BUBBLE else str(mode)))
 
 
 async def _change_life(home: Home, directory: str, name: str, change: Callable[[Life], Life]) -> None:

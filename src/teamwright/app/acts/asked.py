@@ -25,6 +25,7 @@ from teamwright.protocol.events import Notice
 from teamwright.protocol.values import dataclass
 from teamwright.teams.lifecycle import BUSY
 from teamwright.teams.member.away import Away
+from teamwright.teams.own_entries import change_entry
 
 NOTHING = "nothing was changed"
 
@@ -104,17 +105,9 @@ async def _set_away(session: Session, mate: Away, model: str | Model, by: str) -
         )
     _, opened = await session.models.choose(model)
     require_affordable(session.maker, mate.name, opened.card)
-    entries = session.team.outside.entries
-    before = entries.get(mate.name)
-    if before is not None:
-        # Its process writes the roster: that is no other program's doing.
-        entries[mate.name] = replace(before, model=opened.card.name)
-    try:
-        return await MODEL.at(mate, model=model, by=by)
-    except BaseException:
-        if before is not None and mate.name in entries:
-            entries[mate.name] = replace(entries[mate.name], model=before.model)
-        raise
+    made = await MODEL.at(mate, model=model, by=by)
+    await change_entry(session.team, mate.name, lambda entry: replace(entry, model=opened.card.name))
+    return made
 
 
 async def models_in_use(session: Session) -> list[tuple[str, str, int]]:

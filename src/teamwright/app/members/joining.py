@@ -102,6 +102,7 @@ async def _join(spawn: SpawnFile, line: Line, begun: Began | None, stack: AsyncE
     obeying.welcomed(line.hello)
     line.heed(obeying.noted)
     line.tell_earlier()
+    log.subscribe(obeying.said_mode, live=False)
     log.subscribe(line.told, live=False)
     log.subscribe(obeying.own, live=False)
     wire(maker.purse, team, log)

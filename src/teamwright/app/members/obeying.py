@@ -20,7 +20,7 @@ from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Mode
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.event_json import from_json
-from teamwright.protocol.events import LIVE, MemberChanged, TaskChanged, TeamEvent, ToolCalled
+from teamwright.protocol.events import LIVE, MemberChanged, ModeChanged, TaskChanged, TeamEvent, ToolCalled
 from teamwright.protocol.values import dataclass
 from teamwright.storage.sockets.wire import Said
 from teamwright.tasks.outside import Outside
@@ -64,6 +64,7 @@ class Obeying(Ending):
         early, self._early = self._early, []
         for name, said in early:
             self.noted(name, said)
+        self._tell_mode(mate)
 
     async def close(self) -> None:
         """Report no more."""
@@ -92,6 +93,7 @@ class Obeying(Ending):
             "turn": mate.turns,
             "model": mate.model,
             "effort": mate.effort,
+            "mode": str(mate.own_mode),
             "limited": mate.owes,
             "capped": mate.stopped_by,
             "plan": [mate.plan.request, mate.plan.whom],
@@ -258,6 +260,14 @@ class Obeying(Ending):
         if mate is None or not mate.resting or mate.desk.rung or self._looking:
             return False
         return agents is None or not agents.pending()
+
+    def said_mode(self, _number: int, event: TeamEvent) -> None:
+        """The lead knows the member's own mode before it hears the event, which says what decides now."""
+        if isinstance(event, ModeChanged) and self.mate is not None and event.member == self.mate.name:
+            self._tell_mode(self.mate)
+
+    def _tell_mode(self, mate: Teammate) -> None:
+        self.line.note("mode", mode=str(mate.own_mode))
 
     def _tell_of_plan(self, mate: Teammate) -> None:
         self.line.note("plan", request=mate.plan.request, target=mate.plan.whom)

@@ -18,9 +18,9 @@ from teamwright.models.catalog import aliases
 from teamwright.models.model import Model, ModelCard
 from teamwright.protocol.events import ModelChanged, Notice
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.protocol.roster import TeamConfig
 from teamwright.protocol.values import dataclass
 from teamwright.teams.member.away import Away
+from teamwright.teams.own_entries import change_entry, lead_writes
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import keep_model, read_team_file
 
@@ -126,14 +126,7 @@ async def _keep_of_member(team: Team, maker: Maker, member: str, name: str, kept
 
 
 async def _shown_as(team: Team, member: str, model: str) -> None:
-    """The roster says it, where there is a team."""
-    if not team.exists:
+    """The roster says it, where there is a team; the lead writes it for a member process."""
+    if not team.exists or lead_writes(team):
         return
-
-    def noted(config: TeamConfig) -> TeamConfig:
-        found = config.find(member)
-        return config if found is None else config.with_member(replace(found, model=model))
-
-    if (entry := team.outside.entries.get(member)) is not None:
-        team.outside.entries[member] = replace(entry, model=model)
-    await team.roster.change(noted)
+    await change_entry(team, member, lambda entry: replace(entry, model=model))

@@ -1,12 +1,11 @@
 """Modes in life: a member's permission mode is changed while it runs, and holds from its very next call on.
 
 In this order: the policy (so that whoever it started follows at once), the roster, a message to the member that wakes
-nobody, the event. The life in the team's file is what a resume goes by. Knows the team; refuses to know surfaces.
+nobody, the event. The lead's process writes the roster and team.json, for a member process too. Knows the team;
+refuses to know surfaces.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from teamwright.agent.agent import Agent
 from teamwright.agent.plan_mode import Leaving
@@ -18,13 +17,12 @@ from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.events import ModeChanged
 from teamwright.protocol.ids import LEAD
 from teamwright.protocol.mail import ModeChanged as ModeMessage
-from teamwright.protocol.roster import TeamConfig
 from teamwright.teams.mailing.post import recipient, send_protocol
 from teamwright.teams.member.away import Away
 from teamwright.teams.modes.reach import REACH, ModeSet, held_by
+from teamwright.teams.own_entries import lead_writes, note_mode
 from teamwright.teams.plans.approval import mode_was_set
 from teamwright.teams.team import Team
-from teamwright.teams.team_file import keep_mode
 from teamwright.teams.teammate import Teammate
 
 
@@ -38,9 +36,7 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     lead = team.lead_policy
     mate = await _found(team, name)
     if isinstance(mate, Away):
-        said = await mate.perform("set_mode", mode=str(mode), by=by)
-        held = Mode(said["held_by"]) if said["held_by"] else None
-        return ModeSet(mate.name, Mode(said["mode"]), Mode(said["before"]), held)
+        return await _set_away(team, mate, mode, by)
     policy = mate.agent.policy
     before = policy.mode
     if mode is before:
@@ -52,7 +48,8 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     wider = REACH.get(mode, REACH[lead.lasting_mode]) > REACH[policy.lasting_mode]
     enter(mate.agent, mode, by)
     try:
-        await note_mode(team, mate)
+        if not lead_writes(team):
+            await note_mode(team, mate)
     except BaseException:
         if wider and policy.mode is mode:
             enter(mate.agent, before, by)
@@ -63,6 +60,25 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
         team, by, mate.name, ModeMessage(sender=by, mode=str(mode), timestamp=iso()), summary=summary[:200]
     )
     return ModeSet(mate.name, mode, before, held_by(mode, lead))
+
+
+async def _set_away(team: Team, mate: Away, mode: Mode, by: str) -> ModeSet:
+    """See `set_mode`: its own process changes the mode, and this one writes it."""
+
+    async def perform(mode: Mode) -> ModeSet:
+        said = await mate.perform("set_mode", mode=str(mode), by=by)
+        held = Mode(said["held_by"]) if said["held_by"] else None
+        return ModeSet(mate.name, Mode(said["mode"]), Mode(said["before"]), held)
+
+    made = await perform(mode)
+    try:
+        await note_mode(team, mate)
+    except BaseException:
+        lasting = team.lead_policy.lasting_mode
+        if REACH.get(mode, REACH[lasting]) > REACH.get(made.before, REACH[lasting]):
+            await perform(made.before)
+        raise
+    return made
 
 
 def enter(agent: Agent, mode: Mode, by: str) -> None:
@@ -102,20 +118,3 @@ def _require_stricter(mate: Teammate, mode: Mode, policy: Policy) -> None:
         do=[f"approve the plan of {mate.name}" if planning else "the user widens modes: say in your answer what for"],
         note="nothing was changed",
     )
-
-
-async def note_mode(team: Team, mate: Teammate) -> None:
-    """Its life and the roster say the mode that the member is in when they are written, whoever changed it.
-
-    The life is what a resume goes by, the roster what others read. Raises StorageError, LockTimeout.
-    """
-    await keep_mode(team.home, team.directory, mate.name, mate.agent.policy.mode)
-
-    def noted(config: TeamConfig) -> TeamConfig:
-        member = config.find(mate.name)
-        return config if member is None else config.with_member(replace(member, mode=str(mate.agent.policy.mode)))
-
-    entries = team.outside.entries
-    if (entry := entries.get(mate.name)) is not None:
-        entries[mate.name] = replace(entry, mode=str(mate.agent.policy.mode))
-    await team.roster.change(noted)

@@ -175,11 +175,6 @@ class Exchange:
         match event:
             case TaskChanged():
                 self.team.outside.note_told(event.task)
-            case ModeChanged() if mine:
-                process.said_mode = event.mode
-                entries = self.team.outside.entries
-                if (entry := entries.get(process.name)) is not None:
-                    entries[process.name] = replace(entry, mode=event.mode)
             case ModelChanged() if mine:
                 process.model = event.model
             case RoundEnded() if mine:
@@ -234,8 +229,8 @@ class _Line:
                 exchange.heard(process, int(said["n"]), said["event"], facts=facts, past=past)
             case "live":
                 exchange.live(said["event"])
-            case "rests":
-                process.rests(said)
+            case "rests" | "mode":
+                _says(process, name, said)
             case "bye" | "failed":
                 _ends(process, said)
             case "plan":
@@ -258,6 +253,14 @@ class _Line:
         if self.process is None:
             raise TeamRefused("team-refused", "whoever calls says first who it is", note="nothing was done")
         return await self._exchange.help.called(self.process.name, name, said)
+
+
+def _says(process: Process, what: str, said: Said) -> None:
+    """How it is now: it rests, or it has this permission mode of its own."""
+    if what == "mode":
+        process.said_mode = str(said["mode"])
+    else:
+        process.rests(said)
 
 
 def _ends(process: Process, said: Said) -> None:

@@ -19,9 +19,11 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.events import MemberChanged, Notice
 from teamwright.protocol.values import dataclass
 from teamwright.storage.bell import take_down
+from teamwright.storage.processes.leftovers import end_leftovers
 from teamwright.storage.sockets.wire import Said, Wire
 from teamwright.teams.lifecycle import GONE, LIMITED, Event, State
 from teamwright.teams.member.away import Away
+from teamwright.teams.member.room import room_of
 from teamwright.teams.plans.awaited import NOTHING_AWAITED, Awaited
 
 SUSPENDED = "suspended"
@@ -140,7 +142,10 @@ class Process(Away):
             self.ring()
 
     async def wind_up(self, grace_s: float) -> str:
-        """See Mate. Asked first; after `grace_s` seconds its place is closed with all that runs there."""
+        """See Mate. Asked first; after `grace_s` seconds its place is closed with all that runs there.
+
+        Commands that left its process group are ended by their records.
+        """
         trouble = ""
         self._note("end", cause=self.leaving, suspend=self.state is State.SUSPENDED)
         try:
@@ -149,6 +154,7 @@ class Process(Away):
         except TimeoutError:
             trouble = f"{self.name} did not wind up within {grace_s:.0f} s" if self.wire is not None else ""
         trouble = await self._close_place() or trouble
+        await asyncio.to_thread(end_leftovers, room_of(self.transcript))
         take_down(self.bell)  # a killed process leaves it hanging
         return trouble
 
@@ -183,6 +189,7 @@ class Process(Away):
         """It was at work before this process led it."""
         self.state, self.turns = State(said["state"]), int(said["turn"])
         self.model, self.effort = str(said["model"]), str(said["effort"])
+        self.said_mode = str(said["mode"])
         request, whom = said["plan"]
         self.plan = Awaited(str(request), str(whom)) if request else NOTHING_AWAITED
         self._limited, self._capped = bool(said["limited"]), str(said["capped"])

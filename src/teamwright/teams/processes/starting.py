@@ -25,13 +25,14 @@ from teamwright.teams.mailing.returning import return_late_mail
 from teamwright.teams.member.elsewhere import IN_PROCESS
 from teamwright.teams.member.mate import Mate
 from teamwright.teams.member.room import LEASE, room_of
+from teamwright.teams.own_entries import change_entry, settled_at
 from teamwright.teams.places.place import Place, Spot
 from teamwright.teams.places.processes import family_of
-from teamwright.teams.places.settling import set_within, settled_at
+from teamwright.teams.places.settling import set_within
 from teamwright.teams.processes.exchange import Exchange
 from teamwright.teams.processes.ports import Housing
 from teamwright.teams.processes.process import Process
-from teamwright.teams.spawning import start
+from teamwright.teams.spawning import mode_of, start
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import keep_place
@@ -142,7 +143,7 @@ class Elsewhere:
         """A member that had a process of its own goes on in this one."""
         team, home = self.team, Spot(IN_PROCESS, IN_PROCESS)
         await keep_place(team.home, team.directory, member.name, None)
-        await team.roster.change(lambda config: settled_at(config, member.name, home))
+        await change_entry(team, member.name, settled_at(home))
         member = replace(member, backend_type=IN_PROCESS, pane_id=IN_PROCESS)
         return await start(team, member, replace(life, place=None), undo, resumed=True)
 
@@ -150,7 +151,6 @@ class Elsewhere:
         team = self.team
 
         async def over(name: str, cause: str, agreed: str | None) -> None:
-            await asyncio.to_thread(end_leftovers, room_of(Path(life.transcript)))
             await left(team, name, cause, agreed)
             await return_late_mail(team)  # what it wrote last to somebody who was gone, before it could learn of that
 
@@ -170,7 +170,7 @@ class Elsewhere:
             agent_type=member.agent_type,
             changed=team.changed,
             call=life.call,
-            said_mode=member.mode or "",
+            said_mode=mode_of(member, life) or "",
         )
 
     async def _start(
@@ -185,9 +185,7 @@ class Elsewhere:
         self._take_in(process, member, undo)
         spot = process.spot = await process.place.open(launch)
         await keep_place(team.home, team.directory, member.name, spot.to_json())
-        await team.roster.change(lambda config: settled_at(config, member.name, spot))
-        member = replace(member, pane_id=spot.id, backend_type=spot.kind)
-        team.outside.entries[member.name] = member
+        await change_entry(team, member.name, settled_at(spot))
         if spot.note:
             team.emit(Notice(member=member.name, text=spot.note))
         await self._until_ready(process)

@@ -21,6 +21,7 @@ from teamwright.teams.ending import left
 from teamwright.teams.lifecycle import State
 from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
+from teamwright.teams.own_entries import note_members
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import read_team_file, restore_team_file
 
@@ -99,6 +100,7 @@ class RosterScribe:
             self._known = config
             self._note_strangers(config)
         self._tell_of_strangers(self._known, config)
+        config = await note_members(team) or config
         wrong = self._wrong(config)
         self._known = config
         if wrong:
@@ -336,11 +338,14 @@ def _damaged(team_file: Path) -> set[str]:
 
 
 def _right(entry: Member, found: Member | None) -> Member:
-    """Our entry with what others may say in it: keys that we do not know, and a process whether it is in a turn."""
+    """Our entry with what others may say in it: keys that we do not know, and a process whether it is in a turn.
+
+    The prompt of a member that has ended is kept in the file alone.
+    """
     if found is None:
         return entry
     active = entry.is_active if entry.backend_type == "in-process" else found.is_active
-    return replace(entry, extra=found.extra, is_active=active)
+    return replace(entry, extra=found.extra, is_active=active, prompt=entry.prompt or found.prompt)
 
 
 def _with(config: TeamConfig, entry: Member) -> TeamConfig:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from teamwright.protocol.errors import TeamwrightError
-from teamwright.protocol.events import Notice
+from teamwright.protocol.events import MemberChanged, ModeChanged, Notice, TeamEvent
 from teamwright.storage.watch import Watcher
 from teamwright.tasks.files import number_of
 from teamwright.teams.outside import OUTSIDE
@@ -54,6 +54,12 @@ class Scribe:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
         await self._tasks.close()
+
+    def note(self, _number: int, event: TeamEvent) -> None:
+        """A member of ours changed: its entry in the roster is brought up to date."""
+        processes = self._team.outside.processes
+        if isinstance(event, ModeChanged) or (isinstance(event, MemberChanged) and event.member.lower() in processes):
+            self._roster.noticed()
 
     def follow(self, path: Path, ring: Callable[[], None]) -> Callable[[], None]:
         """Ring when another program changes this inbox of ours, and tell of the mail in it; ends when called."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,8 +27,9 @@ from teamwright.teams.lifecycle import GONE, Event
 from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.member.elsewhere import Elsewhere
 from teamwright.teams.member.mate import Mate
+from teamwright.teams.own_entries import change_entry, settled_at
 from teamwright.teams.places.place import Place, Spot
-from teamwright.teams.places.settling import set_within, settled_at
+from teamwright.teams.places.settling import set_within
 from teamwright.teams.plans.beyond import mode_beyond
 from teamwright.teams.spec import SpawnSpec
 from teamwright.teams.strangers.ports import Commanding
@@ -71,8 +71,7 @@ class Strangers:
         self._take_in(stranger, member, undo)
         spot = stranger.spot = await stranger.place.open(start.launch)
         await keep_place(team.home, team.directory, member.name, spot.to_json())
-        await team.roster.change(lambda config: settled_at(config, member.name, spot))
-        team.outside.entries[member.name] = replace(member, pane_id=spot.id, backend_type=spot.kind)
+        await change_entry(team, member.name, settled_at(spot))
         if spot.note:
             team.emit(Notice(member=member.name, text=spot.note))
         await self._until_begun(stranger, start.within_s)

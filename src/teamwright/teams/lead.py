@@ -213,8 +213,8 @@ class Lead:
             elif reminded or looked or not self.team.live:
                 break
             else:
-                looked = True  # what came while the tasks were read is seen in the next round
                 waits = any(mate.plan.open for mate in self.team.live) or await tasks_open()
+                looked = not waits  # what came while the tasks were read is seen in the next round
                 if waits and self.team.quiet() and not self._some():
                     reminded = True
                     end = await self.remind()

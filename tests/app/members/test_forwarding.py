@@ -217,7 +217,7 @@ async def test_a_member_process_that_is_stopped_is_ended_with_a_command_that_lef
         command = f"setsid sh -c 'echo $$ > {child}; exec sleep 300' & wait"
         return "Done." if "tool_result" in words(body) else Answer(tools=[("Bash", {"command": command})])
 
-    async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, told, _):
+    async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, _told, _):
         ann = await team.spawn("ann", "Start it.")
         pid = int(await asyncio.to_thread(wait_until, lambda: child.exists() and child.read_text().strip()))
         inner = team.session.team

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Protocol
 
 from teamwright.agent.activity import Activity
@@ -77,13 +78,21 @@ class TurnEnd:
         if self.failure is not None:
             return self.failure.sentence
         reason = self.reason or f"the cap on {self.limit} is spent"
-        return f"budget_exceeded: {reason}" if self.stop == "limit" else ""
+        return f"budget_exceeded: {reason}" if self.capped else reason if self.stop == "limit" else ""
+
+    @property
+    def capped(self) -> bool:
+        """Whether a cap ended it, of which a larger budget gives more."""
+        return self.stop == "limit" and self.limit != REPEATS
 
 
 def never() -> bool:
     """Never so."""
     return False
 
+
+REPEATS = "repeats"
+"""The limit of a turn that ended because it repeated itself; no budget gives it more."""
 
 _NO_PREFIX = Prefix("", b"")
 
@@ -117,6 +126,8 @@ class Agent:
     effort: Effort | None = None
     waits_long: Callable[[], bool] = never
     """Whether its turns are far apart now: then its prompt is cached for an hour, where its service offers that."""
+    watched: Callable[[], Sequence[Path]] = tuple
+    """Directories beside its own in which a change counts for its work: those of tasks."""
     _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     @property

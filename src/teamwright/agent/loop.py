@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from teamwright.agent.agent import Agent, TurnEnd
+from teamwright.agent.agent import REPEATS, Agent, TurnEnd
 from teamwright.agent.compacting.compact import answer
 from teamwright.agent.conversation import INTERRUPTED, Told
 from teamwright.agent.guards.asked_again import AskedAgain
+from teamwright.agent.guards.repeats import Repeats, now
 from teamwright.agent.tool import ToolResult
 from teamwright.models.ends import ENDS, End, kept_of
 from teamwright.models.model import Failure, Refusal, Reply
@@ -91,6 +92,8 @@ class _SoFar:
 async def _rounds(agent: Agent) -> TurnEnd:
     """Listen and answer calls, until there are none. What follows from an answer's end is a row of `ENDS`."""
     so_far, again = _SoFar(), AskedAgain()
+    places = agent.toolbox.workplace
+    repeats = Repeats(lambda: (places.cwd, *places.roots, *agent.watched()), agent.toolbox.waits)
     while True:
         answered = await answer(agent)
         heard = answered.heard
@@ -102,8 +105,10 @@ async def _rounds(agent: Agent) -> TurnEnd:
             return so_far.ends("failed", failure=heard)
         calls, note = so_far.take(agent, heard, answered.task), ENDS[heard.end].note
         if calls:
-            if await answer_calls(agent, calls, note=note):
+            if await answer_calls(agent, calls, note=note, repeats=repeats):
                 return so_far.ends("done")
+            if repeats.why:
+                return so_far.ends("limit", refusal=Refusal(REPEATS, repeats.why))
             await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
         elif (failure := again.failure(heard, agent.model.card)) is not None:
             return so_far.ends("failed", failure=failure)
@@ -125,12 +130,14 @@ async def answer_calls(
     run: Callable[[Sequence[ToolCall], Done], Awaitable[None]] | None = None,
     *,
     note: str = "",
+    repeats: Repeats | None = None,
 ) -> bool:
     """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over.
 
-    `note` is told after the results.
+    `note` is told after the results; `repeats` says when they are the same again and again.
     """
     done: Done = {}
+    began = now()
     try:
         if run is not None:
             await run(calls, done)
@@ -138,16 +145,21 @@ async def answer_calls(
             await agent.toolbox.run_all(calls[: await agent.meter.admit(len(calls))], done)
         over = any(result.ends_turn for _, result in done.values())
         steered = None if over else await agent.steering.between_rounds()
+        if repeats is not None and steered is None:
+            results = {id: result for id, (_, result) in done.items()}
+            note = " ".join(filter(None, (note, await repeats.note(calls, results, began))))
+        elif repeats is not None:
+            repeats.forget()
     except BaseException:
         # An interrupt, or an inbox that cannot be read: what was done is told, whatever follows.
         tell(agent, Told(_results(calls, done)))
         raise
-    results = _results(calls, done, NOT_RUN if run is None else INTERRUPTED)
-    results += (agent.tags.note(note),) if note else ()
+    told = _results(calls, done, NOT_RUN if run is None else INTERRUPTED)
+    told += (agent.tags.note(note),) if note else ()
     if steered is None:
-        tell(agent, Told(results))
+        tell(agent, Told(told))
     else:
-        tell(agent, Told((*results, *steered.texts), steered.ids))
+        tell(agent, Told((*told, *steered.texts), steered.ids))
         if steered.seen is not None:
             await steered.seen()
     return over

@@ -37,7 +37,8 @@ class ToolResult:
     """What the model reads. `brief` is one line for people; `ends_turn` stops the agent after this round.
 
     `facts` goes to program surfaces (stream-json, the log), never to the model. `notes` are the runtime's own and go
-    to the model alone, in its tags, after the content; what others wrote in them is escaped.
+    to the model alone, in its tags, after the content; what others wrote in them is escaped. `unfit` says of a call
+    that could not be run at all what was wrong: `tool` (there is none of that name), `json` or `input` (its arguments).
     """
 
     content: str | Sequence[Block]
@@ -46,6 +47,7 @@ class ToolResult:
     ends_turn: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
+    unfit: str = ""
 
     @classmethod
     def error(cls, what: str, do: str = "") -> ToolResult:
@@ -113,6 +115,10 @@ class Tool(Generic[Input]):
     def repeats(self, call: Input) -> bool:
         """Whether a call that a kill cut off may simply be run again: it only reads, or does its work once a key."""
         return self.read_only(call)
+
+    def waits(self, call: Input) -> bool:
+        """Whether the call waits for something that comes by itself: made again and again it is no loop."""
+        return False
 
     def summary(self, call: Input) -> str:
         """One line for people: what is about to happen."""

@@ -20,7 +20,7 @@ from teamwright.agent.schema import tool_schema, validate
 from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
-from teamwright.protocol.blocks import Block, ToolCall, text_of, tool_result_block
+from teamwright.protocol.blocks import UNPARSED, Block, ToolCall, text_of, tool_result_block
 from teamwright.protocol.envelope import UNKEYED, RuntimeTags
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.protocol.events import Attended, Emit, TeamEvent, ToolCalled, ToolStarted, always
@@ -235,6 +235,11 @@ class Toolbox:
         prepared = self._prepare(call, "")
         return not isinstance(prepared, ToolResult) and prepared.tool.repeats(prepared.input)
 
+    def waits(self, call: ToolCall) -> bool:
+        """Whether a call waits for something (see Tool.waits)."""
+        prepared = self._prepare(call, "")
+        return not isinstance(prepared, ToolResult) and prepared.tool.waits(prepared.input)
+
     async def run_again(self, calls: Sequence[ToolCall], done: dict[str, tuple[Block, ToolResult]]) -> None:
         """Run those of the calls, which a kill cut off, that may be run again: one after another, as they were made."""
         for call in calls:
@@ -283,15 +288,14 @@ class Toolbox:
         if tool is None:
             close, instead = nearest(call.name, self._by_name), ELSEWHERE.get(call.name, "")
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
-            return ToolResult.error(
-                f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
-            )
+            what, do = f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
+            return replace(ToolResult.error(what, do), unfit="tool")
         checked = validate(tool, call.input)
         if not isinstance(checked, ToolResult) and (meant := tool.stands_for(checked)) is not None:
             tool, given = meant
             checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
-            return checked
+            return replace(checked, unfit="json" if UNPARSED in call.input else "input")
         ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of, self._may)
         try:
             return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from teamwright.models.model import Counted, TextPart, ThinkingPart
-from teamwright.protocol.blocks import Block
+from teamwright.protocol.blocks import UNPARSED, Block
 from teamwright.protocol.usage import Usage
 
 CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -76,7 +76,7 @@ class _Growing:
         except ValueError:
             if torso:
                 return None
-            self.block["input"] = {"unparsed_arguments": mended(text)}
+            self.block["input"] = {UNPARSED: mended(text)}
         return self.block
 
 

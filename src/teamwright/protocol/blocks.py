@@ -16,6 +16,9 @@ from teamwright.protocol.values import dataclass
 Block: TypeAlias = dict[str, Any]
 """One content block, e.g. `{"type": "text", "text": "…"}`."""
 
+UNPARSED = "unparsed_arguments"
+"""The one argument of a call whose arguments are no JSON: their text."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

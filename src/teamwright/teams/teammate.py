@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
-from teamwright.agent.agent import Agent, TurnEnd
+from teamwright.agent.agent import REPEATS, Agent, TurnEnd
 from teamwright.agent.conversation import Told
 from teamwright.agent.loop import settle, tell
 from teamwright.agent.stopping import run_past_stops
@@ -257,7 +257,8 @@ class Teammate(Mate):
         end = await self._run_through(told, entries)
         await self.office.turn_ended(self.name)
         self.usage += end.usage
-        self.emit(TurnEnded(member=self.name, stop=end.stop, text=end.text, detail=end.why))
+        stop = "failed" if end.limit == REPEATS else end.stop
+        self.emit(TurnEnded(member=self.name, stop=stop, text=end.text, detail=end.why))
         self.paused = end.stop != "done"
         self.limited.note(end)
         capped = self.capped.note(end)

@@ -250,6 +250,7 @@ class Parts:
             activity=toolbox.activity,
             policy=self.policy,
             effort=effort_of(conversation.prefix),
+            watched=lambda: () if self.team is None else (self.team.tasks.directory,),
         )
         return made
 

@@ -9,6 +9,7 @@ import os
 import re
 from pathlib import Path
 
+from teamwright.agent.agent import REPEATS
 from teamwright.agent.job_journal import Job
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.envelope import RuntimeTags, harmless
@@ -94,7 +95,7 @@ def usage(run: Run) -> str:
 
 def facts(run: Run, prompt: str) -> dict[str, object]:
     """The fields of a result in the foreground, for programs."""
-    ended = "budget_exceeded" if run.limit else run.state
+    ended = "budget_exceeded" if run.limit not in {"", REPEATS} else run.state
     return {
         "status": ended,
         "prompt": prompt,

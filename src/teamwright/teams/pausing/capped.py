@@ -33,7 +33,7 @@ class Capped:
 
     def note(self, end: TurnEnd) -> str:
         """A turn ended; what kept it from going on, if a cap did."""
-        self.why = end.why if end.stop == "limit" else ""
+        self.why = end.why if end.capped else ""
         self._raised, self._used = False, end.rounds > 0
         return self.why
 

@@ -45,6 +45,10 @@ class TaskOutput(Tool[TaskOutputInput]):
         """It only looks."""
         return True
 
+    def waits(self, call: TaskOutputInput) -> bool:
+        """With `block` it waits for the end."""
+        return call.block
+
     def summary(self, call: TaskOutputInput) -> str:
         """Of what."""
         return call.task_id

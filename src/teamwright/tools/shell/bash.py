@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,10 @@ HIDDEN = (
     "DEEPSEEK_API_KEY",
 )
 """Credentials of model services: commands do not get them. A `*` at the end stands for anything."""
+
+
+WAITING = re.compile(r"\b(?:sleep|wait|inotifywait|tail\s+-[fF])\b", re.I)
+"""Commands that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +176,10 @@ class Bash(Tool[BashInput]):
     def read_only(self, call: BashInput) -> bool:
         """Only what the parser proves; the directory is the one that `access` saw."""
         return not call.run_in_background and self._proves_read_only(call.command, call.seen_from)
+
+    def waits(self, call: BashInput) -> bool:
+        """A command that sleeps, or waits for a process or a file."""
+        return WAITING.search(call.command) is not None
 
     def summary(self, call: BashInput) -> str:
         """The command on one line: a block's first line says nothing."""

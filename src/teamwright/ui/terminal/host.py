@@ -232,7 +232,7 @@ class Host:
             self.last = None
             return False
         self._ended(await self.session.end_of(end))
-        return end.stop == "limit"
+        return end.capped
 
     async def _see_through(self) -> bool:
         """All that is open, until the team is done; whether the person still wants to leave then."""

@@ -1,0 +1,127 @@
+"""When an agent repeats itself: the same calls with the same results, again and again, while nothing else changes.
+
+Three times in a row it is told so, six times end its turn. Commands that wait are no repetition, and neither is a call
+after which a file or a task is another one. Knows calls, results and directories; runs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from time import time
+
+from teamwright.agent.guards.stamp import stamp
+from teamwright.agent.tool import ToolResult
+from teamwright.protocol.blocks import ToolCall, encode
+
+NOTED = 3
+"""So many times in a row, and the agent is told."""
+
+ENDED = 6
+"""So many times in a row, and its turn ends."""
+
+LONGEST_CYCLE = 3
+"""So many model calls at most make one repetition: a call, or two or three that take turns."""
+
+CLOCK_SLACK_S = 0.5
+"""Files may have been written this much before the time that a clock shows."""
+
+NOTE = (
+    f"You have made the same tool call {NOTED} times in a row with the same result, and no file or task changed in "
+    "between. Do not make it again: try another way, or end your turn and say what is in the way. Your turn ends "
+    f"after {ENDED} times."
+)
+
+_VARYING = re.compile(
+    r"\bc[0-9]+-[0-9a-f]{8}\b|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\d+(?:[.,]\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?)\b"
+)
+"""What differs between two equal results: names of output files, times of day, durations."""
+
+
+class Repeats:
+    """The model calls of one turn that asked for tools, newest last. `why` is set once they were repeated too often.
+
+    `places` are the directories in which a change counts; `waits` says whether a call waits for something.
+    """
+
+    __slots__ = ("_last", "_noted", "_places", "_rounds", "_since", "_waits", "why")
+
+    def __init__(self, places: Callable[[], Sequence[Path]], waits: Callable[[ToolCall], bool]) -> None:
+        self.why = ""
+        self._places, self._waits = places, waits
+        self._rounds: list[tuple[bytes, float]] = []
+        self._last: bytes | None = None
+        self._noted = False
+        self._since = 0.0
+
+    def forget(self) -> None:
+        """The agent learned something new: what it does now is no repetition of what it did before."""
+        self._rounds.clear()
+        self._last, self._noted = None, False
+
+    async def note(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> str:
+        """Take in a round that began at this time; what the agent is told of it, empty when nothing."""
+        self._rounds = [*self._rounds, (_signature(calls, results), began)][-ENDED * LONGEST_CYCLE :]
+        times, cycle = self._repeated()
+        if times < NOTED - 1:
+            self._last, self._noted = None, False
+            return ""
+        if any(map(self._waits, calls)):
+            self.forget()
+            return ""
+        if await self._changed(times * cycle):
+            del self._rounds[:-cycle]
+            self._noted = False
+            return ""
+        if times >= ENDED:
+            names = ", ".join(dict.fromkeys(call.name[:60] for call in calls))
+            self.why = f"the same tool call was made {times} times in a row with the same result: {names}"
+        if times < NOTED or self._noted:
+            return ""
+        self._noted = True
+        return NOTE
+
+    def _repeated(self) -> tuple[int, int]:
+        """How often the newest calls were made in a row, and how many model calls that is each time."""
+        made = [signature for signature, _ in self._rounds]
+        found = (1, 1)
+        for cycle in range(1, LONGEST_CYCLE + 1):
+            times = 1
+            while made[-cycle:] == made[-cycle * (times + 1) : -cycle * times]:
+                times += 1
+            found = max(found, (times, cycle), key=lambda one: one[0])
+        return found
+
+    async def _changed(self, rounds: int) -> bool:
+        """Whether a file is another one than when this was asked last."""
+        if self._last is None:
+            self._since = self._rounds[-rounds][1] - CLOCK_SLACK_S
+        before, places = self._last, tuple(self._places())
+        self._last = await asyncio.to_thread(stamp, places, self._since)
+        return before is not None and before != self._last
+
+
+def now() -> float:
+    """The time by which a round began, as files have it."""
+    return time()
+
+
+def _signature(calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for call in calls:
+        result = results.get(call.id)
+        unfit = result.unfit if result is not None else ""
+        # A call that could not be run is the same mistake, whatever its arguments are.
+        given = "" if unfit else encode(call.input).decode()
+        name = unfit if unfit == "tool" else call.name
+        content = "" if result is None or unfit in {"tool", "json"} else _text(result)
+        digest.update(encode([name, unfit, given, content, result is not None and result.is_error]))
+    return digest.digest()
+
+
+def _text(result: ToolResult) -> str:
+    content = result.content if isinstance(result.content, str) else encode(list(result.content)).decode()
+    return _VARYING.sub("", content)

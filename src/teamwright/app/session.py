@@ -103,7 +103,7 @@ class Session:
 
         Cancelling is the caller's: `cancelled` makes the result of it.
         """
-        # What an earlier prompt was answered is no answer to this one; without a prompt it is what there is to say.
+        # An earlier prompt's answer is none to this one; without a prompt it is what there is to say.
         self.lead.last = TurnEnd("done", "" if prompt else self.lead.agent.conversation.said_since(0))
         begun = self.lead.agent.conversation.length
         self.lead.refused = ""
@@ -111,7 +111,6 @@ class Session:
             self.lead.prompt(prompt)
         minutes = self.maker.purse.budget.minutes
         cap = asyncio.timeout(None if minutes is None else max(0.0, minutes * 60 - self._elapsed()))
-        end: TurnEnd
         try:
             async with cap:
                 end = await self.lead.see_through(self._tasks_open)
@@ -126,8 +125,7 @@ class Session:
         if self.lead.refused:
             refused = TeamRefused("hook-refused", f"a hook refused the prompt: {self.lead.refused}")
             return await self.result("failed", end.text, error=refused)
-        if end.stop == "limit" and not end.text:
-            # The turn that met the cap said nothing: what was said before it is the partial answer.
+        if end.stop == "limit" and not end.text:  # what was said before that turn is the partial answer
             end = replace(end, text=self.lead.agent.conversation.said_since(begun))
         return await self.end_of(end)
 

@@ -19,6 +19,12 @@ from tests.teams.crew import newest, told, until, within
 LOOK = ("TaskList", {})
 
 
+@pytest.fixture(autouse=True)
+def repetitions_are_meant(monkeypatch):
+    """The scripts here make one call again and again, until a cap stops it."""
+    monkeypatch.setattr("teamwright.agent.guards.repeats.ENDED", 1_000)
+
+
 class Counting(ScriptedModel):
     """Every prompt counts 1,000 tokens, every answer 10; a dollar for a thousand of them."""
 

@@ -97,7 +97,16 @@ class Ours:
     def spawn(self, prompt: str = "Go.", **more: Any) -> dict[str, Any]:
         """The step that starts bob. Its words go to a file: the lead's own output is read line by line."""
         command = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', str(self.out), sys.executable, "-m", "teamwright"]
-        return {"do": "spawn", "name": "bob", "prompt": prompt, "command": command, "cwd": str(self.work), **more}
+        new = {"flags": ["--lead-verify-key", "1795214741865.MCowBQYDK2VwAyEA", "--brand-new"]} if self.newer else {}
+        return {
+            "do": "spawn",
+            "name": "bob",
+            "prompt": prompt,
+            "command": command,
+            "cwd": str(self.work),
+            **new,
+            **more,
+        }
 
     def start(self, *more: str, name: str = "bob", env: dict[str, str] | None = None) -> subprocess.Popen[str]:
         """The same flags by hand."""

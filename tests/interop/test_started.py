@@ -16,6 +16,7 @@ from teamwright.protocol.errors import CannotStart, TeamRefused, UsageError
 from teamwright.protocol.ids import LEAD
 from teamwright.storage.paths import home_of
 from teamwright.teams.ending import delete_team
+from teamwright.teams.mailing.task_owners import assign
 from teamwright.testing import ScriptedModel
 from tests.app.requests.test_queue import Asked
 from tests.interop.conftest import on_roster
@@ -151,6 +152,7 @@ async def test_a_plan_is_answered_and_the_turn_on_it_is_over_before_anybody_look
         await heard.until(lambda: heard.of(MemberChanged, member="zed")[-1].state == "idle")
 
 
+@pytest.mark.slow
 @pytest.mark.finding("N4")
 @pytest.mark.promise("E8", "C4")
 async def test_the_answer_to_a_plan_is_sent_after_the_turn_that_handed_it_in(started, tmp_path):
@@ -168,6 +170,38 @@ async def test_the_answer_to_a_plan_is_sent_after_the_turn_that_handed_it_in(sta
         rested_at = [heard.events.index(one) for one in heard.of(MemberChanged, member="zed", state="awaiting")]
         assert rested_at and rested_at[0] < heard.events.index(sent)
         await answering
+
+
+@pytest.mark.slow
+@pytest.mark.finding("N2", "D5")
+@pytest.mark.promise("E8", "P5", "F04")
+async def test_a_started_stranger_works_on_after_its_team_s_files_were_left_empty(started, tmp_path):
+    turns = [{"when": "Go on.", "do": [{"do": "say", "text": "went on"}]}]
+    async with a_crew(tmp_path, started.settings({"zed": {"turns": turns}})) as (team, heard):
+        await team.spawn("zed", "Begin.", command="other")
+        await rested(team, "zed")
+        crew = team.session.team
+        before = on_roster(team, "zed")
+        for path in (crew.home.team_file("crew"), crew.home.config("crew"), crew.inbox("zed").path):
+            path.write_bytes(b"")
+        await heard.until(lambda: sum("was restored from memory" in one.text for one in heard.of(Notice)) == 2)
+        assert on_roster(team, "zed") == before
+        await team.send("zed", "Go on.")
+        await started.seen("zed", "told", "Go on.")
+
+
+@pytest.mark.slow
+@pytest.mark.finding("N3")
+@pytest.mark.promise("E8", "B1")
+async def test_a_stranger_in_a_team_with_a_shared_list_is_told_of_its_task_by_mail(started, tmp_path):
+    async with a_crew(tmp_path, started.settings({"zed": {}}), task_list="common") as (team, _heard):
+        await team.spawn("zed", "Begin.", command="other")
+        crew = team.session.team
+        task = await crew.tasks.create("count the files", "all of them", by=LEAD, metadata={"for": ["zed"]})
+        await assign(crew, (await crew.tasks.update(task.id, by=LEAD, owner="zed")).task, LEAD)
+        told = await started.seen("zed", "told", "task_assignment")
+        assert "count the files" in told["text"] and "If you have no task tools" in told["text"]
+        assert (crew.home.tasks("common") / f"{task.id}.json").exists()
 
 
 # ── starts ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -36,6 +36,7 @@ def write(path, text="made"):
 # ── a life ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.finding("N1")
 @pytest.mark.promise("E8", "D3")
 def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leaves(strangers, tmp_path, monkeypatch):
     with ours(strangers, tmp_path, monkeypatch, send("I have begun."), "All done.") as bob:
@@ -52,6 +53,7 @@ def test_it_takes_its_first_prompt_tells_when_it_is_idle_agrees_to_stop_and_leav
         assert list(body(idle)) == ["type", "from", "timestamp", "idleReason"]
         assert list(body(over)) == ["type", "requestId", "from", "timestamp"]  # it is in no pane
         assert bob.said("unverified")
+        assert bool(bob.said("--brand-new is not known")) == bob.newer
         assert bob.entry() in (None, {}) and "bob has ended" in bob.out.read_text()
 
 

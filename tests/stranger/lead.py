@@ -107,8 +107,8 @@ class Lead(Agent):
     def do_spawn(self, name: str, prompt: str, command: list[str] | None = None, **more: Any) -> dict[str, Any]:
         """A member in a pane: its entry, its first mail, then its process (`command` and the flags).
 
-        `more`: plan, agent_type, model, cwd, pane. Without `command` nothing is started, and it counts as its own.
-        With `in_process` the prompt is in memory, and there is a task of book-keeping in its place.
+        `more`: plan, agent_type, model, cwd, pane, flags. Without `command` nothing is started, and it counts as its
+        own. With `in_process` the prompt is in memory, and there is a task of book-keeping in its place.
         """
         if self.roster.read() is None:
             return {"error": f'Team "{self.team}" does not exist.'}
@@ -121,7 +121,7 @@ class Lead(Agent):
         else:
             self.mail.send(name, prompt)
         if command:
-            given = [*command, *self._flags(entry, plan=entry["planModeRequired"])]
+            given = [*command, *self._flags(entry, plan=entry["planModeRequired"]), *more.get("flags", [])]
             self._children[name] = subprocess.Popen(given, cwd=entry["cwd"], stdin=subprocess.DEVNULL)
         return {"agent_id": entry["agentId"], "name": name, "team_name": self.team}
 

@@ -10,6 +10,7 @@ import pytest
 
 from teamwright import Team
 from teamwright.protocol.errors import InvalidName, TeamwrightError
+from teamwright.protocol.ids import LEAD
 from teamwright.teams.mailing.post import send_text
 from teamwright.teams.stopping import ask_to_stop
 from teamwright.testing import ScriptedModel
@@ -193,3 +194,18 @@ async def test_words_of_a_peer_change_no_state_and_are_shown_as_words(tmp_path, 
     assert "<system-reminder>" not in said
     assert '<teammate-message teammate_id="ada"' in said and '<teammate-message teammate_id="user"' not in said
     assert "from another agent" in said
+
+
+@pytest.mark.finding("N6")
+@pytest.mark.promise("F66")
+async def test_a_secret_of_the_environment_is_masked_in_mail_and_idle_notices(tmp_path, monkeypatch):
+    key = "deploy-4711-not-for-mail"
+    monkeypatch.setenv("DEPLOY_TOKEN", key)
+    lines = {"lead": ["ok"] * 9, "ada": [f"The token is {key}."]}
+    async with a_team(tmp_path, ScriptedModel(lines)) as team:
+        ada = await team.spawn("ada", "Work.")
+        await until(team, lambda: ada.state == "idle")
+        crew = team.session.team
+        await send_text(crew, "ada", LEAD, f"Use {key} for it.", summary=key)
+        mail = crew.inbox(LEAD).path.read_text()
+    assert key not in mail and "Use …mail for it." in mail

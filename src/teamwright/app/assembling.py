@@ -41,6 +41,7 @@ from teamwright.models.resolve import key_variables
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.envelope import new_key
 from teamwright.protocol.ids import SessionId
+from teamwright.protocol.secret_texts import secrets_in
 from teamwright.storage.log import EventLog
 from teamwright.storage.log_reader import call_of, last_call
 from teamwright.storage.paths import Home
@@ -164,7 +165,7 @@ def equip(ground: Ground, log: EventLog, maker: Maker, stack: AsyncExitStack) ->
 def team_of(ground: Ground, log: EventLog, maker: Maker) -> Team:
     """The team of this process, with nobody in it yet, and the sub-agents of whoever lives here."""
     made = Team(ground.home, ground.id, ground.cwd, log.emit, maker, maker.limits, ground.settings.team)
-    made.lead_policy = maker.policy
+    made.lead_policy, made.secrets = maker.policy, secrets_in(ground.env)
     kit, more = maker.kit, (maker.limits, log.emit, ground.settings.agents)
     made.agents = kit.agents = Agents(ground.directory, maker, kit.jobs, *more)
     if (wanted := ground.options.task_list) is not None:

@@ -6,6 +6,7 @@ Works on texts alone.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 FRAGMENT = 8
 """Characters: a piece of a secret that is at least as long is masked too."""
@@ -50,6 +51,18 @@ def mask(secret: str) -> str:
 def mask_tokens(text: str) -> str:
     """The text with everything masked that has the format of a known token."""
     return _TOKEN_IN_TEXT.sub(lambda found: mask(found[0]), text)
+
+
+def mask_values(text: str, secrets: Iterable[str]) -> str:
+    """The text with these secrets masked, the longest first."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, mask(secret))
+    return text
+
+
+def secrets_in(variables: Mapping[str, str]) -> frozenset[str]:
+    """The values of the variables that probably hold a credential and are long enough to be told from other words."""
+    return frozenset(value for name, value in variables.items() if len(value) >= FRAGMENT and holds_secret(name, value))
 
 
 def mask_fragments(text: str, secret: str) -> str:

@@ -128,6 +128,8 @@ class Team:
     """Opens an inbox by its file, guard and archive."""
     check: Check | None = None
     """Runs the checks of tasks."""
+    secrets: frozenset[str] = frozenset()
+    """Values that are masked in messages."""
     agents: Agents | None = None
     """The sub-agents of everybody."""
     _tasks: TaskList | None = None

@@ -15,6 +15,7 @@ from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, keyed_id, message_id, nearest
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, fenced
 from teamwright.protocol.roster import Member
+from teamwright.protocol.secret_texts import mask_values
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.lifecycle import State
@@ -65,6 +66,7 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
         raise UsageError(
             "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
         )
+    text, summary = mask_values(text, team.secrets), mask_values(summary, team.secrets)
     if call is not None and call.again:
         sent = await _sent_before(team, addressee(to, team.names), call)
         if sent is not None:
@@ -152,9 +154,10 @@ async def send_protocol(
     team: Team, sender: str, to: str, message: Protocol, *, summary: str | None = None, id: str = ""
 ) -> str:
     """A protocol message of the runtime, under this id if one is given. Returns its message id."""
+    secrets = team.secrets if isinstance(message, IdleNotification) else ()
     entry = Entry(
         sender=sender,
-        text=message.encode(),
+        text=mask_values(message.encode(), secrets),
         summary=summary,
         timestamp=iso(),
         color=_color(team, sender),
@@ -166,7 +169,11 @@ async def send_protocol(
     short = (
         message.result or message.failure_reason or "idle" if isinstance(message, IdleNotification) else message.TYPE
     )
-    team.emit(MessageSent(member=sender, to=to, message_id=sent, summary=summary_of(short), wire=message.TYPE))
+    team.emit(
+        MessageSent(
+            member=sender, to=to, message_id=sent, summary=summary_of(mask_values(short, secrets)), wire=message.TYPE
+        )
+    )
     team.ring(to)
     return sent
 

@@ -94,14 +94,14 @@ def test_the_number_of_agents_is_capped_and_the_lead_is_told(tmp_path, repo):
     assert sorted(outcomes) == [False, False, True, True]
 
 
-@pytest.mark.slow
+@pytest.mark.finding("M4")
 @pytest.mark.promise("K4")
-def test_a_run_in_ci_without_a_cap_is_told_so(tmp_path, repo):
+def test_a_headless_run_says_first_which_caps_it_has_by_default_and_which_flags_raise_them(tmp_path, repo):
     with LoopbackModel.in_thread() as server:
-        program = Program(repo, tmp_path / "home", server.url, {"CI": "true"})
-        bare, capped = program.run("-p", "hi"), program.run("-p", "hi", "--max-tokens", "100000")
-    assert "no cap is set" in bare.stderr
-    assert "no cap is set" not in capped.stderr
+        program = Program(repo, tmp_path / "home", server.url)
+        done = program.run("-p", "hi", "--max-tokens", "100000")
+    said = "default caps: 200 model calls of the lead and of each agent, 2 h, 20 USD"
+    assert done.stderr.startswith(f"teamwright: {said} (raise: --max-turns --timeout --max-budget-usd)"), done.stderr
 
 
 @pytest.mark.promise("H10", "K4")

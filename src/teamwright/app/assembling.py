@@ -35,6 +35,7 @@ from teamwright.app.policy import model_settings, policy_of
 from teamwright.app.serving.making import make_serving
 from teamwright.app.shells.making import startup_of
 from teamwright.app.skills.places import shelf_of
+from teamwright.app.spending.defaults import rounds_of_each
 from teamwright.app.spending.purse import Purse
 from teamwright.models.effort import asked_effort
 from teamwright.models.resolve import key_variables
@@ -132,6 +133,7 @@ def maker_of(ground: Ground, models: Models, purse: Purse, log: EventLog, kit: K
         nested=lambda: NestedInstructions(ground.cwd, root, known, compat, trusted).nested_for,
         env=dict(settings.env),
         max_rounds=options.budget.turns,
+        each_rounds=rounds_of_each(options, settings.each),
         effort=asked_effort(options.effort),
         appended=options.append_system_prompt,
         tag_key=_tag_key(ground),

@@ -26,6 +26,7 @@ from teamwright.app.options import Options
 from teamwright.app.renewing.kept import kept_model
 from teamwright.app.settings.merging import load_settings, reads_other_product
 from teamwright.app.settings.model import Flags, Settings
+from teamwright.app.spending.defaults import with_default_caps
 from teamwright.app.trust.store import Trust, TrustState
 from teamwright.app.trust.survey import team_entry
 from teamwright.models.effort import asked_effort
@@ -122,6 +123,7 @@ def _ground(options: Options, home: Home, cwd: Path, session: SessionId, *, resu
     if definition is not None:
         options = replace(options, budget=options.budget.within(definition.budget))
         settings = _with_definition(settings, definition)
+    options = with_default_caps(options)
     plugins, agents = options.plugin_dirs, options.agents
     places = places_of(home, trust.root, compat=settings.compat, agents=agents, plugins=plugins)
     told = tuple(line for plugin in places.plugins for line in plugin.warnings)

@@ -281,6 +281,7 @@ def _maker(ground: Ground, models: Models, log: EventLog, kit: Kit, numbers: Cal
     """What makes the agents of the session, in the mode of its lead."""
     earlier = partial(books_until, log.path, log.last)
     purse = Purse(ground.options.budget, each=ground.settings.each, earlier=earlier)
+    purse.assumed = ground.options.assumed
     made = maker_of(ground, models, purse, log, kit, numbers)
     made.plans.approved_by(ground.settings, ask_timeout(ground))
     return _in_mode(ground, made)

@@ -50,6 +50,8 @@ class Options:
     hooks: bool = True
     own_hooks: tuple[Hook, ...] = ()
     budget: Budget = field(default_factory=Budget)
+    assumed: tuple[str, ...] = ()
+    """Caps of the budget that nobody gave: the defaults of a headless run. That on money refuses no unknown price."""
     session_id: str | None = None
     resume: str | None = None
     adopt: str | None = None

@@ -47,6 +47,10 @@ class Budget:
         none = self.usd is None and self.tokens is None and self.turns is None
         return not (none and self.minutes is None and self.calls is None)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a cap of this name."""
+        return getattr(self, name) is not None
+
     def within(self, other: Budget) -> Budget:
         """Both hold: of each cap the smaller one."""
         if not other:

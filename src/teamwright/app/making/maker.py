@@ -113,7 +113,7 @@ class Maker(Parts):
             prefix = self._prefix(model, system(), toolbox, effort)
             conversation = self._begin(path, spec.name, agent_id, prefix, toolbox, model)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
-        left = None if rounds is None else max(0, rounds - conversation.answers)  # a cap for its life, not for a run
+        left = self._rounds_left(rounds, conversation)
         made = self._watched(self._agent(spec.name, agent_id, model, conversation, toolbox, left))
         born.effort = made.effort
         activity = made.activity  # what counts its time outlives the member, and must not keep it
@@ -155,7 +155,7 @@ class Maker(Parts):
             prefix = self._prefix(model, system, toolbox, effort)
             conversation = Conversation.start(path, prefix, about, with_next=True)
         rounds = budget.within(Budget(turns=spec.max_turns)).turns
-        left = None if rounds is None else max(0, rounds - conversation.answers)
+        left = self._rounds_left(rounds, conversation)
         made = self._agent(agent_id, agent_id, model, conversation, toolbox, left)
         activity, born.effort, made.waits_long = made.activity, made.effort, self._waits_long(spec, caller)
         made.meter = self.meters.subagent(agent_id, caller, budget, lambda: activity.worked_s)

@@ -75,6 +75,8 @@ class Parts:
     nested: Callable[[], Callable[[Path], str]] | None = None
     """Makes, for one agent, what the instructions of deeper directories say at their first touch."""
     max_rounds: int | None = None
+    each_rounds: int | None = None
+    """Model calls of each other agent in this run, where it has no cap of its own."""
     effort: Effort | None = None
     """The lead's, as a flag or a program said it for this run."""
     appended: str = ""
@@ -124,7 +126,7 @@ class Parts:
             model = await self.models.open(name, agent)
         except CannotStart as problem:
             raise asked_for_by(problem, spec) if spec is not None else problem from None
-        require_price(self.purse.budget.within(budget).usd, model.card)
+        require_price(self.purse.given.within(budget).usd, model.card)
         return model
 
     def _watched(self, agent: Agent) -> Agent:
@@ -178,6 +180,10 @@ class Parts:
         if said is not None and taken(card, said) is None:
             self.resolver.tell_once(f"the effort {said} of the settings is not used: {without(card)}")
         return taken(card, said)
+
+    def _rounds_left(self, cap: int | None, conversation: Conversation) -> int | None:
+        """Model calls that an agent has left: of its own cap, which is for its life, else of the run's for each."""
+        return self.each_rounds if cap is None else max(0, cap - conversation.answers)
 
     def _gate(self, born: Born) -> Gate:
         """What decides for an agent, as it was born."""

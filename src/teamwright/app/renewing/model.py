@@ -72,7 +72,7 @@ async def change_model(
 def require_affordable(maker: Maker, name: str, card: ModelCard) -> None:
     """Raises CannotStart where money is capped for this agent and nobody knows what the model costs."""
     purse = maker.purse
-    require_price((purse.budget if name == LEAD else purse.budget.within(purse.each)).usd, card)
+    require_price((purse.given if name == LEAD else purse.given.within(purse.each)).usd, card)
 
 
 def model_names() -> list[str]:

@@ -118,7 +118,7 @@ async def _words(session: Session, called: Called) -> tuple[ForTurn, list[Block]
             model = await session.models.open(recipe.model, LEAD)
         except TeamwrightError as problem:
             raise _of(recipe, problem) from None
-        require_price(session.maker.purse.budget.usd, model.card)
+        require_price(session.maker.purse.given.usd, model.card)
     with ForTurn(session, rules):  # what the command allows holds for its own shell lines too
         return ForTurn(session, rules, model), await prepare(session, called)
 

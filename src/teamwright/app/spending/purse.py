@@ -56,6 +56,8 @@ class Purse:
         started = monotonic()
         self.run = Scope("", budget, final=True, minutes=lambda: (monotonic() - started) / 60)
         self.each = each
+        self.assumed: tuple[str, ...] = ()
+        """Caps of the run that nobody gave."""
         self.books = Ledger()
         self.context: dict[str, int] = {}
         self.on_raised: Callable[[str], None] = _nobody
@@ -71,6 +73,11 @@ class Purse:
     def budget(self) -> Budget:
         """The caps of the whole run."""
         return self.run.budget
+
+    @property
+    def given(self) -> Budget:
+        """The caps of the whole run that somebody gave: for a cap on money all prices must be known."""
+        return replace(self.budget, **dict.fromkeys(self.assumed))
 
     @property
     def hit(self) -> str:

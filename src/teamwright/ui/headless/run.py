@@ -21,6 +21,7 @@ from teamwright.app.report import report
 from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import run_command
+from teamwright.app.spending.defaults import default_caps_line
 from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.errors import TeamwrightError, UsageError
@@ -178,13 +179,13 @@ def _content_of(line: bytes) -> list[Block]:
 
 
 def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> None:
+    purse = session.maker.purse
+    if caps := default_caps_line(purse.budget, purse.assumed, session.lead.agent.model.card):
+        outlet.note(f"teamwright: {caps}")
     for warning in session.warnings:
         outlet.note(f"teamwright: {warning}")
     if back := str(session.resumed):
         outlet.note(f"teamwright: resumed: {back}")
-    budget = invocation.options.budget
-    if os.environ.get("CI") and budget.usd is None and budget.tokens is None and budget.minutes is None:
-        outlet.note("teamwright: no cap is set; --max-budget-usd, --max-tokens or --timeout would set one")
     if outlet.format == "stream-json":
         agent = session.lead.agent
         tools = [tool.name for tool in agent.toolbox.offered]

@@ -1,0 +1,47 @@
+"""The caps of a headless run that nobody gave caps."""
+
+from dataclasses import replace
+
+import pytest
+
+from teamwright import Budget, ModelCard
+from teamwright.app.opening import open_session
+from teamwright.app.options import Options
+from teamwright.app.result import Result
+from teamwright.protocol.blocks import text_block
+from teamwright.testing import ScriptedModel
+
+HELLO = (text_block("Go."),)
+
+
+def a_run(tmp_path, model, **more):
+    return open_session(Options(cwd=tmp_path, home=tmp_path / "home", model=model, headless=True, env={}, **more))
+
+
+@pytest.mark.finding("M4")
+async def test_a_headless_run_without_flags_ends_at_its_default_cap_and_says_which_flag_raises_it(tmp_path):
+    count = iter(range(10_000))
+    model = ScriptedModel(lambda _request: ("Glob", {"pattern": f"*.{next(count)}"}))
+    async with a_run(tmp_path, model, budget=Budget(tokens=10**9)) as session:
+        budget = session.maker.purse.budget
+        assert (budget.usd, budget.tokens, budget.turns, budget.minutes) == (20.0, 10**9, 200, 120)
+        assert session.maker.each_rounds == 200
+        session.lead.agent.rounds_left = 3
+        result: Result = await session.run(HELLO)
+    assert (result.stop, result.limit, result.exit_code, result.turns) == ("limit", "turns", 4, 3)
+    assert result.larger_command.endswith("--max-turns N") and "resume" in result.larger_command
+
+
+@pytest.mark.finding("M4")
+async def test_the_default_cap_on_money_refuses_no_model_of_unknown_price(tmp_path):
+    model = ScriptedModel("Done.", card=ModelCard("own", "own", "own"))
+    async with a_run(tmp_path, model) as session:
+        result = await session.run(HELLO)
+    assert (result.stop, result.text) == ("done", "Done.")
+
+
+@pytest.mark.finding("M4")
+async def test_a_person_at_a_terminal_and_a_program_have_no_caps_that_nobody_gave(tmp_path):
+    options = Options(cwd=tmp_path, home=tmp_path / "home", model=ScriptedModel("Done."), env={})
+    async with open_session(replace(options)) as session:
+        assert not session.maker.purse.budget and session.maker.each_rounds is None

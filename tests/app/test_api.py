@@ -13,6 +13,7 @@ import pytest
 
 import teamwright
 from teamwright import (
+    AgentChanged,
     Budget,
     CannotStart,
     InvalidName,
@@ -807,3 +808,57 @@ async def test_a_scripted_model_gives_one_text_of_a_mapping_whole_and_every_time
     model = ScriptedModel({"team-lead": "all is well"})
     async with Team("crew", model=model, cwd=tmp_path) as team:
         assert [(await team.run("go")).text for _ in range(2)] == ["all is well"] * 2
+
+
+@pytest.mark.finding("T16")
+async def test_a_program_stops_a_sub_agent_by_its_id(tmp_path):
+    def answer(request):
+        if request.asker != "team-lead":
+            return ("Bash", {"command": "sleep 60", "description": "wait"})
+        start = {"description": "wait", "prompt": "Wait.", "run_in_background": True}
+        return ("Agent", start) if b"Wait." not in b"".join(request.items) else "It works."
+
+    async with (
+        asyncio.timeout(WAIT_S),
+        a_team(tmp_path, ScriptedModel(answer), permission_mode="bypassPermissions") as team,
+    ):
+        run = team.run("Begin.")
+        await team.stop((await anext(_until_background(run))).agent)
+        assert (await run).ok
+        ends = [event.state async for event in run.events() if isinstance(event, AgentChanged)]
+        assert ends[-1] == "killed"
+        with pytest.raises(UnknownMember):
+            await team.stop("a0000000")
+
+
+async def _until_background(run):
+    """The event of the first sub-agent that works in the background."""
+    async for event in run.events():
+        if isinstance(event, AgentChanged) and event.state == "background":
+            yield event
+            return
+
+
+@pytest.mark.finding("T16")
+async def test_a_program_removes_its_team_in_the_block_or_at_its_end(tmp_path):
+    home = tmp_path / "home"
+    teams, archive = home / "teams", home / "archive"
+    async with a_team(tmp_path, ScriptedModel("ok"), home=home) as team:
+        await team.spawn("ada", "Wait.")
+        task = await team.tasks.add("open")
+        with pytest.raises(TeamRefused, match="open tasks"):
+            await team.delete()
+        assert [member.name for member in team.members] == ["ada"], "nothing was ended"
+        await team.tasks.update(task, status="completed")
+        await team.delete()
+        assert not team.members and not list(teams.iterdir())
+    async with Team("crew", model=ScriptedModel("ok"), cwd=tmp_path, home=home, keep=False) as team:
+        await team.spawn("ada", "Wait.")
+        await team.tasks.add("open")
+    assert not list(teams.iterdir()) and len(list(archive.iterdir())) == 2
+    with pytest.raises(ZeroDivisionError):
+        async with Team("crew", model=ScriptedModel("ok"), cwd=tmp_path, home=home, keep=False):
+            _ = 1 / 0
+    assert [path.name for path in teams.iterdir()] == ["crew"], "a block that failed can be resumed"
+    with pytest.raises(UsageError, match="keep="):
+        Team("crew", keep="no")

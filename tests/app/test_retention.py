@@ -1,5 +1,6 @@
 """What is too old goes when a session begins, and nothing else does."""
 
+import asyncio
 import os
 import shutil
 import time
@@ -26,6 +27,7 @@ from teamwright.teams.catalogue import NewTeam, Teams
 from teamwright.teams.incarnation import Life
 from teamwright.teams.team_file import LeadLease, change_team_file
 from teamwright.testing import ScriptedModel
+from teamwright.ui.cli.main import main
 
 CWD = Path("/repo")
 DAY_S = 86_400
@@ -251,3 +253,23 @@ async def test_guards_of_a_list_that_is_no_more_go_and_those_of_one_that_is_ther
 
 def numbers(directory: Path) -> list[int]:
     return sorted(int(path.stem) for path in directory.glob("*.json"))
+
+
+@pytest.mark.finding("T16")
+async def test_finished_teams_go_into_the_archive_by_age_and_those_with_something_open_stay(home):
+    for number, name in enumerate(("old", "busy", "new", "other"), 1):
+        directory = await a_team_of(home, number, name)
+        if name == "busy":
+            await TaskList(home.tasks(directory), home.guard).create("open", "it is", by=LEAD)
+        then = time.time() - (0 if name == "new" else 40 * DAY_S)
+        place = home.team(directory)
+        for path in (*place.rglob("*"), place, *home.tasks(directory).rglob("*")):
+            os.utime(path, (then, then))
+    made = await retention.prune(home, 30)
+    assert made.finished == ["old"] and "Archived 1 finished team (old)" in str(made), "a quarter of four at once"
+    assert await asyncio.to_thread(main, ["teams", "rm", "--finished", "--older", "7d"]) == 0
+    assert sorted(path.name for path in (home.shared / "teams").iterdir()) == ["busy", "new"]
+    assert await asyncio.to_thread(main, ["teams", "rm", "--finished"]) == 0
+    assert [path.name for path in (home.shared / "teams").iterdir()] == ["busy"]
+    for wrong in (["--finished", "--older", "soon"], [], ["crew", "--finished"], ["crew", "--older", "7d"]):
+        assert await asyncio.to_thread(main, ["teams", "rm", *wrong]) == 2

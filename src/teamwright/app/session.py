@@ -173,16 +173,15 @@ class Session:
         return made
 
     async def settled(self, result: Result) -> Result:
-        """See the members out; the result as it stands when everybody has left, with who was cut off at work.
+        """End the members; return the result with the names of those that were cut off at work.
 
-        After a run that is done they are over, unless a task is open, the ping-pong guard keeps mail of theirs, or
-        one of them owes a turn that its model's service refused. After any other they keep their places, and nobody
-        is asked or waited for: a cap that is spent is spent, and a resume goes on with them as they were. Work is cut
-        off too where a member crashed, or a person stopped it, at work, and a task is still open.
+        After a run that is done members end, unless a task is open, the ping-pong guard keeps mail, or one owes a turn
+        that its model's service refused. After any other run they keep their places, and nobody is waited for. One that
+        crashed or was stopped at work is cut off too while a task is open.
         """
         if result.stop == "done":
             owes = any(mate.owes for mate in self.team.live)
-            await self.goodbye(keep=owes or await self._tasks_open() or await keeps_mail(self.team))
+            await self.goodbye(keep=owes or await keeps_mail(self.team) or await self._tasks_open())
         else:
             await self.wind_down(keep=True)
         if self.tally.stopped_at_work and await self._tasks_open():
@@ -203,7 +202,6 @@ class Session:
         )
 
     async def _tasks_open(self) -> bool:
-        """Whether a task of this session is open."""
         return any(task.status != "completed" and not task.others for task in await self.task_lines())
 
     async def take_up(self, directory: str, why: str) -> None:

@@ -22,7 +22,7 @@ from teamwright.protocol.errors import TeamRefused, TeamwrightError, UnknownMemb
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, addressee, nearest
 from teamwright.protocol.usage import Usage
 from teamwright.protocol.values import dataclass
-from teamwright.teams.ending import BY_USER, kill
+from teamwright.teams.ending import BY_USER, delete_team, kill, refuse_open
 from teamwright.teams.mailing.post import Sent, send_text
 from teamwright.teams.member.away import Away
 from teamwright.teams.member.mate import Mate
@@ -134,6 +134,18 @@ async def stop_member(session: Session, name: str) -> tuple[str, list[TaskLine]]
     await kill(session.team, mate, BY_USER)
     free = [task for task in await tasks.all() if task.id in mine and task.owner is None]
     return mate.name, [TaskLine(task.id, task.subject, str(task.status)) for task in free]
+
+
+async def delete_led_team(session: Session, *, force: bool) -> None:
+    """End all members and put the team into the archive.
+
+    Raises TeamRefused while a task is open, unless `force`; nothing was ended then.
+    """
+    session.team.require()
+    if not force:
+        await refuse_open(session.team)
+    await session.goodbye()
+    await delete_team(session.team, force=force)
 
 
 async def stop_task(session: Session, name: str) -> str | None:

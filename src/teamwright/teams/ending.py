@@ -286,17 +286,18 @@ async def _until_parted(team: Team) -> None:
         await asyncio.wait(going, timeout=team.settings.goodbye_s)
 
 
-async def delete_team(team: Team) -> None:
+async def delete_team(team: Team, *, force: bool = False) -> None:
     """Remove the team; requests, mail and tasks go to the archive, and the lead keeps what it had not seen.
 
-    Raises TeamRefused while a member is alive (probed) or starting, or a task is open.
+    Raises TeamRefused while a member is alive (probed) or starting, or a task is open (not with `force`).
     """
     team.require()
     async with team.forming:
         if not team.live and not team.starting:
             await _until_parted(team)
         _refuse_alive(team)
-        await _refuse_open(team)
+        if not force:
+            await refuse_open(team)
         await _return_late(team)
         name, unseen = team.name, list[Entry]()
         if not team.outside.removed:  # by another program: then nothing is left to keep
@@ -342,7 +343,8 @@ def _refuse_alive(team: Team) -> None:
     )
 
 
-async def _refuse_open(team: Team) -> None:
+async def refuse_open(team: Team) -> None:
+    """Raise TeamRefused while a task of the team is open, or damaged and possibly open."""
     still_open = [task.id for task in await team.tasks.all() if task.status != "completed"]
     damaged = [task for task in team.tasks.store.damaged_tasks() if task.open]
     if not (still_open or damaged) or team.outside.shared_list:  # a list that others share goes on without us

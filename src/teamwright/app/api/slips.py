@@ -102,6 +102,8 @@ _TAKES = {
     "mcp_servers": Takes("servers by name, each a mapping of fields", _holds_mappings),
     "env": Takes("a mapping of names to texts", _holds_texts),
     "trust": Takes("True or False", _is_bool),
+    "replace": Takes("True or False", _is_bool),
+    "keep": Takes("True or False", _is_bool),
     "permission_mode": Takes("the name of a mode", _is_text),
     "mode": Takes("the name of a mode", _is_text),
     "role": Takes("the name of a kind of agent", _is_text),

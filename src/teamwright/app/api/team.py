@@ -26,7 +26,7 @@ from teamwright.app.api.options import (
 )
 from teamwright.app.api.running import Run
 from teamwright.app.api.slips import refuse_slips, require_model, require_number, require_prompt, require_text
-from teamwright.app.api.watching import Events, Readers
+from teamwright.app.api.watching import Events, Readers, never, numbered
 from teamwright.app.asking import Requests
 from teamwright.app.ended.naming import named_team, require_adoptable, session_of_team
 from teamwright.app.inspect import home_at
@@ -39,6 +39,7 @@ from teamwright.app.result import Result
 from teamwright.app.session import Session
 from teamwright.app.settings.merging import lead_mode
 from teamwright.app.skills.calling import command_lines, find_command, run_command
+from teamwright.app.talking import delete_led_team, stop_task
 from teamwright.models.effort import asked_effort
 from teamwright.models.model import Model
 from teamwright.permissions.decide import parse_mode
@@ -69,12 +70,16 @@ class Team:
     that first). Leaving, also by an exception or a cancellation, waits `goodbye_s` for turns that run and ends
     everybody; members keep their places for `Team.resume`. What was raised is raised again. See TeamOptions for the
     keywords. Raises InvalidName and UsageError at once for a name or an option that cannot be.
+
+    With `keep=False` the team goes into the archive with the block, also with open tasks, unless an exception ends it.
     """
 
-    def __init__(self, name: str, *, replace: bool = False, **options: Unpack[TeamOptions]) -> None:
+    def __init__(self, name: str, *, replace: bool = False, keep: bool = True, **options: Unpack[TeamOptions]) -> None:
         self.name: str = team_name(require_text("a team's name", name))
         self._options = options_of(options)
+        refuse_slips({"replace": replace, "keep": keep})
         self._replace = replace
+        self._keep = keep
         self._goes_on = ""
         self._stack = AsyncExitStack()
         self._session: Session | None = None
@@ -194,7 +199,10 @@ class Team:
                 await self._run.abandon()
             await session.maker.plans.close()
             session.requests.close("the team was left")
-            await session.goodbye(keep=True)
+            if self._keep or kind is not None or not session.team.exists:
+                await session.goodbye(keep=True)
+            else:
+                await delete_led_team(session, force=True)
         finally:
             self._session = self._run = None
             await self._stack.__aexit__(kind, error, trace)
@@ -361,8 +369,23 @@ class Team:
         return await reload_session(self.session)
 
     async def stop(self, name: str) -> None:
-        """End a member at once; its open tasks go back to the list. Raises UnknownMember."""
-        await Member(name, self.session.team, self.session.modes).stop()
+        """End a member, a sub-agent or a background command at once, by its name or id.
+
+        Open tasks of a member go back to the list; who started a sub-agent is notified. Raises UnknownMember.
+        """
+        if await stop_task(self.session, require_text(A_NAME, name)) is None:
+            await Member(name, self.session.team, self.session.modes).stop()
+
+    async def delete(self, *, force: bool = False) -> None:
+        """End all members and put the team into the archive: requests, mail and tasks.
+
+        Turns that run are waited for, up to `goodbye_s`. Nobody can be started afterwards: leave the block. Raises
+        TeamRefused while a run goes on, and while a task is open without `force`; nothing was ended then.
+        """
+        self._require_running()
+        if self._run is not None and not self._run.done:
+            raise TeamRefused("team-refused", "a run of this team is going on", do=["await it first, or cancel it"])
+        await delete_led_team(self.session, force=force)
 
     def events(self, after: int | None = None, *, answers: bool = True) -> AsyncIterator[tuple[int, TeamEvent]]:
         """Everything that happens from now on (or after that number of the log) until the block is left.
@@ -373,13 +396,5 @@ class Team:
         """
         log, requests = self._past or (self.session.log, self.session.requests)
         start = log.last if after is None else min(require_number("after", after), log.last)
-        made: Events[tuple[int, TeamEvent]] = Events(log, requests, start, _numbered, _never)
+        made: Events[tuple[int, TeamEvent]] = Events(log, requests, start, numbered, never)
         return self._readers.add(made) if answers else made
-
-
-def _numbered(number: int, event: TeamEvent) -> tuple[int, TeamEvent]:
-    return number, event
-
-
-def _never(_number: int, _event: TeamEvent) -> bool:
-    return False

@@ -96,3 +96,13 @@ class Readers:
     def attended(self) -> bool:
         """Whether somebody who may answer is reading now."""
         return any(not events.over for events in self._answering)
+
+
+def numbered(number: int, event: TeamEvent) -> tuple[int, TeamEvent]:
+    """The event with its number in the log."""
+    return number, event
+
+
+def never(_number: int, _event: TeamEvent) -> bool:
+    """No event is the last one."""
+    return False

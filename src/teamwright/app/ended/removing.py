@@ -7,15 +7,16 @@ moment. Knows teams on disk and what a dead session left running; does not know 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
 from teamwright.app.approver import require_person
-from teamwright.app.ended.naming import NamedTeam, named_team
+from teamwright.app.ended.naming import NamedTeam, all_teams, named_team
 from teamwright.app.ended.outliving import Outlived, end_outlived
-from teamwright.app.inspect import TeamView, team_view
+from teamwright.app.inspect import FINISHED, WAITS, TeamView, team_view
 from teamwright.protocol.errors import CannotStart, TeamRefused
 from teamwright.protocol.ids import LEAD_ALIAS
 from teamwright.protocol.values import dataclass
@@ -60,8 +61,53 @@ async def remove_team(home: Home, word: str, *, force: bool) -> Removed:
         tasks = () if _shares(team) else tuple(task.id for task in view.tasks if task.open)
         if not force:
             _refuse_open(team, view, tasks)
-        ended, stayed = await _end_processes(team)
-        entry = await archive_team(home, team.directory)
+        return await _archived(team, view, tasks)
+
+
+async def remove_finished(home: Home, before: float) -> list[Removed]:
+    """Put all finished teams into the archive in which nothing changed since `before` (seconds since 1970).
+
+    A finished team has no lead, no member that runs, no open task and no unread mail. Raises TeamwrightError (`denied`)
+    for an agent's command, StorageError, LockTimeout.
+    """
+    require_person(home, "removes teams", "teams rm --finished")
+    return await archive_finished_teams(home, before)
+
+
+async def archive_finished_teams(home: Home, before: float, share: int = 1) -> list[Removed]:
+    """The same for the runtime itself: at most one of `share` teams, the oldest first. Damaged teams stay."""
+    teams = await asyncio.to_thread(all_teams, home)
+    aged = sorted([(_changed(team), team.directory, team) for team in teams if team.file is not None])
+    old = [team for changed, _, team in aged if changed < before and _is_finished(team)][: -(-len(teams) // share)]
+    removed = [await _archive_if_finished(team) for team in old]
+    return [one for one in removed if one is not None]
+
+
+async def _archive_if_finished(team: NamedTeam) -> Removed | None:
+    """None where a process leads the team now, or it is not finished any more."""
+    with suppress(TeamRefused, CannotStart), _held(team):
+        if _is_finished(team):
+            return await _archived(team, team_view(team.home, team.directory), ())
+    return None
+
+
+def _is_finished(team: NamedTeam) -> bool:
+    view = team_view(team.home, team.directory)
+    return view.state == FINISHED and not any(member.state == WAITS for member in view.members)
+
+
+def _changed(team: NamedTeam) -> float:
+    """When something of the team changed last, in seconds since 1970."""
+    places = (team.place, team.place / "inboxes", team.home.tasks(team.directory), team.home.requests(team.directory))
+    files = [path for place in places if place.is_dir() for path in place.iterdir()]
+    lease = [team.lease] if team.lease is not None else []
+    found = [path.lstat().st_mtime for path in (*files, *lease) if path.exists()]
+    return max(found, default=time.time())
+
+
+async def _archived(team: NamedTeam, view: TeamView, tasks: tuple[str, ...]) -> Removed:
+    ended, stayed = await _end_processes(team)
+    entry = await archive_team(team.home, team.directory)
     members = tuple(member.name for member in view.members if member.name != LEAD_ALIAS)
     return Removed(team.name, team.directory, entry, members, tasks, view.unread, ended, stayed)
 

@@ -17,6 +17,7 @@ from dataclasses import field
 from pathlib import Path
 
 from teamwright.app.ended.naming import NamedTeam, all_teams
+from teamwright.app.ended.removing import archive_finished_teams
 from teamwright.app.inspect import task_views
 from teamwright.app.looking.sessions import LEASE
 from teamwright.app.settings.merging import load_settings, reads_other_product
@@ -61,6 +62,8 @@ class Removed:
     tasks: dict[str, int] = field(default_factory=dict[str, int])
     sessions: list[str] = field(default_factory=list[str])
     teams: list[Path] = field(default_factory=list[Path])
+    finished: list[str] = field(default_factory=list[str])
+    """Names of finished teams that went into the archive."""
 
     def __str__(self) -> str:
         """One sentence; empty when nothing was removed."""
@@ -74,6 +77,10 @@ class Removed:
         ]
         why = f"not changed for more than {self.days:g} days (setting retention_days)"
         said = [f"Removed {' and '.join(parts)}: {why}."] if parts else []
+        if self.finished:
+            teams = "1 finished team" if len(self.finished) == 1 else f"{len(self.finished)} finished teams"
+            names = ", ".join(self.finished[:5]) + ", …" * (len(self.finished) > 5)
+            said.append(f"Archived {teams} ({names}): {why}.")
         for name, count in self.tasks.items():
             tasks = "1 finished task" if count == 1 else f"{count} finished tasks"
             said.append(f"Archived {tasks} of the shared list {name}: {why}.")
@@ -98,6 +105,8 @@ async def prune(home: Home, days: float, *, keep: str = "") -> Removed:
     with suppress(OSError):
         removed.teams = await asyncio.to_thread(prune_archive, home, days=days, now=now, share=SHARE)
     before = now - days * DAY_S
+    with suppress(TeamwrightError, OSError):
+        removed.finished = [one.team for one in await archive_finished_teams(home, before, SHARE)]
     for transcript in await asyncio.to_thread(_outlived, home, sessions, before):
         with suppress(TeamwrightError, OSError):
             if await asyncio.to_thread(_remove, transcript, before):

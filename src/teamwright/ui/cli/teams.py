@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
 import click
 
 from teamwright.app.ended.naming import named_team, require_adoptable
-from teamwright.app.ended.removing import Removed, remove_team
+from teamwright.app.ended.removing import Removed, remove_finished, remove_team
 from teamwright.app.inspect import TeamView, archived_teams, find_team, team_views
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.ui.cli.flags import HEADLESS, RUN
 from teamwright.ui.cli.looking import ago, json_flag, moment
 from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
@@ -73,13 +75,24 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 
 
 @teams.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--force", is_flag=True, help="Also with open tasks or unread mail, or when files are damaged.")
+@click.option("--finished", is_flag=True, help="All finished teams: no lead, open task or unread mail.")
+@click.option("--older", metavar="AGE", help="With --finished: unchanged for at least this long, e.g. 7d or 12h.")
 @json_flag
 @click.pass_context
-def rm(ctx: click.Context, /, name: str, force: bool, as_json: bool) -> int:
+def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
     """Put a team whose lead is gone into the archive: requests, mail and tasks."""
-    removed = asyncio.run(remove_team(home_of_teams(place_of(ctx)), name, force=force))
+    home = home_of_teams(place_of(ctx))
+    if finished:
+        if name or force:
+            raise UsageError("usage", "--finished takes no NAME and no --force", note="nothing was removed")
+        before = time.time() - (0.0 if older is None else _seconds(older))
+        return _rm_finished(asyncio.run(remove_finished(home, before)), as_json=as_json)
+    if not name or older is not None:
+        what = "teams rm needs a NAME, or --finished" if not name else "--older goes with --finished"
+        raise UsageError("usage", what, do=["teamwright teams rm --finished --older 7d"], note="nothing was removed")
+    removed = asyncio.run(remove_team(home, name, force=force))
     if as_json:
         say_json(removed)
         return 1 if removed.stayed else 0
@@ -95,6 +108,33 @@ def rm(ctx: click.Context, /, name: str, force: bool, as_json: bool) -> int:
             "failed", f"some processes of the team would not end: {', '.join(map(str, removed.stayed))}"
         )
     return 0
+
+
+def _rm_finished(removed: Sequence[Removed], *, as_json: bool) -> int:
+    if as_json:
+        say_json(removed)
+        return 0
+    for one in removed:
+        say(one_line(f'team "{one.team}" is in the archive: {one.archived}'))
+    if not removed:
+        say("No finished team of that age.")
+    return 0
+
+
+_UNITS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+def _seconds(age: str) -> float:
+    """The seconds that `7d` or `12h` means. Raises UsageError."""
+    number, unit = age[:-1], age[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit():
+        raise UsageError(
+            "usage",
+            f"--older {age[:20]!r} is not an age",
+            do=["a number with m, h, d or w: 7d"],
+            note="nothing was removed",
+        )
+    return int(number) * _UNITS[unit]
 
 
 @teams.command(params=[*RUN, *HEADLESS])

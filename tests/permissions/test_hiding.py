@@ -294,6 +294,15 @@ def test_a_hidden_command_is_neither_allowed_by_chance_nor_escapes_a_deny_rule(s
         check(sandbox, hide(template, command))
 
 
+@pytest.mark.promise("G2")
+@pytest.mark.finding("P12")
+@pytest.mark.parametrize("shell", ["bash", "bash -e --", "env bash", "sh -x", "source", ". --"])
+def test_a_deny_rule_holds_for_a_script_that_a_shell_finds_in_path(sandbox, shell):
+    for command in HIDDEN:
+        assert sandbox.verdicts(sandbox.denying, f"{shell} {command}") == {Verdict.DENY}
+    assert shell == "sh -x" or sandbox.runs_it(f"{shell} git push"), "dash may not look for it in PATH"
+
+
 EXAMPLES = 200
 lines = st.builds(
     lambda before, hides, command, after: before + _nested(hides, command) + after,

@@ -76,6 +76,8 @@ class Listing:
         role = "guess" if command.role == "guess" else role
         variables = command.variables + wrapped.variables
         self.parsed.commands.append(replace(command, variables=variables, role=role))
+        if wrapped.file:
+            self.parsed.commands.append(Command(wrapped.file, command.places, variables=variables, role="guess"))
         self._add_inside(command, wrapped, variables)
         return None
 

@@ -23,7 +23,8 @@ class Inside:
     `clear` says that the wrapper does nothing else, so that it is as good or bad as what it runs; otherwise it
     needs a rule of its own as well. `guess` marks what is inside as possible only: it can forbid, and need not be
     allowed, but then the wrapper needs a rule that names it word by word. `opaque`: commands that follow may be
-    others than they look.
+    others than they look. `file`: a script and its arguments; a shell looks for it in PATH too, so a rule that forbids
+    a command of that name forbids this.
     """
 
     commands: tuple[Words, ...] = ()
@@ -32,6 +33,7 @@ class Inside:
     clear: bool = False
     guess: bool = False
     opaque: bool = False
+    file: Words = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,19 +212,18 @@ def _shell(words: Words) -> Inside | None:
         elif word in {"-s", "--"} or not word.startswith(("-", "+")) or _STANDARD_INPUT.fullmatch(word):
             break
         at += 1
-    operand = words[at + 1 :][:1] if words[at : at + 1] == ("--",) else words[at : at + 1]
-    return _file_of(operand) if words[0] != "su" else _ANYTHING
+    return _file_of(words[at + 1 :] if words[at : at + 1] == ("--",) else words[at:]) if words[0] != "su" else _ANYTHING
 
 
-def _file_of(operand: Words) -> Inside:
+def _file_of(script: Words) -> Inside:
     """A script that is read from a file is that file's matter; standard input is written in the same line."""
-    if not operand or operand[0] is None or operand[0] == "-s" or _STANDARD_INPUT.fullmatch(operand[0]):
+    if not script or script[0] is None or script[0] == "-s" or _STANDARD_INPUT.fullmatch(script[0]):
         return _ANYTHING
-    return Inside()
+    return Inside(file=script)
 
 
 def _source(words: Words) -> Inside | None:
-    return _file_of(words[1:2])
+    return _file_of(words[2:] if words[1:2] == ("--",) else words[1:])
 
 
 def _eval(words: Words) -> Inside:

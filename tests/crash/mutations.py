@@ -73,7 +73,7 @@ def no_parting() -> None:
 def no_places() -> None:
     """Members that a signal ends with their lead lose their places."""
     wind_down = Session.wind_down
-    Session.wind_down = lambda self, reason, keep=False: wind_down(self, reason)
+    Session.wind_down = lambda self, *cause, keep=False: wind_down(self, *cause)
 
 
 def no_cut_off() -> None:

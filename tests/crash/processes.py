@@ -252,7 +252,7 @@ class Round:
         died = "|".join(map(re.escape, () if self.backend == "in-process" else self._died())) or "-"
         full = bool(self.acts.done["disk full"])
         excuses = (
-            (died != "-", r"lives were begun more than once"),  # a new life after a death
+            (died != "-" or any(map(self._unborn, STAFF)), r"lives were begun more than once"),  # after a death
             (True, r"failed: (the process of \w+ ended|\w+ was started, and)"),  # a spawn that was killed
             (True, r"the lead was told .* times that"),  # its calls do not tell how many lives there were: a file does
             (True, rf"/({died})\.jsonl still owes an answer"),  # a member that is killed owes what it owes

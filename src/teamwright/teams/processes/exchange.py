@@ -73,10 +73,13 @@ class Exchange:
                 self._board = await Switchboard.open(self.path, self._on_call)
 
     async def close(self) -> None:
-        """Listen no longer; whoever is there is reached as before."""
+        """Listen no longer; whoever is there is reached as before. The socket of a killed lead goes too."""
         if self._board is not None:
             board, self._board = self._board, None
             await board.close()
+            return
+        with suppress(OSError):
+            self.path.unlink()
 
     def expect(self, process: Process) -> None:
         """This process will call with its token, and be this member."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
-from teamwright.agent.tool import Tool
 from teamwright.app.session import Session
 from teamwright.storage import atomic, jsonl, lock
 from teamwright.teams.mailing import returning
@@ -76,11 +75,6 @@ def no_places() -> None:
     Session.wind_down = lambda self, *cause, keep=False: wind_down(self, *cause)
 
 
-def no_cut_off() -> None:
-    """Every call that a kill cut off is made again."""
-    Tool.repeats = lambda self, call: True
-
-
 ALL: dict[str, Callable[[], None]] = {
     "guard": no_guard,
     "ledger": no_ledger,
@@ -90,10 +84,9 @@ ALL: dict[str, Callable[[], None]] = {
     "key": no_key,
     "parting": no_parting,
     "places": no_places,
-    "cut off": no_cut_off,
 }
-OF_PROGRAM = ("places", "cut off")
-"""Those that the real program runs without, with its members in its process."""
+OF_PROGRAM = {"places": ("term", "hup")}
+"""Those that the real program runs without, with its members in its process; and how it is struck then."""
 
 
 def apply(name: str) -> None:

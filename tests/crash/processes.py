@@ -29,7 +29,7 @@ from tests.crash import mutations, players
 from tests.crash.errands import Errands
 from tests.crash.lives import Ground
 from tests.crash.players import DONE, PROMPT, STAFF, TEAM, Plan, Talk
-from tests.crash.strikes import ROOT, Acts
+from tests.crash.strikes import ENDINGS, OFTEN, ROOT, Acts
 from tests.crash.verdict import is_done, problems_of, talks_of
 from tests.teams.places.rig import Rig, private_server
 from tests.teams.processes.lodge import Marked
@@ -104,6 +104,7 @@ class Round:
     place: Path
     backend: str
     most: int
+    endings: tuple[str, ...] = OFTEN
     kills: int = 0
     lives: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -131,7 +132,7 @@ class Round:
                 program.before = [sys.executable, "-m", "tests.crash.mutations"]
                 program.env["PYTHONPATH"] = str(ROOT)
             program.settings(members={"backend": self.backend, "grace_s": 20}, **self.errands.prepare())
-            self.acts = Acts(self.seed, self.ground, program, self.marked.pids)
+            self.acts = Acts(self.seed, self.ground, program, self.marked.pids, self.endings)
             try:
                 while not self.wrong and not is_done(self.ground):
                     self._life(program)
@@ -327,6 +328,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=8, help="kills of one round")
     parser.add_argument("--seed", default=env("CRASH_SEED") or secrets.token_hex(4))
     parser.add_argument("--round", type=int, default=int(env("CRASH_ROUND", "1")))
+    parser.add_argument("--endings", nargs="*", choices=ENDINGS, default=OFTEN, help="how processes are struck")
     parser.add_argument("--place", help="where rounds take place; default: the system's temporary directory")
     parser.add_argument(
         "--backends", nargs="*", default=[one for one in BACKENDS if one != "tmux" or shutil.which(one)]
@@ -337,7 +339,8 @@ def main() -> int:
     top = Path(tempfile.mkdtemp(prefix="tw-crash-", dir=given.place))
     while True:
         backend = given.backends[number % len(given.backends)]
-        made = Round(f"{given.seed}/{number}", top / str(number), backend, min(given.most, given.kills - kills)).play()
+        most = min(given.most, given.kills - kills)
+        made = Round(f"{given.seed}/{number}", top / str(number), backend, most, tuple(given.endings)).play()
         kills += made.kills
         if made.wrong:
             print(f"round {number} ({backend}): {len(made.wrong)} wrong after {kills} kills; kept: {made.place}")

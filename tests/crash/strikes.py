@@ -51,6 +51,8 @@ class Acts:
     program: Program
     pids: Callable[[], list[int]]
     """All processes of the round."""
+    endings: tuple[str, ...] = OFTEN
+    """How processes are struck: each as often as it is named."""
     done: Counter[str] = field(default_factory=Counter)
     number: int = 0
     _damaged: dict[Path, tuple[dict, dict]] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class Acts:
 
     def strike(self, pids: list[int], dice: random.Random) -> bool:
         """Strike these processes in this order, each in the same way; whether they end by it."""
-        name = dice.choice(OFTEN)
+        name = dice.choice(self.endings)
         for place, number in enumerate(ENDINGS[name]):
             if place:
                 time.sleep(dice.choice(WHILES))

@@ -13,7 +13,7 @@ import pytest
 from teamwright.permissions.book import Scope
 from teamwright.permissions.decide import Policy
 from teamwright.permissions.verdict import Access, Mode, Verdict
-from teamwright.storage.git_entries import git_entries
+from teamwright.storage.repository.entries import git_entries
 from tests.support.waits import WAIT_S
 
 COMMANDS = (

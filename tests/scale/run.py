@@ -24,6 +24,7 @@ from pathlib import Path
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
 from tests.support.notices import notices
+from tests.support.waits import WAIT_S
 from tests.teams.places.rig import private_server
 from tests.teams.processes.lodge import Marked
 from tests.ui.program import Program
@@ -293,7 +294,7 @@ class Run:
         self.wrong += [problem for curve in self.curves.values() if (problem := curve.problem())]
         self.wrong += [f"a process is left: {pid}" for pid in self.marked.pids() if pid != os.getpid()]
         for lead in self.leads:
-            done = lead.program.run("audit", lead.backend, timeout=300)
+            done = lead.program.run("audit", lead.backend, timeout=3 * WAIT_S)
             print(done.stdout.strip(), flush=True)
             if done.returncode:
                 self.wrong.append(f"the audit of {lead.backend} ended with {done.returncode}: {done.stderr[-600:]}")
@@ -301,7 +302,7 @@ class Run:
 
     def _reported(self, lead: Lead) -> list[str]:
         """Every task is completed, and the lead received the report of each: its next task came of that."""
-        tasks = lead.program.run("tasks", lead.backend, "--json", timeout=300)
+        tasks = lead.program.run("tasks", lead.backend, "--json", timeout=3 * WAIT_S)
         rows = json.loads(tasks.stdout) if tasks.returncode == 0 else []
         if not rows:
             return [f"no tasks of {lead.backend}: {tasks.stderr[-300:]}"]

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from teamwright.storage.git import git_argv, git_env, run_git
-from teamwright.storage.git_entries import git_entries
+from teamwright.storage.repository.entries import git_entries
 
 
 def names_in(root) -> set[str]:
@@ -198,7 +198,7 @@ def test_an_index_that_is_too_long_is_not_searched(tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     with open(tmp_path / ".git" / "index", "wb") as file:
         file.truncate(3 << 30)
-    assert names_in(tmp_path) == {"submodules"}
+    assert names_in(tmp_path) == {"an index that cannot be read"}
 
 
 def test_objects_of_another_repository_are_seen(tmp_path):

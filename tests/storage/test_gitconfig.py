@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from teamwright.storage.gitconfig import FilesSeen, config_entries
+from teamwright.storage.repository.config import FilesSeen, config_entries
 from tests.support.waits import WAIT_S
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "200"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import teamwright
-from teamwright.storage.gitdir import branch_of
 from teamwright.storage.plain import read_beginning, read_plain
+from teamwright.storage.repository.directory import branch_of
 
 GIT = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
 

@@ -33,8 +33,8 @@ from teamwright.models.effort import asked_effort
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.ids import SessionId, session_id
 from teamwright.protocol.values import dataclass
-from teamwright.storage.gitdir import branch_of
 from teamwright.storage.paths import Home, home_of
+from teamwright.storage.repository.directory import branch_of
 
 TEAMS_VARIABLE = "TEAMWRIGHT_TEAMS"
 """Switches teams on or off for a process, above the setting `teams`."""

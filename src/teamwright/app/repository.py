@@ -13,7 +13,7 @@ from pathlib import Path
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.git import git_argv, git_env, run_git
-from teamwright.storage.gitdir import find_git_dir
+from teamwright.storage.repository.directory import find_git_dir
 
 FOOTPRINT_MOST = 200_000
 """Files that are compared at most; a larger tree is said not to have been compared."""

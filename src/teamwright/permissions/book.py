@@ -14,7 +14,7 @@ from teamwright.permissions.fence import Fence
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.verdict import Decision, Mode, Verdict
 from teamwright.protocol.values import dataclass
-from teamwright.storage.git_entries import GitEntry
+from teamwright.storage.repository.entries import GitEntry
 
 PLAN_MODE = f"mode {Mode.PLAN}"
 """What names plan mode as the reason of a decision."""

@@ -17,7 +17,7 @@ from teamwright.permissions.operands import Operand
 from teamwright.permissions.programs.git_commands import shows_contents
 from teamwright.permissions.readonly import written_out
 from teamwright.permissions.shell.parsed import Command
-from teamwright.storage.gitdir import possible_trees
+from teamwright.storage.repository.directory import possible_trees
 
 _EXCLUDES = re.compile(r":[!^]|:\([^)]*exclude[^)]*\)")
 _OPEN = re.compile(r":(?![!^]|\([^)]*exclude[^)]*\))|[^:]*[*?\[]")

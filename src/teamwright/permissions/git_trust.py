@@ -1,6 +1,6 @@
 """Whether git, called by a command that only reads, could run a program that the repository names.
 
-Depends on `storage.git_entries` for what a repository contains. Which entries a person trusts is given in the scope.
+Depends on `storage.repository.entries` for what a repository contains. Which of it a person trusts is in the scope.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from teamwright.permissions.manners import git_words
 from teamwright.permissions.shell.parsed import Command
-from teamwright.storage.git_entries import GitEntry, GitSurvey, survey_git
-from teamwright.storage.gitdir import Discovery, discover
+from teamwright.storage.repository.directory import Discovery, discover
+from teamwright.storage.repository.entries import GitEntry, GitSurvey, survey_git
 
 _MOST_SURVEYS = 64
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.git_entries import git_entries
+from teamwright.storage.repository.entries import git_entries
 
 _SETTINGS = {
     "core.fsmonitor": "false",

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS
-from teamwright.storage.gitdir import work_tree
 from teamwright.storage.paths import Home
+from teamwright.storage.repository.directory import work_tree
 
 MOST = 200
 """Names of one sort that are offered at most."""

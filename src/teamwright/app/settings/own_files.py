@@ -16,9 +16,9 @@ from teamwright.app.settings.files import Origin
 from teamwright.protocol.errors import TeamRefused
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import storage_error, write_atomic
-from teamwright.storage.gitdir import discover
 from teamwright.storage.paths import Home
 from teamwright.storage.plain import read_plain
+from teamwright.storage.repository.directory import discover
 
 
 @dataclass(frozen=True, slots=True)

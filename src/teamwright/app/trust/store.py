@@ -19,9 +19,9 @@ from teamwright.app.trust.survey import TrustEntry, survey
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.atomic import write_atomic
-from teamwright.storage.git_entries import GitEntry
-from teamwright.storage.gitdir import trust_root, work_tree
 from teamwright.storage.paths import Home
+from teamwright.storage.repository.directory import trust_root, work_tree
+from teamwright.storage.repository.entries import GitEntry
 
 VERSION = 1
 

@@ -29,8 +29,8 @@ from teamwright.protocol.values import dataclass
 from teamwright.skills.finding import FILE_MOST, SKILL_FILE, skill_file
 from teamwright.skills.recipe import Kind
 from teamwright.skills.telling import effects
-from teamwright.storage.git_entries import GitEntry, git_entries
 from teamwright.storage.plain import read_plain
+from teamwright.storage.repository.entries import GitEntry, git_entries
 
 Effect: TypeAlias = Literal["used", "not used yet"]
 

@@ -12,10 +12,17 @@ from itertools import islice
 from pathlib import Path
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.git_index import read_index
-from teamwright.storage.gitconfig import FilesSeen, GitEntry, config_entries, digest_of, hash_size, never_the_same
-from teamwright.storage.gitdir import Discovery, GitRepository, discover, names_common_dir
 from teamwright.storage.plain import read_plain
+from teamwright.storage.repository.config import (
+    FilesSeen,
+    GitEntry,
+    config_entries,
+    digest_of,
+    hash_size,
+    never_the_same,
+)
+from teamwright.storage.repository.directory import Discovery, GitRepository, discover, names_common_dir
+from teamwright.storage.repository.index import read_index
 
 __all__ = ["GitEntry", "GitSurvey", "git_entries", "survey_git"]
 

@@ -1,7 +1,7 @@
 """The repository that git finds from a directory, found as git finds it but without running git.
 
 Formats: gitrepository-layout(5); rules: `setup.c` of git. What a repository's configuration says is read in
-`gitconfig`. Knows nothing of trust.
+`config`. Knows nothing of trust.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from teamwright.protocol.values import dataclass
-from teamwright.storage.gitconfig import named_work_tree
 from teamwright.storage.plain import read_beginning, read_plain
+from teamwright.storage.repository.config import named_work_tree
 
 _POINTER_MOST = 8_192
 """Bytes of a file that only names another path, or a branch."""

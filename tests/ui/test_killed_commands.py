@@ -18,7 +18,8 @@ from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Mark, Program, told_results, words_of
 
 NOTE = re.compile(
-    r"<task-notification[^>]*>\n<task-id>(\w+)</task-id>.*?<status>(\w+)</status>.*?</task-notification>", re.S
+    r'<task-notification[^>]*>\nBackground command "[^"]*" \(task_id "(\w+)"\) (?:was )?(\w+).*?</task-notification>',
+    re.S,
 )
 
 

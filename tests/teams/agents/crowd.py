@@ -13,6 +13,16 @@ from teamwright.testing import Call, ScriptedModel
 from tests.support.waits import WAIT_S
 from tests.teams.crew import newest
 
+NOTICE = re.compile(
+    r'(?:^|")<task-notification[^>]*>\s*(?:\\n)?(?:Sub-agent|Background command) .*?task_id \\?"(\w+)', re.S | re.M
+)
+"""A notice at the beginning of a text: one that an answer quotes does not count."""
+
+
+def notices_in(text: str) -> list[str]:
+    """Return the ids of the notices in what a model was sent, as text or as JSON."""
+    return NOTICE.findall(text)
+
 
 def start(prompt: str, **more: object) -> Call:
     """A call of Agent."""
@@ -68,7 +78,7 @@ class Children(ScriptedModel):
 
     def notices(self, asker: str = LEAD) -> list[str]:
         """The notices that this agent was told, by the id in each."""
-        return re.findall(r"<task-id>(\w+)</task-id>", self.told(asker))
+        return notices_in(self.told(asker))
 
 
 def crew(tmp_path, model, **more) -> Team:

@@ -13,7 +13,7 @@ from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.spec import SpawnSpec
 from teamwright.testing import Call
-from tests.teams.agents.crowd import behind, until
+from tests.teams.agents.crowd import behind, notices_in, until
 from tests.teams.agents.nest import Nest, deep, runs_of, soon, start
 
 pytestmark = pytest.mark.promise("row F15", "F59")
@@ -91,9 +91,8 @@ async def test_one_that_has_answered_does_not_end_before_what_it_started_and_hea
         model.holds["two"].set()
         result = await soon(run)
     assert (one.state, two.state) == ("completed", "completed")
-    assert f"<task-id>{two.id}</task-id>" in model.told("one")
-    assert f"<task-id>{one.id}</task-id>" in model.told("lead")
-    assert f"<task-id>{two.id}</task-id>" not in model.told("lead").replace("&lt;", "<").split("<result>")[0]
+    assert notices_in(model.told("one")) == [two.id]
+    assert notices_in(model.told("lead")) == [one.id]
     assert "one: " in one.text and result.text.startswith("lead: ")
 
 
@@ -108,7 +107,7 @@ async def test_what_is_stopped_takes_along_what_it_started(tmp_path):
         assert (one.state, two.state) == ("killed", "killed")
         assert two.why == "whoever started it has ended"
         await soon(run)
-    assert f"<task-id>{two.id}</task-id>" not in model.told("lead")
+    assert two.id not in notices_in(model.told("lead"))
 
 
 async def test_a_request_shows_the_chain_and_holds_up_the_one_that_waits_in_the_end(tmp_path):

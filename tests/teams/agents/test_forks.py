@@ -16,7 +16,7 @@ from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call, LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
 from tests.support.waits import WAIT_S
-from tests.teams.agents.crowd import crew, only, results, start, until
+from tests.teams.agents.crowd import crew, notices_in, only, results, start, until
 
 ON = {"agents": {"fork": True}}
 
@@ -130,7 +130,7 @@ async def test_a_fork_has_the_very_prefix_and_all_messages_of_its_caller_and_end
         assert len(fork.items) == len(caller.items) + 2, "the answer that asked for it, and its own line"
     assert model.first("count").items[:-1] == model.first("list").items[:-1]
     assert all("runs in the background" in text for text in results(model)[:2])
-    assert {run.id for run in runs} == set(re.findall(r"<task-id>(\w+)</task-id>", told(model)))
+    assert {run.id for run in runs} == set(notices_in(told(model)))
     booked = [event for event in events if isinstance(event, RoundEnded) and event.member != LEAD]
     assert {(event.member, event.caller) for event in booked} == {(run.id, LEAD) for run in runs}
 

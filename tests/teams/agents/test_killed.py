@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from teamwright import Team
 from teamwright.protocol.ids import LEAD
 from teamwright.testing import Call
 from tests.support.waits import WAIT_S
-from tests.teams.agents.crowd import Children, results, start
+from tests.teams.agents.crowd import Children, notices_in, results, start
 from tests.teams.agents.nest import CAPS, LOOK, USES, Nest, deep, soon
 
 CHILD = Path(__file__).with_name("mortal.py")
@@ -47,14 +46,14 @@ async def test_one_in_the_background_is_told_as_killed_once_and_can_be_gone_on_w
         await team.run("Where are we?")
         assert team.session.agents.runs[id].state == "completed"
     notice = model.asked(0)
-    assert f"<task-id>{id}</task-id>" in notice and "<status>killed</status>" in notice
-    assert f'Agent with resume "{id}" goes on with it' in notice
+    assert notices_in(notice) == [id] and f'(task_id "{id}", tool_use_id "' in notice and ") was killed: " in notice
+    assert f'call Agent with resume "{id}".' in notice
     child = next(r for r in model.requests if r.asker == id)
     assert b"work, then stall" in child.items[0] and b"Finish." in child.items[-1]
     model = Children("Nothing new.")
     async with again(tmp_path, model) as team:
         await team.run("And now?")
-    assert model.told().count(f"<task-id>{id}</task-id>") == 1, "it is told once, over all lives"
+    assert model.notices().count(id) == 1, "it is told once, over all lives"
 
 
 @pytest.mark.promise("F57", "row F1")
@@ -113,12 +112,12 @@ async def test_what_a_sub_agent_started_is_told_to_it_alone_when_it_is_gone_on_w
     model = Nest(lead=["I see.", more(one)])
     async with deep(tmp_path, model, resume=True) as team:
         await soon(team.run("Where are we?"))
-        assert f"<task-id>{one}</task-id>" in model.told("lead") and two not in model.told("lead")
+        assert one in notices_in(model.told("lead")) and two not in model.told("lead")
         await soon(team.run("Go on."))
         assert team.session.agents.runs[one].state == "completed"
-    assert len(re.findall(rf'"<task-notification key=[^>]+>\\n<task-id>{two}<', model.told("one"))) == 1
-    assert "<status>killed</status>" in model.told("one")
+    assert notices_in(model.told("one")).count(two) == 1
+    assert ") was killed: " in model.told("one")
     model = Nest(lead=[more(one)])
     async with deep(tmp_path, model, resume=True) as team:
         await soon(team.run("And again."))
-    assert len(re.findall(rf'"<task-notification key=[^>]+>\\n<task-id>{two}<', model.told("one"))) == 1
+    assert notices_in(model.told("one")).count(two) == 1

@@ -20,6 +20,7 @@ from tests.support.waits import WAIT_S, wait_until
 from tests.ui.program import Program, told_results
 
 NOTICE = re.compile(r"<task-notification[^>]*>.*?</task-notification>", re.S)
+ENDED = re.compile(r'task_id "(\w+)"[^)]*\) (?:was )?(\w+)')
 
 
 def agent(prompt: str, **more: Any) -> Answer:
@@ -45,7 +46,7 @@ def notices(body: dict[str, Any]) -> list[tuple[str, str]]:
     )
     found = []
     for note in NOTICE.findall(words):
-        found += re.findall(r"<task-id>(\w+)</task-id>.*?<status>(\w+)</status>", note, re.S)
+        found += ENDED.findall(note)[:1]
     return found
 
 

@@ -1,12 +1,11 @@
-"""What is said of a sub-agent or a job that ended: the notice to its owner (tags as observed), and the file of a run.
+"""Texts about sub-agents and background commands: the notices of their ends, results for programs, the file of a run.
 
-Knows a run and a job; tells nobody.
+Depends on runs, jobs and envelopes. The delivery of notices is left to others.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from teamwright.agent.agent import REPEATS
@@ -18,44 +17,54 @@ from teamwright.protocol.events import AgentChanged
 from teamwright.protocol.usage import Usage
 from teamwright.teams.agents.run import Run
 
-_TAGS = ("task-id", "tool-use-id", "output-file", "status", "summary", "result", "usage")
-_OWN_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(_TAGS)})\b)", re.IGNORECASE)
-
 _SHOWN = 200
 """Characters of a call's input that the file shows."""
 
 
 def notification(run: Run) -> str:
-    """The end of a background sub-agent, as its owner reads it inside the runtime's tag."""
-    tags = [
-        ("task-id", run.id),
-        ("tool-use-id", run.call),
-        ("output-file", str(run.file)),
-        ("status", run.state),
-        ("summary", summary(run)),
-        ("result", run.text),
-    ]
-    lines = [f"<{tag}>{_inside(text)}</{tag}>" for tag, text in tags if text]
-    lines.append(f"<usage>{usage(run)}</usage>")
-    return "\n".join([*lines, _next(run)]).rstrip()
+    """Return the end of a background sub-agent as its owner reads it: plain sentences, the sub-agent's own text last.
+
+    `run` has ended. The runtime's keyed tag around them is left to the caller.
+    """
+    ids = [f'task_id "{run.id}"', f'tool_use_id "{run.call}"' if run.call else ""]
+    how = "was killed" if run.state == "killed" else run.state
+    reason = f": {_line(run.why).rstrip('.')}" if run.why else ""
+    lines = [f'Sub-agent "{_quoted(run.description)}" ({", ".join(filter(None, ids))}) {how}{reason}.']
+    if run.unread:
+        lines.append(f"It ended before it read {run.unread} message{'s' if run.unread > 1 else ''}.")
+    lines.append(f"Its output file: {run.file}")
+    lines.append(f"It used {run.tokens} tokens and {run.tools} tool calls in {run.duration_ms} ms.")
+    if run.state != "completed":
+        lines.append(f'To continue it with its whole conversation, call Agent with resume "{run.id}".')
+    if run.text:
+        head = "Its result:" if run.state == "completed" else "Its text until then:"
+        lines.append(f"{head}\n\n{harmless(run.text)}")
+    return "\n".join(lines)
 
 
 def job_notification(job: Job) -> str:
-    """The end of a background command, as its owner reads it inside the runtime's tag (tags as observed)."""
-    how = f"{job.state} (exit code {job.exit_code})" if job.exit_code is not None else job.state
+    """Return the end of a background command as its owner reads it, in plain sentences.
+
+    `job` has ended. The runtime's keyed tag around them is left to the caller.
+    """
+    how = job.state if job.state in {"completed", "failed"} else f"was {job.state}"
     if job.state == "killed":
-        how = "was killed: it ended with the process that ran it"
-    what = _inside(job.description or job.command or job.id)
+        how += ": it ended with the process that ran it"
+    elif job.exit_code is not None:
+        how += f" with exit code {job.exit_code}"
+    what = _quoted(job.description or job.command or job.id)
     return (
-        f"<task-id>{job.id}</task-id>\n<output-file>{job.file}</output-file>\n"
-        f"<status>{job.state}</status>\n<summary>Background command {what} {how}"
-        "</summary>\nRead the output file for what it printed."
+        f'Background command "{what}" (task_id "{job.id}") {how}.\nRead its output file for what it printed: {job.file}'
     )
 
 
-def _inside(text: str) -> str:
-    """Text of others inside the tags of a notice: it can neither close one nor begin another."""
-    return _OWN_TAG.sub("&lt;", harmless(text))
+def _quoted(text: str) -> str:
+    """Text of others between double quotes: it can neither end the quotes nor begin a line."""
+    return _line(text).replace('"', "'")
+
+
+def _line(text: str) -> str:
+    return harmless(" ".join(text.split()))
 
 
 def words_from(sender: str, run: Run, tags: RuntimeTags, text: str) -> Block:
@@ -76,16 +85,6 @@ def it_runs(run: Run) -> TeamRefused:
     """The error for going on with one that runs."""
     do = [f'SendMessage with to "{run.id}" reaches it now.']
     return TeamRefused("team-refused", f"{run.id} is running", do=do, note="nothing was started")
-
-
-def summary(run: Run) -> str:
-    """How it ended, in a line."""
-    what = f'Agent "{run.description}" {run.state}'
-    if run.why:
-        what += f": {run.why}"
-    if run.unread:
-        what += f"; {run.unread} message{'s' if run.unread > 1 else ''} to it were not read"
-    return what
 
 
 def usage(run: Run) -> str:
@@ -118,13 +117,6 @@ def launched_facts(run: Run, prompt: str, *, can_read: bool) -> dict[str, object
         "outputFile": str(run.file),
         "canReadOutputFile": can_read,
     }
-
-
-def _next(run: Run) -> str:
-    if run.state == "completed":
-        return ""
-    partly = "The result is what it had said until then. " if run.text else ""
-    return f'{partly}Agent with resume "{run.id}" goes on with it, nothing of its conversation is lost.'
 
 
 class RunFile:

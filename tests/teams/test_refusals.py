@@ -71,3 +71,39 @@ async def test_the_sender_of_a_long_message_is_not_sent_it_back(tmp_path):
     told = await refused(tmp_path, "ada", ("SendMessage", {"to": "lead", "message": LONG}))
     assert '"success": true' in told
     assert len(told) < 1_000
+
+
+@pytest.mark.finding("T6")
+async def test_a_second_team_create_answers_with_the_team_that_the_session_leads_and_another_name_is_refused(tmp_path):
+    calls = [("TeamCreate", {"team_name": name}) for name in (" crew ", "other")]
+    own = [("TeamDelete", {}), ("Agent", {"name": "ada", "description": "d", "prompt": "p"}), calls[1]]
+    model = ScriptedModel({"lead": [*calls, *own, "done", "done", "done"], "ada": ["ok"] * 3})
+    async with Team("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions") as team:
+        await team.run("Go.")
+        implicit = team.session.team.session_list
+    same, other, _, _, of_session = results(model, "team-lead")
+    assert json.loads(same)["team_name"] == "crew"
+    assert json.loads(same)["note"] == 'You lead the team "crew" already: use it. Nothing was created.'
+    assert 'this session leads the team "crew" already' in other and 'Use the team "crew" for this work' in other
+    assert json.loads(of_session)["team_name"] == implicit and "use it" in json.loads(of_session)["note"]
+
+
+@pytest.mark.finding("T6")
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("SendMessage", {"to": "lead", "message": {"type": "shutdown_request"}}),
+        ("Agent", {"description": "one more", "prompt": "Go.", "name": "ben"}),
+        ("TaskStop", {"task_id": "ada"}),
+    ],
+    ids=lambda call: call[0],
+)
+async def test_a_refusal_calls_the_lead_by_the_name_that_models_know(tmp_path, call):
+    told = await refused(tmp_path, "ada", call)
+    assert " lead" in told and "team-lead" not in told
+
+
+@pytest.mark.parametrize("name", ["lead", "team-lead"])
+async def test_a_message_reaches_the_lead_under_both_its_names(tmp_path, name):
+    told = await refused(tmp_path, "ada", ("SendMessage", {"to": name, "message": "hi", "summary": "hi"}))
+    assert json.loads(told)["success"] is True

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from teamwright.protocol.clock import now_ms
 from teamwright.protocol.errors import TeamRefused
-from teamwright.protocol.ids import LEAD
+from teamwright.protocol.ids import LEAD, team_name
 from teamwright.protocol.roster import TeamConfig
 from teamwright.storage.atomic import sweep_drafts
 from teamwright.storage.bell import sweep
@@ -26,11 +26,17 @@ from teamwright.teams.unbroken import seen_through
 
 
 async def create_team(team: Team, name: str, description: str | None, agent_type: str | None) -> TeamConfig:
-    """An explicit team of that name, led by this session; the session's open tasks move into it.
+    """Create an explicit team of that name, led by this session; the session's open tasks move into it.
 
-    Raises TeamRefused when this session leads a team already, or the name is taken by a live one.
+    The team that the session leads already is returned as it is when it has that name, or is the session's own team
+    with members. Raises InvalidName; TeamRefused when this session leads a team of another name, or a live session
+    leads one of that name.
     """
     async with team.forming:
+        _forget_removed(team)
+        same = team.name == team_name(name) if not team.implicit else bool(team.live or team.starting)
+        if team.directory and same:
+            return await team.roster.read()
         _refuse_another(team)
         return await seen_through(_create(team, _new(team, name, description, agent_type)))
 
@@ -49,14 +55,18 @@ async def _succeed(team: Team) -> None:
         team.ring(LEAD)
 
 
-def _refuse_another(team: Team) -> None:
+def _forget_removed(team: Team) -> None:
     if team.outside.removed and not team.live and not team.starting:
-        team.forget()  # another program removed its files, and nobody is left in it
+        team.forget()  # another program removed its files, and no member is left in it
+
+
+def _refuse_another(team: Team) -> None:
+    _forget_removed(team)
     if team.directory and not team.implicit:
         raise TeamRefused(
             "team-refused",
             f'this session leads the team "{team.name}" already',
-            do=["Go on with that team, or end it with TeamDelete first."],
+            do=[f'Use the team "{team.name}" for this work, or end it with TeamDelete first.'],
             note="nothing was created",
         )
     if team.live or team.starting:

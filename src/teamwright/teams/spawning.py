@@ -177,7 +177,7 @@ def _refuse_of_member(requester: str) -> None:
         raise TeamRefused(
             "team-refused",
             "a teammate cannot start teammates: the team is flat",
-            do=["Call Agent without name for a sub-agent, or ask team-lead for another teammate."],
+            do=["Call Agent without name for a sub-agent, or ask lead for another teammate."],
             note="nothing was started",
         )
 

@@ -65,7 +65,7 @@ class LeadStops:
         raise TeamRefused(
             "team-refused",
             "only the lead asks a member to stop",
-            do=["Write to team-lead, and say why it should."],
+            do=["Write to lead, and say why the member should stop."],
             note="nothing was sent",
         )
 

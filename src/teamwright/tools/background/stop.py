@@ -74,7 +74,7 @@ class TaskStop(Tool[TaskStopInput]):
             raise TeamRefused(
                 "team-refused",
                 "only the lead ends a member",
-                do=["Write to team-lead if somebody should stop."],
+                do=["Write to lead if a member should stop."],
                 note="nobody was stopped",
             )
         mate = self._caller.team.find(name)

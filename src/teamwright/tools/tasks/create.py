@@ -134,6 +134,6 @@ def require_budget(metadata: dict[str, Any] | None, *, lead: bool) -> None:
     if metadata is None or "budget" not in metadata:
         return
     if not lead:
-        raise TaskRefused("reserved", "only the lead says what a task may use", do=["ask team-lead for more"])
+        raise TaskRefused("reserved", "only the lead says what a task may use", do=["ask lead for more"])
     if metadata["budget"] is not None:
         Budget.from_json(metadata["budget"])

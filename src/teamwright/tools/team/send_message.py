@@ -170,7 +170,7 @@ class SendMessage(Tool[SendMessageInput]):
             raise TeamRefused(
                 "team-refused",
                 "only the lead asks members to stop",
-                do=["Write to team-lead if somebody should stop."],
+                do=["Write to lead if a member should stop."],
                 note="nothing was sent",
             )
         request_id = await self._stopping.ask(to, message.reason or "", key)

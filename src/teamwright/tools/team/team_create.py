@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
-from teamwright.protocol.ids import team_name
 from teamwright.teams.forming import create_team
 from teamwright.tools.team.caller import Caller, json_result
 
@@ -38,16 +37,16 @@ class TeamCreate(Tool[TeamCreateInput]):
     async def run(self, call: TeamCreateInput, ctx: ToolContext) -> ToolResult:
         """Create it; the result has the keys of the system we interoperate with."""
         team = self._caller.team
-        if ctx.again and team.exists and not team.implicit and team.name == team_name(call.team_name):
-            config = await team.roster.read()
-        else:
-            config = await create_team(team, call.team_name, call.description, call.agent_type)
+        before = team.directory
+        config = await create_team(team, call.team_name, call.description, call.agent_type)
         body = {
             "team_name": config.name,
             "team_file_path": str(team.home.config(team.directory)),
             "lead_agent_id": config.lead_agent_id,
         }
         moved = [task.id for task in await team.tasks.all() if task.status != "completed"]
-        if moved:
+        if before == team.directory and not ctx.again:
+            body["note"] = f'You lead the team "{config.name}" already: use it. Nothing was created.'
+        elif moved:
             body["note"] = "The session's open tasks are on the team's list now: " + ", ".join(f"#{i}" for i in moved)
         return json_result(body, f"team {config.name}")

@@ -158,7 +158,7 @@ async def test_a_reader_that_never_reads_holds_up_nobody_and_still_gets_all_of_t
     calls = MOST_WAITING // 2
 
     def answer(request: Request):
-        return ("TaskList", {}) if len(model.requests) <= calls else "done"
+        return ("TaskGet", {"taskId": str(len(model.requests))}) if len(model.requests) <= calls else "done"
 
     model = ScriptedModel(answer)
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model) as team:

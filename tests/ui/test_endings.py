@@ -247,7 +247,7 @@ def test_a_report_that_came_when_no_turn_was_left_is_told_at_the_resume(tmp_path
 def test_a_member_that_never_comes_to_rest_is_cut_off_by_the_cap(tmp_path, repo):
     def players(body: dict) -> Answer:
         if who(body) == "ada":
-            return Answer("Once more.", tools=[("TaskList", {})])
+            return Answer("Once more.", tools=[("Bash", {"command": f"echo {len(body['messages'])}"})])
         return Answer("I wait.") if "Agent" in calls_of(body) else Answer(tools=[START])
 
     with LoopbackModel.in_thread(players) as server:

@@ -193,12 +193,13 @@ def test_a_signal_in_the_middle_of_an_answer_leaves_a_session_that_owes_it(tmp_p
         process.terminate()
         out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 143, err
-    assert json.loads(out)["result"] == "", "half an answer is none"
+    half = json.loads(out)["result"]  # as much as had come when the signal did: perhaps nothing
+    assert "Half of an answer that never comes to its end.".startswith(half)
     assert_loadable(program.home)
     with LoopbackModel.in_thread(["A whole one."]) as server:
         again = Program(repo, program.home, server.url).run("-c", "-p")
     assert (again.returncode, again.stdout) == (0, "A whole one.\n"), again.stderr
-    assert roles(server.bodies[0]) == ["user"]
+    assert roles(server.bodies[0]) == (["user", "assistant", "user"] if half else ["user"])
 
 
 def alive(pid: int) -> bool:

@@ -30,30 +30,44 @@ def server_of(env: Mapping[str, str]) -> int:
     return int(found[1]) if found is not None else 0
 
 
+def lead_process(config: TeamConfig, env: Mapping[str, str]) -> Life | None:
+    """The lead's process, by the roster or by the tmux server; None where neither names one that runs here.
+
+    Ask before the member is on the roster: a lead that ends from then on is seen to end.
+    """
+    return Life.of(_pid_of(config)) or Life.of(server_of(env))
+
+
+def _pid_of(config: TeamConfig) -> int:
+    process = config.extra.get("leadProcess")
+    pid = cast("dict[str, Any]", process).get("pid") if isinstance(process, dict) else None
+    return pid if isinstance(pid, int) else 0
+
+
 class Presence:
-    """Follows one lead. `gone` is called once, with the reason. `pid` is its process as far as the start tells.
+    """Follows one lead. `gone` is called once, with the reason. `life` is its process, if the start names one.
 
     `grace_s`: how long a lead whose process ended is waited for; another one may go on with the team.
     """
 
-    def __init__(self, inbox: Path, grace_s: float, gone: Callable[[str], None], pid: int = 0) -> None:
+    def __init__(self, inbox: Path, grace_s: float, gone: Callable[[str], None], life: Life | None = None) -> None:
         self._inbox, self._grace_s, self._gone = inbox, grace_s, gone
         self._pid = 0
         self._life: Life | None = None
         self._stop: Callable[[], object] = _nothing
         self._ending: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
-        self._follow(pid)
+        if life is not None:
+            self._follow(life)
 
     def noticed(self, config: TeamConfig | None) -> None:
         """The roster as it is now; None: the team's files are gone."""
         if config is None:
             self._over("its team was removed")
             return
-        process = config.extra.get("leadProcess")
-        pid = cast("dict[str, Any]", process).get("pid") if isinstance(process, dict) else None
-        if isinstance(pid, int):
-            self._follow(pid)
+        pid = _pid_of(config)
+        if pid != self._pid and (life := Life.of(pid)) is not None:
+            self._follow(life)  # a number without a process says nothing: it may be of another machine or namespace
 
     def told(self, msg_id: str) -> None:
         """The lead was written to, and nothing else is to be done: it reads that while it is there."""
@@ -78,17 +92,14 @@ class Presence:
             self._life.close()
             self._life = None
 
-    def _follow(self, pid: int) -> None:
-        """A number without a process says nothing: it may be of another machine, or of another namespace."""
-        if pid == self._pid or (life := Life.of(pid)) is None:
-            return
+    def _follow(self, life: Life) -> None:
         self._stop()
         if self._life is not None:
             self._life.close()
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-        self._pid, self._life = pid, life
+        self._pid, self._life = life.pid, life
         self._stop = life.on_end(self._ended)
 
     def _ended(self) -> None:

@@ -53,7 +53,7 @@ from teamwright.teams.agents.words import job_notification
 from teamwright.teams.guest.dialect import Dialect
 from teamwright.teams.guest.inbox import GuestInbox, OwnInbox, Postal
 from teamwright.teams.guest.place import RosterPlace
-from teamwright.teams.guest.presence import Presence, server_of
+from teamwright.teams.guest.presence import Presence, lead_process
 from teamwright.teams.guest.reception import Reception
 from teamwright.teams.guest.record import GuestRecord
 from teamwright.teams.health.standing import Standing
@@ -234,10 +234,11 @@ async def _guest(made: _Made, team: Team, flags: MemberFlags, env: Mapping[str, 
         wanted = entry or own_entry(found, flags, model, ground.cwd)
         record = _record(found, life, replace(wanted, agent_type=spec.agent_type, plan_mode_required=found.plans))
     record.write(lived.room)
+    lead = lead_process(found.config, env)
     place = RosterPlace(team, found.name, lambda text, level: guest.say(text, level))
     entry = await place.take(record.entry)
     grace_s = ground.settings.places.grace_s
-    presence = Presence(team.home.inbox(team.directory, LEAD), grace_s, lambda why: guest.deserted(why), server_of(env))
+    presence = Presence(team.home.inbox(team.directory, LEAD), grace_s, lambda why: guest.deserted(why), lead)
     parts = (found.name, team, made.maker, made.log, lived.room, record, place, presence, _pane(entry, record, env))
     guest = Guest(*parts, warnings=(*made.warnings, *told))
     presence.noticed(found.config)

@@ -466,6 +466,15 @@ x=1; test -n "$x" -a "$x" != /etc/passwd
 
 
 @pytest.mark.finding("P9")
+@pytest.mark.parametrize(
+    "program", ["test", "[", "test x =", "seq", "sleep", "basename", "dirname", "wc -l", "git log --"]
+)
+@pytest.mark.parametrize("pattern", ["../*", "../no-name-begins-so*", "/etc/*", "~/*", "/nowhere/?"])
+def test_a_pattern_outside_the_directories_asks_whatever_gets_the_names(ground, program, pattern):
+    assert ground.run(f"{program} {pattern}").verdict is not Verdict.ALLOW
+
+
+@pytest.mark.finding("P9")
 @pytest.mark.parametrize("line", NAMES_OUTSIDE)
 def test_a_question_about_names_outside_the_directories_asks(ground, line):
     assert ground.run(line).verdict is Verdict.ASK

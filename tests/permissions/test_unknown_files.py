@@ -255,6 +255,10 @@ ln -s x "$X"
 cd "$X" && rm src/main.py
 find . -name q | xargs rm
 mv ./s*
+sed -n '/x/w src/q' a.py
+cd src && sed -e'wq' ../a.py
+sed s,a,b,gw\ src/q a.py
+awk '{ print >"src/q" }' a.py
 """.strip().splitlines()
 
 WRITES_STAY = """
@@ -268,6 +272,9 @@ sort "$X" -o out
 make "$X"
 git checkout "$X"
 git diff > out
+cd src && sed -e s/a/words/ -e 2q main.py
+sed 'w out' src/main.py
+awk '$1 > 2' src/main.py
 cat "$X"
 """.strip().splitlines()
 

@@ -79,6 +79,15 @@ class Changed:
         return any(operand.certain for operand in self.unknown)
 
 
+_SED_WRITES = re.compile(
+    r"(?:(?:^|[;{}\n]|^-[nErsuz]*e|^--expression=)\s*+(?:[\d$,~+]++|/[^/\n]*/)?+\s*+!?\s*+[wW]"
+    r"|s([^\w\s])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpiIeEmM\d]*+w)\s*+(?P<file>[^\s;}][^\n]*)"
+)
+_AWK_WRITES = re.compile(r'>\s*"(?P<file>[^"]+)"')
+_WRITTEN_BY_SCRIPTS = {"sed": _SED_WRITES, **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK_WRITES)}
+"""Files that a script of these programs names to write to, where the script is written in the line."""
+
+
 def changed_by(command: Command) -> Changed:
     """Return what the command is about to change, as far as its words and the names for its patterns show."""
     understood = changes(command) is not None
@@ -117,6 +126,10 @@ def _targets(name: str, command: Command, understood: bool) -> Iterator[Operand]
             elif shape[0].startswith("of="):
                 yield Operand((shape[0].removeprefix("of="), *shape[1:]), certain=True)
         return
+    if name in _WRITTEN_BY_SCRIPTS:
+        texts = (command.shape(at)[0] or "" for at in range(1, len(command.words)))
+        found = (match for text in texts for match in _WRITTEN_BY_SCRIPTS[name].finditer(text))
+        yield from (Operand((match["file"],)) for match in found)
     if _changes_all(name, command):
         pass
     elif name in _INTO and not understood:

@@ -56,10 +56,13 @@ def proven(command: Command) -> Reads | None:
         return None
     args = [text for texts, _ in words for text in texts]
     matches = tuple(text for texts, matched in words if matched for text in texts)
-    if any(match.startswith("-") for match in matches):
+    empty = absolute(
+        command, tuple(_before_pattern(words[at - 1][0][0]) for at in command.globs if not words[at - 1][1])
+    )
+    if empty is None or any(match.startswith("-") for match in matches):
         return None
     if name == "git":
-        return _read_by_git(command, args, matches)
+        return _read_by_git(command, args, (*matches, *map(str, empty)))
     found = files_read(name, args)
     if matches and files_read(name, [text for texts, hit in words for text in ((MATCH,) if hit else texts)]) is None:
         return None  # which of the names comes first depends on the shell
@@ -67,7 +70,7 @@ def proven(command: Command) -> Reads | None:
     if found is None or paths is None or not _holds(command, found, paths):
         return None
     links = _links_below(absolute(command, found.linked) or ())
-    return None if links is None else Reads((*paths, *links), found.deep)
+    return None if links is None else Reads((*paths, *links, *empty), found.deep)
 
 
 def _read_by_git(command: Command, args: list[str], matches: tuple[str, ...]) -> Reads | None:
@@ -183,16 +186,28 @@ def _say(command: Command) -> Reads | None:
 
     An unknown word without quotes may become a pattern, and print names of any directory.
     """
-    listed = ["/" for at, word in enumerate(command.words) if word is None and not command.stays_one(at)]
+    anywhere = ["/" for at, word in enumerate(command.words) if word is None and not command.stays_one(at)]
+    listed = _listed(command)
+    found = None if listed is None else absolute(command, tuple(dict.fromkeys((*anywhere, *listed))))
+    return None if found is None else Reads(found)
+
+
+def _listed(command: Command) -> list[str] | None:
+    """The directories whose names the patterns of a command print; None when they cannot be known."""
+    listed: list[str] = []
     for at in command.globs:
         word = command.words[at] or ""
         names = _names(word, command)
         if names is None:
             return None
-        fixed = re.split(r"[*?]", word, maxsplit=1)[0].rpartition("/")
-        listed += [fixed[0] + fixed[1] or ".", *(os.path.dirname(name) or "." for name in names)]
-    found = absolute(command, tuple(dict.fromkeys(listed)))
-    return None if found is None else Reads(found)
+        listed += [_before_pattern(word), *(os.path.dirname(name) or "." for name in names)]
+    return listed
+
+
+def _before_pattern(word: str) -> str:
+    """The directory that a pattern is looked for in, as far as it is fixed: that nothing is there is shown too."""
+    fixed = re.split(r"[*?\[]", word, maxsplit=1)[0].rpartition("/")
+    return fixed[0] + fixed[1] or "."
 
 
 _COUNTS = re.compile(r"%[^a-zA-Z%]*[hlLqjzt]*n")
@@ -215,9 +230,11 @@ _BEGIN_OPERAND = table("! ( -a -o && ||")
 
 
 def _test(command: Command) -> Reads | None:
-    """The files that a test looks at: each word after a sign for files, whatever it means there."""
+    """The files that a test looks at: each word after a sign for files. A name that is no operand is in its error."""
     words = list(command.words[1:])
-    files: list[str] = []
+    files = _listed(command)
+    if files is None:
+        return None
     for at, word in enumerate(words):
         if word in {"]", "]]"} and at == len(words) - 1:
             break

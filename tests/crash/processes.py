@@ -258,7 +258,9 @@ class Round:
             (True, r"the lead was told .* times that"),  # its calls do not tell how many lives there were: a file does
             (True, rf"/({died})\.jsonl still owes an answer"),  # a member that is killed owes what it owes
             (True, rf"^({died})\.jsonl answered \S+ 0 times"),  # it was killed between a question and its answer
-            (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) \w+; nothing"),  # handed back after a crash
+            (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) \w+; nothing"),  # it was handed back
+            (True, r"^\w+\.jsonl: Write .* failed: You have not read"),  # a life before this one wrote it
+            (True, r"Agent .* failed: \w+ is in the team already and alive"),  # a resumed lead asks for who lives
             (full, r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+$"),  # no disk took these events
         )
         if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():

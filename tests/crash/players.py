@@ -9,7 +9,6 @@ import json
 import random
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -48,10 +47,6 @@ class Plan:
         """Whether strangers take locks; a member that others write off the roster is lost with a kill, and told of."""
         self.stops = dice.random() < 0.5
         """Whether eve is ended from another process."""
-        self.tasks = ""
-        """The name of a task list that other sessions may share; empty: the team's own."""
-        self.errand: Callable[[Talk, str, int], list] = lambda talk, me, k: []
-        """What else a member does for a task, by its tag and the task's number: its next calls."""
 
     def result(self, k: int) -> int:
         """The number that task `k` must give."""
@@ -175,7 +170,6 @@ def work(talk: Talk, plan: Plan, id: str, k: int) -> list:
         first.append(("Bash", {"command": f"echo {k}"}))
     if k == 3 and not talk.of("Bash", command=SLEEPER):
         first.append(("Bash", {"command": SLEEPER, "run_in_background": True}))
-    first += plan.errand(talk, me, k)
     if first:
         return first
     if not talk.of("TaskUpdate", taskId=id, status="completed"):

@@ -41,7 +41,7 @@ async def have_processes(
     log.on_attended = exchange.watched
     at_terminal = ground.options.interactive
     places = Places(ground.env, ground.settings.places, logs=ground.directory / MEMBERS, at_terminal=at_terminal)
-    if maker.kit.teams:
+    if maker.kit.teams and not ground.resumed:  # members of a resumed team continue in the lead's process
         await places.require_named()
     ours = Elsewhere(team, Lodging(ground, team, places, exchange.path), exchange)
     hidden = (*maker.kit.bash.hidden, VARIABLE)

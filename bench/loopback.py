@@ -32,7 +32,8 @@ class Connection(asyncio.Protocol):
         self._turns = turns
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
-        self._call = _whole(Answer(tools=[(TOOL, tool_input(0))]))
+        # As many as `tool_input` has: calls that repeat one another would end the turn.
+        self._calls = [_whole(Answer(tools=[(TOOL, tool_input(n))])) for n in range(100)]
         self._text = _whole(Answer(ANSWER))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -54,7 +55,7 @@ class Connection(asyncio.Protocol):
         body = bytes(self._buffer[at:end])
         del self._buffer[:end]
         done = body.count(b'"type":"tool_result"')
-        answer = self._call if done < self._turns else self._text
+        answer = self._calls[done % len(self._calls)] if done < self._turns else self._text
         self._transport.write(answer.replace(b"toolu_test_0_0", b"toolu_b_%06d" % done))
 
 

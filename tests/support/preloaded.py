@@ -28,8 +28,10 @@ COMMAND = [sys.executable, "-m", "teamwright"]
 _SAFE_PATH = [sys.executable, "-P", "-m", "teamwright"]
 _STARTED = {"preexec_fn", "pass_fds", "executable", "shell", "user", "group", "extra_groups", "umask", "process_group"}
 """Options of a process that only a started one can have."""
-_READ_AT_START = re.compile(r"PYTHON(?!DONTWRITEBYTECODE)|LANG|LC_|LD_")
-"""Variables that count when Python starts."""
+_READ_AT_START = re.compile(r"PYTHON(?!DONTWRITEBYTECODE)|LANG|LC_|LD_|HOUSE_MARK")
+"""Variables that count when Python starts, and the mark by which a test finds its processes in `/proc/PID/environ`."""
+_ENVIRONMENT = dict(os.environ)
+"""The environment of the loaded process: no variable of a single test."""
 _THE_SAME = (None, "C", "C.UTF-8")
 """Values of theirs that lead to the same streams."""
 _ARGUMENTS = signature(subprocess.Popen._execute_child)
@@ -46,7 +48,7 @@ def forkable(args: list[str], options: Mapping[str, Any]) -> list[str]:
     """The words of a process of ours that may be forked instead of started; nothing for any other."""
     words = [*COMMAND, *args[len(_SAFE_PATH) :]] if args[: len(_SAFE_PATH)] == _SAFE_PATH else args
     env = os.environ if options.get("env") is None else options["env"]
-    differs = (name for name in {*env, *os.environ} if env.get(name) != os.environ.get(name))
+    differs = (name for name in {*env, *_ENVIRONMENT} if env.get(name) != _ENVIRONMENT.get(name))
     same = not any(_READ_AT_START.match(name) and env.get(name) not in _THE_SAME for name in differs)
     ours = sys.platform == "linux" and words[: len(COMMAND)] == COMMAND
     return words if ours and same and not _STARTED & options.keys() else []
@@ -124,7 +126,7 @@ def _server() -> str:
     life, held = os.pipe()
     argv = [sys.executable, "-m", "tests.support.preloaded", str(listening.fileno()), str(life)]
     os.set_inheritable(held, False)
-    subprocess.Popen(argv, pass_fds=[listening.fileno(), life], stdin=subprocess.DEVNULL)
+    subprocess.Popen(argv, pass_fds=[listening.fileno(), life], stdin=subprocess.DEVNULL, env=_ENVIRONMENT)
     listening.close()
     os.close(life)
     return address

@@ -69,12 +69,14 @@ class _SoFar:
         made = TurnEnd(stop, self.text, self.usage, self.rounds, failure, limit, self.tools, reason)
         return replace(made, end=self.end)
 
-    def take(self, agent: Agent, answer: Reply, task: str) -> list[ToolCall]:
+    def take(self, agent: Agent, answer: Reply, end: End, task: str) -> list[ToolCall]:
         """Store what is kept of an answer, count it and show it; the calls of it that are run."""
-        self.end = str(answer.end)
-        content = kept_of(answer.content, answer.end)
+        self.end = str(end)
+        content = kept_of(answer.content, end)
         if content:
-            agent.conversation.reply(replace(answer, content=content))
+            agent.conversation.reply(
+                answer if len(content) == len(answer.content) else replace(answer, content=content)
+            )
             agent.say("assistant", content, answer.usage)
         self.rounds += 1
         self.usage += answer.usage
@@ -83,7 +85,7 @@ class _SoFar:
         calls, words = tool_calls(content), text_of(content)
         if words:
             self.text = self.text + words if self.joins else words
-        self.joins = answer.end is End.LENGTH and not calls
+        self.joins = end is End.LENGTH and not calls
         agent.ended_round(answer, len(calls), task)
         self.tools += len(calls)
         return calls
@@ -103,16 +105,17 @@ async def _rounds(agent: Agent) -> TurnEnd:
         so_far.usage += heard.lost
         if isinstance(heard, Failure):
             return so_far.ends("failed", failure=heard)
-        calls, note = so_far.take(agent, heard, answered.task), ENDS[heard.end].note
+        end = heard.end
+        calls, note = so_far.take(agent, heard, end, answered.task), ENDS[end].note
         if calls:
             if await answer_calls(agent, calls, note=note, repeats=repeats):
                 return so_far.ends("done")
             if repeats.why:
                 return so_far.ends("limit", refusal=Refusal(REPEATS, repeats.why))
             await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
-        elif (failure := again.failure(heard, agent.model.card)) is not None:
+        elif (failure := again.failure(heard, end, agent.model.card)) is not None:
             return so_far.ends("failed", failure=failure)
-        elif heard.end is End.DONE:
+        elif end is End.DONE:
             return so_far.ends("done")
         elif note:
             tell(agent, Told((agent.tags.note(note),)))

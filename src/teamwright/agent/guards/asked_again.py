@@ -18,9 +18,9 @@ class AskedAgain:
         self._end = End.DONE
         self._count = 0
 
-    def failure(self, answer: Reply, card: ModelCard) -> Failure | None:
-        """The failure that this answer makes of the turn; None when the turn continues, or is done."""
-        end, row = answer.end, ENDS[answer.end]
+    def failure(self, answer: Reply, end: End, card: ModelCard) -> Failure | None:
+        """The failure of the turn that an answer with this end causes; None when the turn continues, or is done."""
+        row = ENDS[end]
         self._count = self._count + 1 if end is self._end else 1
         self._end = end
         return no_answer(answer, card) if row.fails and self._count > row.again else None

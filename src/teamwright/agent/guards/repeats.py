@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from time import time
+from typing import Any
 
 from teamwright.agent.guards.stamp import stamp
 from teamwright.agent.tool import ToolResult
@@ -52,7 +53,7 @@ class Repeats:
     def __init__(self, places: Callable[[], Sequence[Path]], waits: Callable[[ToolCall], bool]) -> None:
         self.why = ""
         self._places, self._waits = places, waits
-        self._rounds: list[tuple[bytes, float]] = []
+        self._rounds: list[_Round] = []
         self._last: bytes | None = None
         self._noted = False
         self._since = 0.0
@@ -64,7 +65,13 @@ class Repeats:
 
     async def note(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> str:
         """Take in a round that began at this time; what the agent is told of it, empty when nothing."""
-        self._rounds = [*self._rounds, (_signature(calls, results), began)][-ENDED * LONGEST_CYCLE :]
+        newest, recent = _Round(calls, results, began), self._rounds[-LONGEST_CYCLE:]
+        if newest not in recent:
+            # No repetition that is found later reaches back before these.
+            self._rounds = [*recent[1 - LONGEST_CYCLE :], newest]
+            self._last, self._noted = None, False
+            return ""
+        self._rounds = [*self._rounds, newest][-ENDED * LONGEST_CYCLE :]
         times, cycle = self._repeated()
         if times < NOTED - 1:
             self._last, self._noted = None, False
@@ -86,7 +93,7 @@ class Repeats:
 
     def _repeated(self) -> tuple[int, int]:
         """How often the newest calls were made in a row, and how many model calls that is each time."""
-        made = [signature for signature, _ in self._rounds]
+        made = self._rounds
         found = (1, 1)
         for cycle in range(1, LONGEST_CYCLE + 1):
             times = 1
@@ -98,7 +105,7 @@ class Repeats:
     async def _changed(self, rounds: int) -> bool:
         """Whether a file is another one than when this was asked last."""
         if self._last is None:
-            self._since = self._rounds[-rounds][1] - CLOCK_SLACK_S
+            self._since = self._rounds[-rounds].began - CLOCK_SLACK_S
         before, places = self._last, tuple(self._places())
         self._last = await asyncio.to_thread(stamp, places, self._since)
         return before is not None and before != self._last
@@ -109,19 +116,40 @@ def now() -> float:
     return time()
 
 
-def _signature(calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> bytes:
-    digest = blake2b(digest_size=16)
-    for call in calls:
-        result = results.get(call.id)
-        unfit = result.unfit if result is not None else ""
-        # A call that could not be run is the same mistake, whatever its arguments are.
-        given = "" if unfit else encode(call.input).decode()
-        name = unfit if unfit == "tool" else call.name
-        content = "" if result is None or unfit in {"tool", "json"} else _text(result)
-        digest.update(encode([name, unfit, given, content, result is not None and result.is_error]))
-    return digest.digest()
+class _Round:
+    """The tool calls of one answer and their results. Equal to another one with the same calls and results."""
+
+    __slots__ = ("_calls", "_digest", "_results", "began")
+
+    def __init__(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> None:
+        found = [results.get(call.id) for call in calls]
+        # A call that could not be run is the same mistake with any arguments.
+        self._calls = [_made(call, result) for call, result in zip(calls, found, strict=True)]
+        self._results: list[ToolResult | None] = found
+        self._digest = b""
+        self.began = began
+
+    def __eq__(self, other: object) -> bool:
+        # Results are compared last: most calls differ, and results are long.
+        return isinstance(other, _Round) and self._calls == other._calls and self._told() == other._told()
+
+    def _told(self) -> bytes:
+        if not self._digest:
+            digest = blake2b(digest_size=16)
+            for result in self._results:
+                digest.update(encode([_text(result), result is not None and result.is_error]))
+            self._digest = digest.digest()
+            self._results = []
+        return self._digest
 
 
-def _text(result: ToolResult) -> str:
+def _made(call: ToolCall, result: ToolResult | None) -> tuple[str, str, Any]:
+    unfit = result.unfit if result is not None else ""
+    return (unfit, "" if unfit == "tool" else call.name, None if unfit else call.input)
+
+
+def _text(result: ToolResult | None) -> str:
+    if result is None or result.unfit in {"tool", "json"}:
+        return ""
     content = result.content if isinstance(result.content, str) else encode(list(result.content)).decode()
     return _VARYING.sub("", content)

@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts the tests in the background has them ignore Ctrl-C, and every program that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+BEGAN_S = monotonic()
+OUT_OF_TIME = "the time of this run was used up"
+
 CREDENTIALS = (
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -29,6 +33,19 @@ CREDENTIALS = (
     "GOOGLE_API_KEY",
     "GOOGLE_GEMINI_BASE_URL",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which CI runs as many slow tests as it has time for."""
+    parser.addoption("--seconds", type=float, default=0, help="start no further test after this many seconds")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that would start after the time of the run."""
+    limit_s = item.config.getoption("--seconds")
+    if limit_s and monotonic() - BEGAN_S > limit_s:
+        pytest.skip(OUT_OF_TIME)
 
 
 @pytest.fixture
@@ -71,7 +88,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line which tests were skipped for want of a program, and what installs it."""
+    """Say in one line each which tests were skipped for want of time or of a program, and what installs it."""
     skipped = terminalreporter.stats.get("skipped", [])
+    if late := sum(OUT_OF_TIME in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"{late} tests were not started: {OUT_OF_TIME}")
     if line := programs.summary(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)):
         terminalreporter.write_line(line)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -59,6 +61,21 @@ def test_the_list_says_what_holds_what_is_shadowed_and_what_is_wrong(tmp_path, t
     assert f"{tmp_path}/.claude/agents/bad.md: line 3: maxTurns must be a whole number from 1 on" in done.stdout
     found = json.loads(teamwright("agents", "list", "--json").stdout)
     assert [kind["state"] for kind in found["kinds"]].count("used") == 5
+
+
+@pytest.mark.finding("U10")
+def test_the_bare_command_lists_source_model_tools_and_description(tmp_path, teamwright):
+    put(tmp_path, "state/agents/reviewer.md", REVIEWER.replace("tools:", "model: haiku\ntools:"))
+    done = teamwright("agents")
+    assert done.returncode == 0
+    row, about = next(pair for pair in pairwise(done.stdout.splitlines()) if pair[0].startswith("reviewer "))
+    assert re.split(r"  +", row) == ["reviewer", "used", "haiku", "user", "Read, TodoWrite"]
+    assert about == "  Reads changes."
+    assert teamwright("agents", "--json").stdout == teamwright("agents", "list", "--json").stdout
+    given = json.dumps({"scout": {"description": "Looks.", "prompt": "Look."}})
+    assert "scout" in teamwright("agents", "--agents", given).stdout
+    early = teamwright("agents", "--json", "show", "reviewer")
+    assert early.returncode == 2 and "teamwright agents show" in early.stderr
 
 
 @pytest.mark.promise("row F8")

@@ -118,7 +118,7 @@ def test_unknown_modes_members_and_teams_are_refused(project, capsys):
     ):
         assert main(["permissions", "check", "TaskList", *args]) == 2, args
         capsys.readouterr()
-    assert main(["permissions"]) == 2
+    assert main(["permissions", "checks"]) == 2
 
 
 @pytest.mark.promise("G3", "F45", "F46")
@@ -180,3 +180,32 @@ def test_a_skill_is_a_call_like_others(project, capsys):
     ]
     assert main(["permissions", "check", "Skill"]) == 2
     assert "Skill(release-notes)" in capsys.readouterr().err
+
+
+@pytest.mark.finding("U10")
+def test_the_bare_command_shows_mode_and_rules_with_their_files_and_how_to_change_them(project, capsys):
+    where = settings(allow=["Bash(npm test:*)"], deny=["Bash(git push:*)"], defaultMode="acceptEdits")
+    theirs = project / ".claude" / "settings.json"
+    theirs.parent.mkdir()
+    theirs.write_text(json.dumps({"permissions": {"allow": ["WebFetch"], "ask": ["Read(secret)"]}}))
+    assert main(["permissions", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["mode"], found["mode_from"], found["directories"]) == ("acceptEdits", str(where), [str(project)])
+    rules = [(rule["verdict"], rule["rule"], rule["source"]) for rule in found["rules"]]
+    assert rules == [
+        ("deny", "Bash(git push:*)", str(where)),
+        ("ask", "Read(secret)", str(theirs)),
+        ("allow", "Bash(npm test:*)", str(where)),
+    ]
+    assert [rule["rule"] for rule in found["untrusted"]] == ["WebFetch"]
+    assert main(["permissions"]) == 0
+    page = capsys.readouterr().out
+    for text in (
+        "acceptEdits",
+        f"Bash(npm test:*)  {where}",
+        "without effect",
+        "WebFetch",
+        "teamwright trust",
+        "/mode",
+    ):
+        assert text in page

@@ -101,3 +101,23 @@ def test_a_file_name_that_would_steer_the_terminal_is_not_offered(tmp_path):
 
 def test_a_kept_line_takes_more_text_where_the_cursor_was():
     assert Kept("buy milk", 4).joined("more ") == Kept("buy more milk", 9)
+
+
+@pytest.mark.finding("U6")
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("exit", "Command"),
+        (" Quit ", "Command"),
+        (":q", "Command"),
+        ("help", "Command"),
+        ("# remember the port", "Note"),
+        ("#remember", "Note"),
+        (" # a title for the model", "Prompt"),
+        ("#16 is broken, look at it", "Prompt"),
+        ("# Title\nand a text", "Prompt"),
+        ("exit the loop early in main.py", "Prompt"),
+    ],
+)
+def test_words_that_other_programs_take_as_commands_are_no_prompts(line, kind):
+    assert type(parse(line, TEAM)).__name__ == kind

@@ -87,6 +87,8 @@ async def test_commands_show_one_member_and_change_its_mode_under_the_rules_of_t
             ("/cost", "ann", "all"),
             ("/tasks", "no tasks"),
             ("/quit", "there is no /quit at a member's terminal"),
+            ("# a note", "nothing was sent"),
+            ("exit", "Ctrl-D again within"),
             ("/mode plan", "ann is in mode plan from its next call on"),
             ("/mode bypassPermissions", "bypassPermissions is not given while a session runs"),
             ("/mode sideways", "sideways"),

@@ -1,5 +1,7 @@
 """A misspelt command is no prompt: nothing is started, and both ways on are named."""
 
+import re
+
 import pytest
 
 from teamwright.testing.model_server import LoopbackModel
@@ -12,6 +14,31 @@ def test_one_word_that_is_a_command_but_for_a_letter_starts_nothing(tmp_path, re
         done = Program(repo, tmp_path / "home", server.url).run(word, stdin="some text")
         assert (done.returncode, server.bodies) == (2, [])
     assert f"teamwright {meant}\n" in done.stderr and f"teamwright -- {word} " in done.stderr
+
+
+@pytest.mark.finding("U6")
+@pytest.mark.parametrize("word", ["login", "logout", "exit", "QUIT", "update", "mcp", "init"])
+def test_a_command_of_similar_programs_starts_nothing_and_says_what_helps(tmp_path, repo, word):
+    with LoopbackModel.in_thread() as server:
+        done = Program(repo, tmp_path / "home", server.url).run(word, stdin="some text")
+        assert (done.returncode, server.bodies) == (2, [])
+    assert re.search(r"do one of +teamwright \w+\n", done.stderr)
+    assert f"teamwright -- {word} " in done.stderr
+
+
+@pytest.mark.finding("U6")
+def test_help_and_version_are_commands_and_reach_no_model(tmp_path, repo):
+    with LoopbackModel.in_thread() as server:
+        program = Program(repo, tmp_path / "home", server.url)
+        for same in (("help",), "--help"), (("version",), "--version"), (("help", "send"), "send --help"):
+            written = program.run(*same[0], stdin="some text")
+            flag = program.run(*same[1].split())
+            assert (written.returncode, written.stdout) == (0, flag.stdout)
+        below = program.run("help", "agents", "show")
+        assert below.stdout.startswith("Usage: teamwright agents show ")
+        wrong = program.run("help", "agents", "shwo")
+        assert wrong.returncode == 2 and "teamwright help agents show" in wrong.stderr
+        assert server.bodies == []
 
 
 @pytest.mark.parametrize("args", [("-p", "sttaus"), ("--", "sttaus"), ("please sttaus",), ("hello",)])

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from teamwright.ui.cli.flags import BEGINNING, HEADLESS, RUN, kebab, place_flags
-from teamwright.ui.cli.table import COMMANDS
+from teamwright.ui.cli.table import ABSENT, COMMANDS
 
 WORDS_KEY = "teamwright.words"
 """Where the click context of the root keeps the words that are no command."""
@@ -141,18 +141,21 @@ def _root(ctx: click.Context, /, **flags: Any) -> int:
 
 
 def _refuse_slip(word: str) -> None:
-    """Raises UsageError for a misspelt command: as a prompt it would begin a session, and be paid for."""
+    """Raise UsageError for a word that a person means as a command: as a prompt it would begin a paid session."""
     from teamwright.protocol.errors import UsageError
     from teamwright.protocol.ids import is_slip
 
     meant = next((name for name in COMMANDS if is_slip(word, name)), None)
-    if meant is not None:
-        raise UsageError(
-            "usage",
-            f"{word!r} is no command, and very like one",
-            do=[f"teamwright {meant}", f"teamwright -- {word}   (when it is what you want to say)"],
-            note="nothing was started",
-        )
+    absent = ABSENT.get(word.lower())
+    if meant is None and absent is None:
+        return
+    why, instead = absent or (f"{word!r} is no command, and very like one", f"teamwright {meant}")
+    raise UsageError(
+        "usage",
+        why,
+        do=[instead, f"teamwright -- {word}   (to send the word to the model)"],
+        note="nothing was started",
+    )
 
 
 root = Root(

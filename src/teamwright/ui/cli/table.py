@@ -37,10 +37,14 @@ COMMANDS: dict[str, Row] = {
     "cost": Row("teamwright.ui.cli.past.cost:cost", LOOK, "What a team used: by member, task and model; --since."),
     "diff": Row("teamwright.ui.cli.past.diff:diff", LOOK, "What changed in files, and which member did it; --stat."),
     "agents": Row(
-        "teamwright.ui.cli.agents.command:agents", LOOK, "Kinds of agents, where each is from; `show` for one of them."
+        "teamwright.ui.cli.agents.command:agents",
+        LOOK,
+        "Agent types: source, tools, model, description; `show` for one.",
     ),
     "permissions": Row(
-        "teamwright.ui.cli.permissions.check:permissions", LOOK, "`check 'CALL'`: what would become of a call, and why."
+        "teamwright.ui.cli.permissions.check:permissions",
+        LOOK,
+        "Rules in force and their files; `check 'CALL'`: a verdict.",
     ),
     "doctor": Row("teamwright.ui.cli.setup.doctor:doctor", SET_UP, "What is found, which model is used, and why."),
     "models": Row("teamwright.ui.cli.setup.models:models", SET_UP, "Providers, aliases, prices, what is listed."),
@@ -52,4 +56,21 @@ COMMANDS: dict[str, Row] = {
     "completion": Row(
         "teamwright.ui.cli.setup.completion:completion", SET_UP, "The script that lets a shell complete our commands."
     ),
+    "help": Row("teamwright.ui.cli.about:help_command", SET_UP, "This help, or the help of one command."),
+    "version": Row("teamwright.ui.cli.about:version_command", SET_UP, "Print the version."),
 }
+
+_KEYS = ("there is no login: the key of a model service comes from the environment", "teamwright doctor")
+_SESSION = ("no session is open here: /quit leaves one", "teamwright status")
+_UPDATE = ("the program does not update itself: use the tool that installed it", "teamwright version")
+
+ABSENT: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("login", "logout", "auth", "setup-token"), _KEYS),
+    **dict.fromkeys(("exit", "quit"), _SESSION),
+    **dict.fromkeys(("update", "upgrade", "install", "uninstall"), _UPDATE),
+    "mcp": ("MCP servers are entries of .mcp.json or of --mcp-config", "teamwright check"),
+    "plugin": ("a plugin is a directory that --plugin-dir names", "teamwright check"),
+    "init": ("no set-up is needed: instructions are in AGENTS.md, settings in files", "teamwright check"),
+    "setup": ("no set-up is needed: doctor shows what is found", "teamwright doctor"),
+}
+"""Commands of similar programs that this one does not have: the reason, and the command that helps instead."""

@@ -34,6 +34,7 @@ from teamwright.ui.terminal.editing.editor import Editor, Wiring, Withdrawn
 from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.panel.panel import Panel
+from teamwright.ui.terminal.parsing import NOTE_LINES, bare_command, is_note
 from teamwright.ui.terminal.stream import LineStream
 from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
@@ -174,8 +175,7 @@ class Face:
         called = command(line)
         try:
             if called is None:
-                if line.strip():
-                    await self.seat.write(line)
+                await self._words(line)
             elif called[0] == "/stop":
                 await self._stop()
             elif called[0] == "/requests":
@@ -187,6 +187,18 @@ class Face:
                 self._tell(unknown_lines(called[0]))
         except TeamwrightError as problem:
             self._tell([clean(line) for line in problem.render().split("\n")])
+
+    async def _words(self, line: str) -> None:
+        """Write a line to the member, unless it is a word or a note that is not meant for a model."""
+        bare = bare_command(line)
+        if bare == "/quit":
+            self._would_leave()
+        elif bare is not None:
+            self._tell(await RUN[bare](self.seat, ""))
+        elif is_note(line):
+            self._tell(NOTE_LINES)
+        elif line.strip():
+            await self.seat.write(line)
 
     def _tell(self, lines: Sequence[str]) -> None:
         """Words without colours: in a narrow pane they are broken between words."""

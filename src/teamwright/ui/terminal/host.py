@@ -38,7 +38,7 @@ from teamwright.ui.terminal.keys import WINDOW_S, Act, Interrupts
 from teamwright.ui.terminal.leaving import Ending, choose_ending
 from teamwright.ui.terminal.lines import Narrator
 from teamwright.ui.terminal.panel.panel import Panel
-from teamwright.ui.terminal.parsing import Called, Command, Mail, Prompt, Unknown, leading_word, parse
+from teamwright.ui.terminal.parsing import NOTE_LINES, Called, Command, Mail, Note, Prompt, Unknown, leading_word, parse
 from teamwright.ui.terminal.resuming.going_on import Next, next_session
 from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
@@ -290,6 +290,8 @@ class Host:
                     self.calls.start(line)
                 case Unknown():
                     self._tell(unknown_lines(line, written))
+                case Note():
+                    self._tell(NOTE_LINES)
                 case Mail():
                     await write_to(self.session, line.to, line.text)
                 case Prompt() if self.view.member and line.text.strip():

@@ -37,6 +37,12 @@ COMMANDS: dict[str, str] = {
 
 NAMES = tuple(usage.split()[0] for usage in COMMANDS)
 
+BARE = {"exit": "/quit", "quit": "/quit", ":q": "/quit", ":q!": "/quit", ":wq": "/quit", "help": "/help", "?": "/help"}
+"""Lines of one word that other programs take as a command, and the command that they stand for here."""
+
+_NOTE = re.compile(r"#+(?![0-9#])[^\n]*")
+"""A note to oneself, as in similar programs: one line that begins with `#`, and not with the number of an issue."""
+
 _MAIL = re.compile(r"@([A-Za-z0-9][A-Za-z0-9_-]*)(?:@\S*)?[,:]?\s+(\S.*)", re.DOTALL)
 
 
@@ -53,6 +59,11 @@ class Mail:
 
     to: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line that begins with `#`: similar programs store it as a note and send nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class Unknown:
     close: str = ""
 
 
-Line: TypeAlias = Prompt | Mail | Command | Called | Unknown
+Line: TypeAlias = Prompt | Mail | Note | Command | Called | Unknown
 
 
 def parse(line: str, members: Collection[str], is_path: bool = False, written: Collection[str] = ()) -> Line:
@@ -88,6 +99,10 @@ def parse(line: str, members: Collection[str], is_path: bool = False, written: C
     `written` are names of commands that people wrote, with their slash; the terminal's own go before them.
     """
     text = line.strip()
+    if bare := bare_command(text):
+        return Command(bare)
+    if is_note(line):
+        return Note()
     if called := command_of(text):
         name, rest = f"/{called[0].lower()}", called[1]
         if name in NAMES:
@@ -102,6 +117,23 @@ def parse(line: str, members: Collection[str], is_path: bool = False, written: C
         if name in {member.lower() for member in members} or not is_path:
             return Mail(found[1], found[2])
     return Prompt(line)
+
+
+def bare_command(line: str) -> str | None:
+    """Return the command that a line without a slash stands for (`exit`), or None."""
+    return BARE.get(line.strip().lower())
+
+
+def is_note(line: str) -> bool:
+    """Whether the line is a note to oneself. A blank before the `#` makes it a prompt."""
+    return _NOTE.fullmatch(line.rstrip()) is not None
+
+
+NOTE_LINES = (
+    "  nothing was sent: a line that begins with # is a note in other programs",
+    "  AGENTS.md is the place for notes that each session reads; a blank before the # sends the line",
+)
+"""The answer to a note."""
 
 
 def is_written(name: str, written: Collection[str]) -> bool:

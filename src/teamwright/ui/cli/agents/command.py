@@ -1,4 +1,4 @@
-"""`teamwright agents list` and `agents show NAME`: which kinds of agents there are, and what each is held to.
+"""`teamwright agents` and `agents show NAME`: the agent types of this directory, and the fields of each.
 
 Knows views; decides nothing.
 """
@@ -12,16 +12,25 @@ import click
 
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.agents import Asked, KindsView, KindView, kind_views, kinds_view
+from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.agents.given import agents_given, plugins_given
 from teamwright.ui.cli.flags import agent_flags
 from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import clean, facts, one_line, say, say_json, say_table
+from teamwright.ui.cli.output import WIDTH, clean, facts, one_line, say, say_json, table
 from teamwright.ui.cli.place import place_of
 
 
-@click.group()
-def agents() -> None:
-    """Kinds of agents: where each is defined, which one holds, what it is held to."""
+@click.group(invoke_without_command=True, params=agent_flags())
+@json_flag
+@click.pass_context
+def agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
+    """Agent types: source, model, tools and description of each. `show` prints one of them whole."""
+    if ctx.invoked_subcommand is None:
+        return _listed(ctx, flags, as_json=as_json)
+    if as_json or any(flags.values()):
+        behind = f"teamwright agents {ctx.invoked_subcommand} …"
+        raise UsageError("usage", f"flags of {ctx.invoked_subcommand} are written behind it", do=[behind])
+    return 0
 
 
 @agents.command("list", params=agent_flags())
@@ -29,11 +38,15 @@ def agents() -> None:
 @click.pass_context
 def list_command(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
     """Every definition, in the order that counts: of several with one name the first holds."""
+    return _listed(ctx, flags, as_json=as_json)
+
+
+def _listed(ctx: click.Context, flags: dict[str, Any], *, as_json: bool) -> int:
     found = kinds_view(_asked(ctx, flags))
     if as_json:
         say_json(found)
-        return 0
-    _list(found)
+    else:
+        _list(found)
     return 0
 
 
@@ -61,10 +74,12 @@ def _asked(ctx: click.Context, flags: dict[str, Any]) -> Asked:
 
 
 def _list(found: KindsView) -> None:
-    say_table(
-        ("type", "state", "source", "description"),
-        [(one_line(view.name), view.state, one_line(view.source), view.description) for view in found.kinds],
-    )
+    head, *rows = table(("type", "state", "model", "source", "tools"), [_row(view) for view in found.kinds])
+    say(head)
+    for row, view in zip(rows, found.kinds, strict=True):
+        say(row)
+        if view.description:
+            say(f"  {one_line(view.description, WIDTH - 2)}")
     notes = [f"{_where(view)}: {view.why}" for view in found.kinds if view.state == "broken"]
     notes += [f"{_where(view)}: needs trust: {view.why}" for view in found.kinds if view.state == "needs trust"]
     notes += found.ignored
@@ -72,6 +87,16 @@ def _list(found: KindsView) -> None:
         say()
     for line in notes:
         say(one_line(line))
+
+
+def _row(view: KindView) -> tuple[str, str, str, str, str]:
+    """One agent type. Without a model of its own it has its caller's; without a list of tools, all of them."""
+    if view.state == "broken":
+        return one_line(view.name), view.state, "", one_line(view.source), ""
+    tools: list[str] = view.fields.get("tools", ["all"])
+    denied = ", ".join(view.fields.get("disallowedTools", []))
+    said = (", ".join(tools) or "none") + (f" but {denied}" if denied else "")
+    return one_line(view.name), view.state, view.fields.get("model") or "inherit", one_line(view.source), said
 
 
 def _where(view: KindView) -> str:

@@ -1,4 +1,4 @@
-"""`teamwright permissions check CALL`: what would become of a call, and what says so.
+"""`teamwright permissions`: the rules in force; `permissions check CALL`: the verdict on a call, and its reason.
 
 Knows what a check found; decides nothing.
 """
@@ -9,15 +9,30 @@ import click
 
 from teamwright.app.inspect import home_at
 from teamwright.app.looking.permissions import Checked, Judged, Subject, check
+from teamwright.app.looking.rules import rules_view
 from teamwright.protocol.errors import UsageError
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import facts, one_line, say, say_json, say_table
+from teamwright.ui.cli.permissions.rules import show_rules
 from teamwright.ui.cli.place import place_of
 
 
-@click.group()
-def permissions() -> None:
-    """What may run, what is asked about, what is refused: rules, modes and directories."""
+@click.group(invoke_without_command=True)
+@json_flag
+@click.pass_context
+def permissions(ctx: click.Context, /, as_json: bool) -> int:
+    """Rules in force with the file of each, the mode, the directories, and how to change them."""
+    if ctx.invoked_subcommand is not None:
+        if as_json:
+            raise UsageError("usage", "--json is written behind check", do=["teamwright permissions check … --json"])
+        return 0
+    place = place_of(ctx)
+    found = rules_view(home_at(place.home), place.cwd, place.settings)
+    if as_json:
+        say_json(found)
+    else:
+        show_rules(found, place.home)
+    return 0
 
 
 @permissions.command("check")

@@ -1,0 +1,18 @@
+"""Words that a person types out of habit cost nothing: no model reads them."""
+
+import pytest
+
+from tests.ui.test_terminal_session import at_terminal
+
+
+@pytest.mark.finding("U6")
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_a_note_and_exit_reach_no_model(repo, tmp_path, term):
+    with at_terminal(lambda _body: "Read.", repo, HOME=str(tmp_path / "home"), TERM=term) as (person, server):
+        person.says("# the port is 8080")
+        person.sees("nothing was sent", "AGENTS.md")
+        person.says("help")
+        person.sees("/members", "Ctrl-D")
+        person.says("exit")
+        assert person.leaves() == 0
+        assert server.bodies == []

@@ -46,7 +46,10 @@ BUILT_IN = "built in"
 """The source of the kinds that are always there."""
 
 NAMED_MOST = 12
-"""Kinds that an error lists."""
+"""Types that an error lists."""
+
+TOOLS_NAMED = 8
+"""Tools that the short text of a type names."""
 
 
 def covers(names: Iterable[str], tool: str) -> bool:
@@ -118,6 +121,15 @@ class AgentDefinition:
         """Whether an agent of this kind has the tool of that name."""
         refused = bool(self.disallowed_tools) and covers(self.disallowed_tools, tool)
         return not refused and (self.tools is None or covers(self.tools, tool))
+
+    @property
+    def tools_in_words(self) -> str:
+        """The tools of this type in a few words, for models and people."""
+        if self.tools is None:
+            without = self.disallowed_tools
+            return f"all tools except {in_short(without, TOOLS_NAMED)}" if without else "all tools"
+        tools = [name for name in self.tools if self.allows(name)]
+        return f"tools: {in_short(tools, TOOLS_NAMED)}" if tools else "no tools"
 
     @property
     def bounds(self) -> Bounds:

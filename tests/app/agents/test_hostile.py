@@ -141,7 +141,8 @@ def test_a_rule_against_a_type_takes_it_out_of_what_the_lead_reads(repository):
     ground = ground_of(Options(cwd=repository.root, agents={"kind": {"description": "Whales.", "prompt": "p"}}))
     kinds = resolver_of(ground, lambda _event: None).kinds
     assert "Whales." in kinds.for_tool()
-    assert kinds.for_tool(lambda name: name != "kind") == ""
+    allowed = kinds.for_tool(lambda name: name != "kind")
+    assert "- Explore: " in allowed and "- kind" not in allowed
 
 
 def test_a_spec_is_settled_once(repository):

@@ -110,16 +110,19 @@ def definition_of(raw: Values, body: str, fallback: str, origin: Origin) -> Made
             raise Unreadable("it has no name")
         name = reader.name(fallback)
         reader.warn("name", f"it has no name, and is called like its file: {name}")
-    if not values.get("description"):
-        reader.warn("description", "it has no description: nobody is told what it is for")
+    description = " ".join(values.get("description", "").split())
+    if not description:
+        reader.warn("description", "it has no description, by which the lead chooses a type")
+    if len(description) > DESCRIPTION_MOST:
+        reader.warn("description", f"the description is cut after {DESCRIPTION_MOST:,} characters")
     tools = reader.tools(values)
     hooks = hooks_of(values.get("hooks"), origin.file or origin.source, lambda text: reader.warn("hooks", text))
     model = values.get("model")
     if values.get("permissionMode") == Mode.BYPASS:
-        reader.warn("permissionMode", f"{Mode.BYPASS} lifts nobody above its caller")
+        reader.warn("permissionMode", f"{Mode.BYPASS} never gives an agent more than its caller has")
     made = AgentDefinition(
         name,
-        " ".join(values.get("description", "").split())[:DESCRIPTION_MOST],
+        description[:DESCRIPTION_MOST],
         values.get("prompt", body).strip(),
         tools.only,
         tools.without,

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from teamwright.agent.definition import BUILT_IN, AgentDefinition, built_in, find_definition
 from teamwright.app.agents.places import Places
 from teamwright.app.agents.reading import Found
+from teamwright.app.agents.type_list import TypeList, type_list
 from teamwright.app.definition.applying import role_kinds
 from teamwright.app.definition.schema import TeamDefinition
 from teamwright.protocol.errors import UsageError
@@ -22,14 +23,6 @@ from teamwright.protocol.values import dataclass
 State: TypeAlias = Literal["used", "shadowed", "needs trust", "broken"]
 
 ROLE = "team file"
-
-LISTED_MOST = 20
-"""Kinds that the Agent tool describes."""
-
-NAMED_MOST = 40
-"""Further ones that it only names."""
-
-_LINE = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ def _nobody(_found: Found) -> bool:
     return False
 
 
-def _whoever(_name: str) -> bool:
+def _any_name(_name: str) -> bool:
     return True
 
 
@@ -124,27 +117,22 @@ class Kinds:
         count = "1 agent definition" if len(broken) == 1 else f"{len(broken)} agent definitions"
         return (f"{count} cannot be used: {first}; teamwright agents list shows all",)
 
-    def for_tool(self, may: Callable[[str], bool] = _whoever) -> str:
-        """What the Agent tool says of kinds that are not built in, a line each; empty when there are none.
+    def for_tool(self, may: Callable[[str], bool] = _any_name) -> str:
+        """Return the list of agent types that the Agent tool contains.
 
-        Roles are told to the lead by themselves. `may`: whether an agent of that name may be started at all.
+        Roles are left out: the lead's prompt describes them. `may`: an agent of that name may be started.
         """
-        own = [kind for kind in self.known().values() if kind.source != BUILT_IN and not kind.role and may(kind.name)]
-        if not own:
-            return ""
-        lines = [f"- {_cut(f'{kind.name}: {kind.description}' if kind.description else kind.name)}" for kind in own]
-        text = "\n".join(["More types for `subagent_type`:", *lines[:LISTED_MOST]])
-        rest = [kind.name for kind in own[LISTED_MOST:]]
-        if not rest:
-            return text
-        more = f" and {len(rest) - NAMED_MOST} more" if len(rest) > NAMED_MOST else ""
-        return f"{text}\nAlso: {', '.join(rest[:NAMED_MOST])}{more}"
+        return self._type_list(may).text
+
+    def shortened(self) -> frozenset[str]:
+        """Return the names of the types whose descriptions do not fit into the Agent tool as a whole."""
+        return self._type_list(_any_name).shortened
+
+    def _type_list(self, may: Callable[[str], bool]) -> TypeList:
+        kinds = [kind for kind in self.known().values() if not kind.role and may(kind.name)]
+        return type_list(sorted(kinds, key=lambda kind: kind.source != BUILT_IN))
 
 
 @cache
 def _built_in() -> tuple[Found, ...]:
     return tuple(Found(kind.name, BUILT_IN, "", kind) for kind in built_in().values())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LINE else text[: _LINE - 1] + "…"

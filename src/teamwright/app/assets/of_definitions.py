@@ -13,6 +13,7 @@ from teamwright.app.agents.opening import Trusted
 from teamwright.app.agents.places import places_of
 from teamwright.app.agents.reading import LOOSE
 from teamwright.app.agents.resolving import require_possible
+from teamwright.app.agents.type_list import LIST_BYTES
 from teamwright.app.assets.asset import Asset, oddity, placed, shown
 from teamwright.app.assets.subject import Subject
 from teamwright.app.definition.reading import FILE, read_definition
@@ -23,17 +24,21 @@ AGENTS, TEAM, HOOKS = "agents", "team file", "hooks"
 
 _TRUST = "teamwright trust shows it"
 
+SHORTENED = f"its description is shortened in the Agent tool, whose list of types has {LIST_BYTES:,} bytes"
+
 
 def agent_assets(subject: Subject) -> Iterator[Asset]:
     """Every definition of a file or a flag, with what of it is left out. Raises UsageError for a flag's."""
     asked, plugins = subject.asked, [plugin.path for plugin in subject.plugins]
     places = places_of(asked.home, subject.root, compat=subject.compat, agents=asked.agents, plugins=plugins)
-    for entry in Kinds(places, None, Trusted(asked.home, subject.trust, subject.compat)).entries():
+    kinds = Kinds(places, None, Trusted(asked.home, subject.trust, subject.compat))
+    shortened = kinds.shortened()
+    for entry in kinds.entries():
         if entry.found.source != BUILT_IN:
-            yield from _definition(entry, subject)
+            yield from _definition(entry, subject, SHORTENED if entry.found.name in shortened else "")
 
 
-def _definition(entry: Entry, subject: Subject) -> Iterator[Asset]:
+def _definition(entry: Entry, subject: Subject, remark: str) -> Iterator[Asset]:
     found, kind = entry.found, entry.found.definition
     file = found.file or found.source
     if kind is None:
@@ -47,7 +52,7 @@ def _definition(entry: Entry, subject: Subject) -> Iterator[Asset]:
     if entry.state == "needs trust":
         yield Asset(AGENTS, found.name, "needs trust", file, 0, _TRUST)
     else:
-        yield Asset(AGENTS, found.name, "used", file)
+        yield Asset(AGENTS, found.name, "used", file, 0, remark)
     try:
         require_possible(kind)
     except UsageError as problem:

@@ -20,7 +20,7 @@ from teamwright.teams.places.place import IN_LEADS, Where
 from teamwright.teams.spawning import spawn
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.team.caller import Caller
-from teamwright.tools.team.subagent import KINDS_OR_FORK, SubagentInput, answer_of, described
+from teamwright.tools.team.subagent import TYPE_OR_FORK, SubagentInput, answer_of, described
 
 
 class AgentInput(SubagentInput):
@@ -37,7 +37,7 @@ class AgentInput(SubagentInput):
 class ForkingAgentInput(AgentInput):
     """The same where a call that names neither a kind nor an agent makes a fork."""
 
-    subagent_type: str | None = Field(None, description=KINDS_OR_FORK)
+    subagent_type: str | None = Field(None, description=TYPE_OR_FORK)
 
     @property
     def forks(self) -> bool:

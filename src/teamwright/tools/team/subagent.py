@@ -34,7 +34,7 @@ _OF_A_NEW_ONE = ("subagent_type", "model", "effort", "mode", "max_turns", "budge
 _OF_ITS_CALLER = ("model", "mode", "effort")
 """Parameters that a fork cannot be given: it is its caller in all of these."""
 
-KINDS_OR_FORK = "general-purpose, Explore, Plan or Bash; left out, a fork of you."
+TYPE_OR_FORK = "An agent type of the list; default: a fork of you."
 
 
 class SubagentInput(ToolInput):
@@ -94,7 +94,7 @@ class NamedSubagentInput(SubagentInput):
 class ForkingSubagentInput(NamedSubagentInput):
     """The same where a call that names neither a kind nor an agent makes a fork."""
 
-    subagent_type: str | None = Field(None, description=KINDS_OR_FORK)
+    subagent_type: str | None = Field(None, description=TYPE_OR_FORK)
 
     @property
     def forks(self) -> bool:
@@ -173,7 +173,7 @@ async def answer_of(agents: Agents, call: SubagentInput, spec: SpawnSpec, caller
     Raises TeamwrightError when it cannot start.
     """
     if not call.prompt.strip():
-        raise UsageError("usage", "a sub-agent needs words: prompt is its whole job", note="nothing was started")
+        return _type_described(agents, call, spec)
     background = bool(call.run_in_background) or agents.settings.fork
     if spec.fork:
         spec = replace(spec, cwd=ctx.workplace.cwd)
@@ -184,6 +184,19 @@ async def answer_of(agents: Agents, call: SubagentInput, spec: SpawnSpec, caller
     if run is None:
         run = await agents.go_on(_resumed(agents, call, caller), call.prompt, caller, origin, background=background)
     return await _seen_through(agents, run, call.prompt, ctx)
+
+
+def _type_described(agents: Agents, call: SubagentInput, spec: SpawnSpec) -> ToolResult:
+    """Return the whole description of the type that the call names. Raises UsageError where it names none."""
+    named = call.subagent_type and "subagent_type" in call.model_fields_set and not call.resume
+    kind = agents.builder.resolved(spec).definition if named else None
+    if kind is None:
+        raise UsageError(
+            "usage", "the prompt is empty", do=["Put the whole job into prompt."], note="nothing was started"
+        )
+    about = kind.description or "It has no description."
+    text = f"Agent type {kind.name} ({kind.tools_in_words}): {about}\nNothing was started: the prompt is empty."
+    return ToolResult(text, brief=f"the agent type {kind.name}")
 
 
 async def run_spec(

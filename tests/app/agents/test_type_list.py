@@ -1,0 +1,91 @@
+"""What the Agent tool says of agent types: each with its whole description and its tools, within one budget."""
+
+import json
+import re
+
+import pytest
+
+from teamwright import Team
+from teamwright.app.agents.kinds import Kinds
+from teamwright.app.agents.places import Places, Shelf
+from teamwright.app.agents.type_list import LIST_BYTES, LOOK_UP
+from teamwright.app.assets.listing import assets_of
+from teamwright.app.assets.subject import Asked
+from teamwright.storage.paths import home_of
+from teamwright.testing import Call, ScriptedModel
+
+GUIDE = (
+    "Use this agent when a screen has to be drawn, e.g. a settings page. Do not use it for icons. "
+    "Examples: <example>user: 'Draw the login screen' assistant: 'I start the designer.'</example>"
+)
+
+
+def put(directory, name, description, tools=""):
+    directory.mkdir(parents=True, exist_ok=True)
+    body = f"---\nname: {name}\ndescription: {json.dumps(description)}\n{tools}---\nbody\n"
+    (directory / f"{name}.md").write_text(body)
+
+
+def kinds_in(directory) -> Kinds:
+    return Kinds(Places(shelves=(Shelf("user", directory),)))
+
+
+def line_of(text: str, name: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(f"- {name}"))
+
+
+@pytest.mark.finding("C7")
+def test_within_the_budget_descriptions_are_whole_and_each_type_has_its_tools(tmp_path):
+    put(tmp_path, "designer", GUIDE * 4, "tools: Read, Write\n")
+    put(tmp_path, "careful", "Looks.", "disallowedTools: Write, Edit\n")
+    put(tmp_path, "many", "Does all.", f"tools: {', '.join(f'mcp__s__t{n}' for n in range(10))}\n")
+    kinds = kinds_in(tmp_path)
+    text = kinds.for_tool()
+    assert line_of(text, "designer") == f"- designer: {GUIDE * 4} (tools: Read, Write)"
+    assert line_of(text, "careful") == "- careful: Looks. (all tools except Write, Edit)"
+    assert line_of(text, "many").endswith("mcp__s__t7 and 2 more)")
+    assert line_of(text, "general-purpose").endswith("(all tools)")
+    assert line_of(text, "Explore").endswith("(tools: Bash, Read, Glob, Grep, WebFetch)")
+    assert LOOK_UP not in text and not kinds.shortened()
+
+
+@pytest.mark.finding("C7")
+def test_beyond_the_budget_the_longest_descriptions_are_shortened_at_the_end_of_a_sentence(tmp_path):
+    for number in range(12):
+        put(tmp_path, f"long-{number}", GUIDE + " Then more." * 40)
+    put(tmp_path, "short", "Short, and whole.")
+    kinds = kinds_in(tmp_path)
+    text = kinds.for_tool()
+    assert LIST_BYTES * 0.8 < len(text.encode()) <= LIST_BYTES
+    assert line_of(text, "short") == "- short: Short, and whole. (all tools)"
+    longs = [line for line in text.splitlines() if line.startswith("- long-")]
+    assert len(longs) == 12
+    assert all(re.search(r"(icons\.|'</example>|more\.) … \(all tools\)$", line) for line in longs), longs
+    assert kinds.shortened() == {f"long-{number}" for number in range(12)}
+    assert text.endswith(LOOK_UP)
+
+
+@pytest.mark.finding("C7")
+def test_check_says_which_descriptions_are_shortened(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = home_of(str(tmp_path / "state"))
+    for number in range(12):
+        put(home.ours / "agents", f"long-{number}", GUIDE + " Then more." * 40)
+    put(home.ours / "agents", "short", "Short, and whole.")
+    rows = {one.name: one for one in assets_of(Asked(home, tmp_path, {})).assets if one.group == "agents"}
+    assert rows["short"].why == "" and rows["long-3"].state == "used"
+    assert "its description is shortened in the Agent tool" in rows["long-3"].why
+
+
+@pytest.mark.finding("C7")
+async def test_a_call_with_an_empty_prompt_returns_the_whole_description_and_starts_nothing(tmp_path):
+    about = GUIDE + " Then more." * 300
+    kinds = {"designer": {"description": about, "prompt": "p", "tools": ["Read"]}}
+    look = Call("Agent", {"subagent_type": "designer", "description": "Look it up", "prompt": ""})
+    nothing = Call("Agent", {"description": "Nothing", "prompt": " "})
+    model = ScriptedModel({"team-lead": [look, nothing, "Done."]})
+    async with Team("crew", model=model, cwd=tmp_path, agents=kinds) as team:
+        assert (await team.run("Look.")).ok
+        assert not team.session.agents.runs
+    said = b"".join(model.requests[-1].items).decode()
+    assert f"Agent type designer (tools: Read): {about}" in said and "the prompt is empty" in said

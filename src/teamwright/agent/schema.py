@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from pydantic import ValidationError
 
 from teamwright.agent.tool import AnyTool, ToolInput, ToolResult
+from teamwright.models.arguments import problem_of
 from teamwright.protocol.ids import nearest
 
 Schema: TypeAlias = dict[str, Any]
@@ -66,6 +67,12 @@ def validate(tool: AnyTool, raw: Any) -> ToolInput | ToolResult:
         return tool.input_type.model_validate(repaired)
     except ValidationError as problem:
         return ToolResult.error(_what(tool.name, repaired, schema, problem), f"{tool.name} takes {in_short(schema)}")
+
+
+def unread_arguments(tool: AnyTool, text: str) -> ToolResult:
+    """Return the refusal of arguments that are no JSON object: where the text is wrong, and what the tool takes."""
+    what = f"The arguments of {tool.name} are not one JSON object: {problem_of(text)}."
+    return ToolResult.error(what, f"Send them as one JSON object. {tool.name} takes {in_short(_offered(tool))}")
 
 
 def _refused(tool: AnyTool, raw: Any) -> ToolResult | None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from teamwright.agent.activity import Activity
 from teamwright.agent.definition import ELSEWHERE, LEAD_ONLY
-from teamwright.agent.schema import tool_schema, validate
+from teamwright.agent.schema import tool_schema, unread_arguments, validate
 from teamwright.agent.tool import AnyTool, ToolContext, ToolInput, ToolResult
 from teamwright.agent.workplace import Workplace
 from teamwright.permissions.verdict import Access
@@ -290,12 +290,14 @@ class Toolbox:
             hint = f"{instead}. " if instead else f"Did you mean {close}? " if close else ""
             what, do = f"There is no tool {call.name[:60]!r}.", f"{hint}You have: {', '.join(sorted(self.names))}."
             return replace(ToolResult.error(what, do), unfit="tool")
+        if UNPARSED in call.input:
+            return replace(unread_arguments(tool, str(call.input[UNPARSED])), unfit="json")
         checked = validate(tool, call.input)
         if not isinstance(checked, ToolResult) and (meant := tool.stands_for(checked)) is not None:
             tool, given = meant
             checked = validate(tool, dict(given))
         if isinstance(checked, ToolResult):
-            return replace(checked, unfit="json" if UNPARSED in call.input else "input")
+            return replace(checked, unfit="input")
         ctx = ToolContext(self.member, self.workplace, number, call.id, again, self.key_of, self._may)
         try:
             return Prepared(tool, checked, tool.access(checked, ctx), ctx, tool.summary(checked))

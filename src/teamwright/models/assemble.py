@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from teamwright.models.arguments import object_of, parse_arguments, safe_id, safe_name
 from teamwright.models.model import Counted, TextPart, ThinkingPart
 from teamwright.protocol.blocks import UNPARSED, Block
 from teamwright.protocol.usage import Usage
@@ -63,25 +64,28 @@ class _Growing:
             self.block[key] = mended(str(self.block.get(key) or "") + "".join(pieces))
         if self.block.get("type") == "text":
             return self.block if str(self.block.get("text") or "").strip() else None
+        if self.block.get("type") == "tool_use":
+            self.block |= {"id": safe_id(self.block.get("id")), "name": safe_name(self.block.get("name"))}
+            self.block.setdefault("input", {})
         if "input" not in self.block:
             return self.block
         return self._call("".join(self.json or ()), torso=torso)
 
     def _call(self, text: str, *, torso: bool) -> Block | None:
-        """A call with its arguments. Broken JSON of a weak model is kept as text, for the schema to refuse."""
+        """A call with its arguments. Broken JSON of a weak model is kept as text, for the toolbox to explain."""
         if not text.strip():
-            return None if torso and not self.block["input"] else self.block
-        try:
-            self.block["input"] = _mended_json(text)
-        except ValueError:
-            if torso:
+            if torso and not self.block["input"]:
                 return None
-            self.block["input"] = {UNPARSED: mended(text)}
+            self.block["input"] = object_of(self.block["input"])
+            return self.block
+        given = parse_arguments(text, repair=not torso)
+        if torso and UNPARSED in given:
+            return None
+        self.block["input"] = _whole_pairs(given)
         return self.block
 
 
-def _mended_json(text: str) -> Any:
-    value = json.loads(text)
+def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -48,7 +48,10 @@ class Clocks:
 
 
 def new_client(endpoint: Endpoint, clocks: Clocks) -> AsyncClient:
-    """A client for one endpoint. TLS and the proxy settings are read only where they are needed."""
+    """A client for one endpoint. TLS and the proxy settings are read only where they are needed.
+
+    Raises `Trouble` for a proxy or certificates that the environment names and that cannot be used.
+    """
     import httpx2
 
     for name in ("httpcore2", "httpx2"):
@@ -56,13 +59,25 @@ def new_client(endpoint: Endpoint, clocks: Clocks) -> AsyncClient:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
-    return httpx2.AsyncClient(
-        verify=endpoint.secure or not endpoint.loopback,
-        trust_env=not endpoint.loopback,
-        follow_redirects=False,
-        timeout=httpx2.Timeout(None, connect=clocks.connect_s, write=clocks.stall_s),
-        limits=httpx2.Limits(max_connections=None, keepalive_expiry=60.0),
-    )
+    try:
+        return httpx2.AsyncClient(
+            verify=endpoint.secure or not endpoint.loopback,
+            trust_env=not endpoint.loopback,
+            follow_redirects=False,
+            timeout=httpx2.Timeout(None, connect=clocks.connect_s, write=clocks.stall_s),
+            limits=httpx2.Limits(max_connections=None, keepalive_expiry=60.0),
+        )
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as problem:
+        raise unusable(problem) from None
+
+
+def unusable(problem: Exception) -> Trouble:
+    """Return the trouble of a client that cannot be made: SOCKS without its package, certificates, a proxy's address."""
+    if isinstance(problem, ImportError):
+        return Trouble("setup", "a SOCKS proxy (ALL_PROXY, HTTPS_PROXY) needs the package socksio")
+    if isinstance(problem, OSError):
+        return Trouble("setup", "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read")
+    return Trouble("setup", "the address of the proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY) cannot be used")
 
 
 class Exchange:
@@ -155,7 +170,7 @@ class Exchange:
             raise event_trouble(data, self.request_id)
         try:
             event: object = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             if data.strip() == b"[DONE]":
                 return None
             raise Trouble("broken", "an event is not JSON", Answered(request_id=self.request_id)) from None

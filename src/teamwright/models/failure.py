@@ -119,6 +119,8 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
 
 def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
     name = endpoint.provider
+    if trouble.kind == "setup":
+        return Told("no-network", f"{name} cannot be called: {trouble.message}", _set_up(trouble.message))
     if trouble.kind == "connect":
         return Told("no-network", f"{name} at {endpoint.where} could not be reached", _reach(endpoint))
     if trouble.kind == "stalled":
@@ -128,6 +130,15 @@ def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
     return Told(
         "model-failed", f"what {name} sent is not an answer of {endpoint.facts.title}", _check_address(endpoint)
     )
+
+
+def _set_up(message: str) -> tuple[str, ...]:
+    """What to do about a variable of the environment that keeps connections from being made."""
+    if "socksio" in message:
+        return ("pip install socksio", "or unset the variable that names the proxy")
+    if "certificates" in message:
+        return ("correct or unset SSL_CERT_FILE and SSL_CERT_DIR",)
+    return ("correct or unset the variable that names the proxy",)
 
 
 def _reach(endpoint: Endpoint) -> tuple[str, ...]:

@@ -160,7 +160,11 @@ class MessagesApi:
             await self._stagger.follow(first)
             yield Alive()
         for tries in count(1):
-            exchange = Exchange(self._open_client(), self._endpoint, self._clocks)
+            try:
+                exchange = Exchange(self._open_client(), self._endpoint, self._clocks)
+            except Trouble as trouble:
+                outcome.failure = self._failed(trouble, tries)
+                return
             attempt = _Try(exchange, self._dialect, request.prefix, items, self._stagger)
             async with aclosing(self._one_try(attempt)) as parts:
                 async for part in parts:
@@ -169,9 +173,7 @@ class MessagesApi:
                 outcome.reply = self._reply(attempt)
                 return
             outcome.lost += self._used(attempt)
-            from teamwright.models.failure import failure_of
-
-            failure = failure_of(attempt.trouble, self._card, self._endpoint, tries, answered=self._answered)
+            failure = self._failed(attempt.trouble, tries)
             if not self._worth_another(attempt.trouble, tries):
                 again_s = self._again_s(attempt.trouble)
                 outcome.failure = replace(failure, partial=attempt.text(), again_s=again_s)
@@ -181,6 +183,11 @@ class MessagesApi:
             if attempt.shared_pause_s is None:
                 await asyncio.sleep(wait_s)  # a shared pause is waited for by the governor
                 yield Alive()
+
+    def _failed(self, trouble: Trouble, tries: int) -> Failure:
+        from teamwright.models.failure import failure_of
+
+        return failure_of(trouble, self._card, self._endpoint, tries, answered=self._answered)
 
     async def _one_try(self, attempt: _Try) -> AsyncGenerator[TextPart | ThinkingPart | Counted | Alive, None]:
         """One exchange in its turn, and what the governor learns from it."""

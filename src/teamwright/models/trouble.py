@@ -87,7 +87,8 @@ class Trouble(Exception):
     """A request that failed. Never leaves this room: it becomes a Retrying or a Failure part.
 
     `kind` is `http` (the service answered with an error), `connect` (it was not reached), `broken` (the answer
-    stopped short), `stalled` (nothing but signs of life came) or `strange` (what came is no answer).
+    stopped short), `stalled` (nothing but signs of life came), `strange` (what came is no answer) or `setup` (no
+    connection can be made with the proxy or the certificates that the environment names).
     """
 
     def __init__(self, kind: str, message: str, answer: Answered | None = None) -> None:

@@ -177,13 +177,13 @@ class BedrockAnswer:
     def block(self, said: Event) -> None:
         """A call begins; what else begins does with its first piece."""
         if use := inner(inner(said, "start"), "toolUse"):
-            self._telling.call(said["contentBlockIndex"], self._ids.of(use.get("toolUseId")), use["name"])
+            self._telling.call(said["contentBlockIndex"], self._ids.of(use.get("toolUseId")), use.get("name"))
 
     def delta(self, said: Event) -> None:
         """A block grows."""
         place, delta = said["contentBlockIndex"], inner(said, "delta")
         self._telling.text(place, str(delta.get("text") or ""))
-        self._telling.arguments(place, str(inner(delta, "toolUse").get("input") or ""))
+        self._telling.arguments(place, inner(delta, "toolUse").get("input"))
         thought = inner(delta, "reasoningContent")
         self._telling.thinking(place, str(thought.get("text") or ""), OURS)
         if thought.get("signature"):

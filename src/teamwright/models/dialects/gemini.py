@@ -175,8 +175,8 @@ class GeminiAnswer:
             self._at("signed")  # what comes after it is not of this thought
         if call := inner(part, "functionCall"):
             key = self._at("call", anew=True)
-            self._telling.call(key, self._ids.of(call.get("id")), str(call["name"]))
-            self._telling.arguments(key, encode(inner(call, "args")).decode())
+            self._telling.call(key, self._ids.of(call.get("id")), call.get("name"))
+            self._telling.arguments(key, call.get("args"))
         elif text:
             self._telling.text(self._at("text"), text)
 

@@ -6,14 +6,12 @@ leave them out, repeat them, or count from 0 in every answer.
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Sequence
 from typing import Any, cast
 
+from teamwright.models.arguments import arguments_text, safe_id
 from teamwright.models.dialects.dialect import Event
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SURE_LENGTH = 16
 """An id that is as long as this is not looked for in the history: nobody counts that far."""
 
@@ -29,9 +27,9 @@ class CallIds:
 
     def of(self, came: object) -> str:
         """The id that came with a call, or one of our own."""
-        id = came if isinstance(came, str) else ""
-        if not _ID.fullmatch(id) or id in self._given or (len(id) < SURE_LENGTH and self._known(id)):
-            id = f"call_{uuid.uuid4().hex[:24]}"
+        id = safe_id(came)
+        if id in self._given or (len(id) < SURE_LENGTH and self._known(id)):
+            id = safe_id(None)
         self._given.add(id)
         return id
 
@@ -87,13 +85,13 @@ class Telling:
         self._ensure(key, thinking_block(by))
         self._grow(key, {"type": "signature_delta", "signature": signature})
 
-    def call(self, key: object, id: str, name: str) -> None:
+    def call(self, key: object, id: str, name: object) -> None:
         """A call begins."""
         self.open(key, {"type": "tool_use", "id": id, "name": name, "input": {}})
 
-    def arguments(self, key: object, text: str) -> None:
-        """The arguments of a call grow: JSON in pieces."""
-        if text:
+    def arguments(self, key: object, given: object) -> None:
+        """The arguments of a call grow: JSON in pieces, or all of them as a value."""
+        if text := given_text(given):
             self._grow(key, {"type": "input_json_delta", "partial_json": text})
 
     def count(self, fresh: object, out: object, read: object = 0, write: object = 0) -> None:
@@ -122,6 +120,11 @@ class Telling:
 def thinking_block(by: str) -> Event:
     """An empty thinking block of this API's."""
     return {"type": "thinking", "thinking": "", "signature": "", "by": by}
+
+
+def given_text(given: object) -> str:
+    """Return a piece of arguments as text: services that know no better send the value itself."""
+    return given if isinstance(given, str) else "" if given is None else arguments_text(given)
 
 
 def inner(event: Event, key: str) -> Event:

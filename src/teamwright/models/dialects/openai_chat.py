@@ -23,7 +23,7 @@ from teamwright.models.dialects.canonical import (
     result_text,
 )
 from teamwright.models.dialects.dialect import Event, Outgoing
-from teamwright.models.dialects.meaning import CallIds, Telling, inner, listed, number
+from teamwright.models.dialects.meaning import CallIds, Telling, given_text, inner, listed, number
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.ends import FILTER
 from teamwright.models.model import Prefix
@@ -245,8 +245,8 @@ class _Call:
         self.given = ""
 
     def take(self, arguments: object) -> str:
-        """A piece of the arguments as text: servers that know no better send the object."""
-        piece = arguments if isinstance(arguments, str) else "" if arguments is None else encode(arguments).decode()
+        """A piece of the arguments as text."""
+        piece = given_text(arguments)
         self.given += piece
         return piece
 

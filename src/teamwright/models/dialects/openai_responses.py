@@ -164,8 +164,8 @@ class ResponsesAnswer:
         """A call or some reasoning begins; text does with its first piece."""
         item, place = event["item"], event["output_index"]
         if item["type"] == "function_call":
-            self._telling.call(place, self._ids.of(item.get("call_id")), item["name"])
-            self._arguments(place, str(item.get("arguments") or ""))
+            self._telling.call(place, self._ids.of(item.get("call_id")), item.get("name"))
+            self._arguments(place, item.get("arguments"))
         elif item["type"] == "reasoning":
             self._telling.open(place, {**thinking_block(OURS), "id": item.get("id") or ""})
 
@@ -187,9 +187,9 @@ class ResponsesAnswer:
 
     def argument(self, event: Event) -> None:
         """The arguments of a call grow."""
-        self._arguments(event["output_index"], str(event.get("delta") or ""))
+        self._arguments(event["output_index"], event.get("delta"))
 
-    def _arguments(self, place: object, given: str) -> None:
+    def _arguments(self, place: object, given: object) -> None:
         if given:
             self._grown.add(place)
             self._telling.arguments(place, given)
@@ -200,7 +200,7 @@ class ResponsesAnswer:
         if not self._telling.has(place) and item["type"] in ("function_call", "reasoning"):
             self.added({**event, "item": {**item, "arguments": ""}})
         if item["type"] == "function_call" and place not in self._grown:
-            self._arguments(place, str(item.get("arguments") or ""))
+            self._arguments(place, item.get("arguments"))
         elif item["type"] == "reasoning" and item.get("encrypted_content"):
             self._telling.signature(place, item["encrypted_content"], OURS)
         elif item["type"] == "message":

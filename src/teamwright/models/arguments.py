@@ -1,0 +1,125 @@
+"""Tool calls as weak models write them: arguments as one JSON object, names and ids that every service accepts.
+
+Depends on the JSON parser alone. Schemas are left to the tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from typing import Any, cast
+
+from teamwright.protocol.blocks import UNPARSED
+
+MOST_DEPTH = 100
+"""Levels of objects and lists in arguments; deeper ones cannot be stored and sent again."""
+TOO_DEEP = "[" * (MOST_DEPTH + 1)
+"""The text that replaces arguments too deep to be written as text."""
+NEAR = 40
+"""Characters that are quoted around the place of an error."""
+
+_FENCE = re.compile(r"\s*```[\w-]*\s*(?P<inside>.*?)\s*```\s*", re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_MOST = 64
+
+
+def parse_arguments(text: str, *, repair: bool = True) -> dict[str, Any]:
+    """Return the arguments that a text holds, or `{UNPARSED: text}` where it holds no object.
+
+    Repaired are code fences, trailing commas, raw line ends inside texts, an object inside a JSON text, and a list of
+    one object.
+    """
+    for candidate in _candidates(text) if repair else (text,):
+        try:
+            value: object = json.loads(candidate, strict=not repair)
+        except (ValueError, RecursionError):
+            continue
+        if (found := _as_object(value)) is not None:
+            return found
+    return {UNPARSED: text}
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """Return arguments that came as a value instead of as text."""
+    found = _as_object(value)
+    return {UNPARSED: arguments_text(value)} if found is None else found
+
+
+def arguments_text(value: object) -> str:
+    """Return a value as JSON text; `TOO_DEEP` for one that is deeper than `MOST_DEPTH`."""
+    return TOO_DEEP if is_deep(value) else json.dumps(value, ensure_ascii=False)
+
+
+def problem_of(text: str) -> str:
+    """Say why a text is no JSON object: the position, what was expected there, and the text around it."""
+    too_deep = f"it has more than {MOST_DEPTH} levels of objects and lists"
+    if text == TOO_DEEP:
+        return too_deep
+    try:
+        value: object = json.loads(text)
+    except json.JSONDecodeError as problem:
+        near = text[max(0, problem.pos - NEAR // 2) : problem.pos + NEAR // 2]
+        expected = problem.msg[:1].lower() + problem.msg[1:]
+        return f"line {problem.lineno}, column {problem.colno}: {expected}, near {near!r}"
+    except RecursionError:
+        return too_deep
+    if is_deep(value):
+        return too_deep
+    kind = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+    return f"expected one object of parameters, not {kind.get(type(value), 'this')}"
+
+
+def is_deep(value: object) -> bool:
+    """Return whether a value has more than `MOST_DEPTH` levels of objects and lists."""
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        below: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += cast("dict[str, object]", one).values()
+            elif isinstance(one, list):
+                below += cast("list[object]", one)
+        if not below:
+            return False
+        level = below
+    return any(isinstance(one, dict | list) for one in level)
+
+
+def safe_name(name: object) -> str:
+    """Return the name of a call in the characters that every service accepts in a history."""
+    text = name if isinstance(name, str) else ""
+    return _NOT_IN_NAMES.sub("_", text.strip())[:_NAME_MOST] or "unnamed"
+
+
+def safe_id(came: object) -> str:
+    """Return the id of a call, or a new one where a service would refuse it in a history."""
+    return came if is_safe_id(came) else f"call_{uuid.uuid4().hex[:24]}"
+
+
+def is_safe_id(came: object) -> bool:
+    """Return whether every service accepts this id in a history."""
+    return isinstance(came, str) and _ID.fullmatch(came) is not None
+
+
+def _candidates(text: str) -> tuple[str, ...]:
+    fenced = _FENCE.fullmatch(text)
+    inside = fenced["inside"] if fenced else text
+    return text, inside, _TRAILING_COMMA.sub(lambda found: found[1] or "", inside)
+
+
+def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
+    """Return the one object that a value is, holds as text, or holds as the only item of a list."""
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return None if is_deep(cast("object", value)) else cast("dict[str, Any]", value)
+    if isinstance(value, str) and nested:
+        try:
+            return _as_object(json.loads(value, strict=False), nested=False)
+        except (ValueError, RecursionError):
+            return None
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return _as_object(items[0], nested=False) if len(items) == 1 and isinstance(items[0], dict) else None

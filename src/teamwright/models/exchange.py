@@ -72,7 +72,7 @@ def new_client(endpoint: Endpoint, clocks: Clocks) -> AsyncClient:
 
 
 def unusable(problem: Exception) -> Trouble:
-    """Return the trouble of a client that cannot be made: SOCKS without its package, certificates, a proxy's address."""
+    """Return the trouble of a client that cannot be made: a SOCKS proxy, certificates, the address of a proxy."""
     if isinstance(problem, ImportError):
         return Trouble("setup", "a SOCKS proxy (ALL_PROXY, HTTPS_PROXY) needs the package socksio")
     if isinstance(problem, OSError):

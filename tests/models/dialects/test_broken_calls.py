@@ -117,7 +117,7 @@ def test_the_model_learns_where_its_arguments_are_broken_and_what_was_expected(t
 @pytest.mark.finding("M13")
 @pytest.mark.parametrize("api", ["messages", "openai-chat", "openai-responses"])
 async def test_broken_arguments_are_answered_with_the_place_and_the_parameters(tmp_path, speaks, api):
-    end, items, sent = await two_calls(tmp_path, speaks, api, call_stream(api, "Echo", '{"text": x}'))
+    end, _items, sent = await two_calls(tmp_path, speaks, api, call_stream(api, "Echo", '{"text": x}'))
     assert end.stop == "done"
     assert "line 1, column 10: expecting value" in sent
     assert "Echo takes text (string, required)" in sent

@@ -68,8 +68,15 @@ def problem_of(text: str) -> str:
         return too_deep
     if is_deep(value):
         return too_deep
-    kind = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
-    return f"expected one object of parameters, not {kind.get(type(value), 'this')}"
+    return f"expected one object of parameters, not {_kind(value)}"
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, str):
+        return "a text"
+    return "true or false" if isinstance(value, bool) else "a number"
 
 
 def is_deep(value: object) -> bool:
@@ -96,18 +103,17 @@ def safe_name(name: object) -> str:
 
 def safe_id(came: object) -> str:
     """Return the id of a call, or a new one where a service would refuse it in a history."""
-    return came if is_safe_id(came) else f"call_{uuid.uuid4().hex[:24]}"
-
-
-def is_safe_id(came: object) -> bool:
-    """Return whether every service accepts this id in a history."""
-    return isinstance(came, str) and _ID.fullmatch(came) is not None
+    return came if isinstance(came, str) and _ID.fullmatch(came) else f"call_{uuid.uuid4().hex[:24]}"
 
 
 def _candidates(text: str) -> tuple[str, ...]:
     fenced = _FENCE.fullmatch(text)
     inside = fenced["inside"] if fenced else text
-    return text, inside, _TRAILING_COMMA.sub(lambda found: found[1] or "", inside)
+    return text, inside, _TRAILING_COMMA.sub(_text_only, inside)
+
+
+def _text_only(found: re.Match[str]) -> str:
+    return found.group(1) or ""
 
 
 def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
@@ -115,11 +121,13 @@ def _as_object(value: object, *, nested: bool = True) -> dict[str, Any] | None:
     if value is None:
         return {}
     if isinstance(value, dict):
-        return None if is_deep(cast("object", value)) else cast("dict[str, Any]", value)
+        given = cast("dict[str, Any]", value)
+        return None if is_deep(given) else given
     if isinstance(value, str) and nested:
         try:
             return _as_object(json.loads(value, strict=False), nested=False)
         except (ValueError, RecursionError):
             return None
     items = cast("list[object]", value) if isinstance(value, list) else []
-    return _as_object(items[0], nested=False) if len(items) == 1 and isinstance(items[0], dict) else None
+    only = items[0] if len(items) == 1 else None
+    return _as_object(cast("object", only), nested=False) if isinstance(only, dict) else None

@@ -247,6 +247,22 @@ async def test_a_new_owner_is_to_be_told_but_not_one_that_took_it(tasks):
     assert (await tasks.update("2", by="bob", owner="bob")).assigned is None
 
 
+@pytest.mark.promise("B2", "B5", "F16")
+async def test_a_member_that_completes_a_free_task_is_its_owner(tasks):
+    await tasks.create("handed back while its owner was away", "", by="team-lead")
+    await tasks.claim("1", "ann")
+    await tasks.release("ann")
+    assert (await tasks.update("1", by="ann", status="completed")).changed == ("owner", "status")
+    assert await refused("already_resolved", tasks.update("1", by="bob", status="completed")) == (
+        "#1 was completed by ann"
+    )
+    await tasks.create("completed by the lead", "", by="team-lead")
+    assert (await tasks.update("2", by="team-lead", lead=True, status="completed")).changed == ("status",)
+    assert (await tasks.update("2", by="ann", status="completed")).changed == ()
+    await tasks.create("for another", "", by="team-lead", metadata={"for": ["bob"]})
+    await refused("reserved", tasks.update("3", by="ann", status="completed"))
+
+
 @pytest.mark.promise("B5", "P2")
 async def test_a_member_cannot_take_what_another_has_by_any_path(tasks):
     await tasks.create("a", "", by="ann")

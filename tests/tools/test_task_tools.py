@@ -166,7 +166,7 @@ async def test_a_member_that_completes_is_pointed_to_the_list_and_told_what_it_f
     await use(TaskUpdate, lead, taskId="2", addBlockedBy=["1"])
     done = await use(TaskUpdate, ann, taskId="1", status="completed")
     assert "No longer waiting: #2" in done.content and "TaskList" in done.content
-    assert done.brief == "Task #1 updated: status"
+    assert done.brief == "Task #1 updated: owner, status"
     assert "TaskList" not in (await use(TaskUpdate, lead, taskId="2", status="completed")).content
 
 

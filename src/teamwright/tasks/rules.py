@@ -273,12 +273,13 @@ def _owner(wish: Wish, task: Task, realm: str) -> str | None:
 
 
 def _takes(task: Task, actor: Actor, owner: str | None, wish: Wish) -> bool:
-    """A member takes a task by naming itself, or by starting one that nobody has; the lead's start takes nothing."""
+    """A member takes a free task by naming itself, starting it or completing it; a lead takes nothing by that."""
     if actor.lead or task.owner is not None:
         return False
-    if owner is None:
-        return wish.get("status") == TaskStatus.IN_PROGRESS
-    return same(owner, actor.name)
+    if owner is not None:
+        return same(owner, actor.name)
+    completes = wish.get("status") == TaskStatus.COMPLETED and task.status is not TaskStatus.COMPLETED
+    return completes or wish.get("status") == TaskStatus.IN_PROGRESS
 
 
 def _refuse_strangers_hand(task: Task, actor: Actor, owner: str | None, status: TaskStatus, *, works: bool) -> None:

@@ -39,7 +39,11 @@ async def main():
     records = ProcessRecords(Path(sys.argv[1]))
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     purpose = Purpose("ada", "c7", "b000001", "/some/output")
-    Process.start(Command(("/bin/sh", "-c", sys.argv[2]), Path.cwd(), env, records, purpose), Output(1000))
+    process = Process.start(Command(("/bin/sh", "-c", sys.argv[2]), Path.cwd(), env, records, purpose), Output(1000))
+    if sys.argv[3] == "finished":
+        await process.exited.wait()
+        await process.silence()
+        process.close()
     print("noted", flush=True)
     await asyncio.Event().wait()
 
@@ -125,6 +129,21 @@ def stranger():
     yield child
     child.kill()
     child.wait()
+
+
+@needs_marks
+@pytest.mark.finding("T14")
+@pytest.mark.promise("F21", "F62")
+def test_a_child_that_left_the_session_and_the_output_of_a_finished_command_is_found_after_a_kill(
+    tmp_path, program, up
+):
+    first = program(f"({ESCAPE}) >/dev/null 2>&1", "finished")
+    child = up()
+    kill(first)
+    [left] = leftovers(tmp_path / "session")
+    assert left.alive and lives(child)
+    assert [one.alive for one in end_leftovers(tmp_path / "session", 0.2)] == [False]
+    assert not lives(child) and records(tmp_path / "session") == []
 
 
 @pytest.mark.promise("P3", "F21", "F62", "D8")

@@ -62,7 +62,8 @@ class BackgroundJobs:
         self._jobs: dict[str, Job] = {}
         self._processes: dict[str, tuple[Process, Output]] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
-        self._remains: list[Process] = []
+        self._remains: list[tuple[str, Process]] = []
+        """What ended commands left running without an output, with the owner."""
         self._front: dict[int, tuple[Process, str, str]] = {}
         self._closed = False
 
@@ -86,10 +87,10 @@ class BackgroundJobs:
     def adopt(self, process: Process, output: Output, *, owner: str, text: str) -> Job | None:
         """Take over what a foreground command left running; `output` goes on into its file.
 
-        None when nobody holds its pipe: then it is only remembered, and ended by `close`.
+        None when no process has its pipe: then it is only remembered, and ended with its owner.
         """
         if process.is_silent:
-            self._remember(process)
+            self._remember(owner, process)
             return None
         output.keep()
         job = Job(self._new_id(), owner, text, output.file or Path(os.devnull), process.pid, now_ms())
@@ -184,18 +185,20 @@ class BackgroundJobs:
         return job
 
     async def stop_all(self, owner: str | None = None) -> None:
-        """End all running jobs, of one owner if given."""
+        """End all running jobs and what ended commands left running, of one owner if given."""
+        remains = [process for whose, process in self._remains if owner in {None, whose}]
+        self._remains = [one for one in self._remains if one[1] not in remains]
         async with asyncio.TaskGroup() as group:
             for job in self.list(owner):
                 if job.state == "running":
                     group.create_task(self.stop(job.id))
+            for process in remains:
+                group.create_task(process.end(self._grace_s))
 
     async def close(self) -> None:
         """End everything; nobody is told any more. May be called twice."""
         self._closed = True
         await self.stop_all()
-        remains, self._remains = self._remains, []
-        await asyncio.gather(*(process.end(self._grace_s) for process in remains))
         await self.ready()
         if self._journal is not None:
             self._journal.close()
@@ -239,7 +242,7 @@ class BackgroundJobs:
         process.close()
         output.close()
         if process.left_running():
-            self._remember(process)
+            self._remember(job.owner, process)
         self._watchers.pop(job.id).cancel()
         if job.state == "running":
             job.state = "failed" if job.exit_code else "completed"
@@ -249,9 +252,9 @@ class BackgroundJobs:
         if not self._closed:
             self.on_done(job)
 
-    def _remember(self, process: Process) -> None:
-        self._remains = [one for one in self._remains if one.left_running()]
-        self._remains.append(process)
+    def _remember(self, owner: str, process: Process) -> None:
+        self._remains = [one for one in self._remains if one[1].left_running()]
+        self._remains.append((owner, process))
 
     def _forget_oldest(self) -> None:
         ended = [name for name, job in self._jobs.items() if job.state != "running"]

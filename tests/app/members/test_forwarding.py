@@ -3,10 +3,8 @@
 import asyncio
 import json
 import os
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,9 @@ from teamwright.protocol.events import (
     ToolStarted,
     TurnEnded,
 )
-from teamwright.storage.processes.family import start_of
 from teamwright.testing import LoopbackModel, ScriptedModel
 from teamwright.testing.replies import Answer
-from tests.support.waits import WAIT_S, wait_until
+from tests.support.waits import WAIT_S
 
 OPUS = "claude-opus-4-5"
 
@@ -205,23 +202,3 @@ async def test_what_a_member_elsewhere_says_is_shown_while_it_says_it_to_whoever
         said = [one for one in live if isinstance(one, Spoken) and one.message["role"] == "assistant"]
         assert [one.content[0]["text"] for one in said] == ["I look.", "Seen."]
         assert said[0].usage is not None and said[0].agent_id
-
-
-@pytest.mark.slow
-@pytest.mark.promise("E4")
-@pytest.mark.finding("T14")
-async def test_a_member_process_that_is_stopped_is_ended_with_a_command_that_left_its_group(tmp_path):
-    child = tmp_path / "child"
-
-    def play(body: dict[str, Any]) -> Answer | str:
-        command = f"setsid sh -c 'echo $$ > {child}; exec sleep 300' & wait"
-        return "Done." if "tool_result" in words(body) else Answer(tools=[("Bash", {"command": command})])
-
-    async with crew(tmp_path, play, permission_mode="bypassPermissions") as (team, _told, _):
-        ann = await team.spawn("ann", "Start it.")
-        pid = int(await asyncio.to_thread(wait_until, lambda: child.exists() and child.read_text().strip()))
-        inner = team.session.team
-        inner.settings = replace(inner.settings, cancel_grace_s=0.1)
-        os.kill(inner.members["ann"].pid, signal.SIGSTOP)
-        await ann.stop()
-        await asyncio.to_thread(wait_until, lambda: not start_of(pid), "the end of the child")

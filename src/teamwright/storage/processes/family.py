@@ -42,10 +42,13 @@ class Row:
 
 
 class Look:
-    """All processes at one moment; the marks of those that were asked about are read once."""
+    """All processes at one moment; the marks of those that were asked about are read once.
 
-    def __init__(self) -> None:
-        self.rows = processes()
+    `since` is the pid of a process: the look leaves out the processes that began before it, where that can be seen.
+    """
+
+    def __init__(self, since: int = 0) -> None:
+        self.rows = processes(since)
         self._environments: dict[int, bytes] = {}
 
     def is_marked(self, pid: int, mark: bytes) -> bool:
@@ -89,9 +92,9 @@ class Family:
         made._known = {(row.pid, row.start) for row in look.rows if row.pid == group and same_start(row.start, start)}
         return made
 
-    def release(self) -> None:
+    def release(self, look: Look | None = None) -> None:
         """The leader was reaped: from now on its number alone proves nothing, only members seen before do."""
-        self.members()
+        self.members(look)
         self._released = True
 
     def members(self, look: Look | None = None, *, ourselves: bool = False) -> list[Row]:
@@ -208,9 +211,9 @@ def _own_life(pid: int) -> str:
     return life_mark(pid, start_of(pid))
 
 
-def processes() -> list[Row]:
-    """All living processes that can be seen; zombies left out."""
-    return _from_proc() if _LINUX else _from_ps()
+def processes(since: int = 0) -> list[Row]:
+    """All living processes that can be seen, without zombies; on Linux without those that began before this pid."""
+    return _from_proc(since) if _LINUX else _from_ps(since)
 
 
 def row_of(pid: int) -> Row | None:
@@ -263,9 +266,21 @@ def same_start(told: str, noted: str) -> bool:
     return noted.isdigit() and abs(_seconds(told) - int(noted)) <= _SAME_START_S
 
 
-def _from_proc() -> list[Row]:
-    rows = (_row(name) for name in os.listdir("/proc") if name.isdigit())
+def _from_proc(since: int = 0) -> list[Row]:
+    names = [name for name in os.listdir("/proc") if name.isdigit()]
+    if since and _newest_pid() >= since:  # else the numbers have begun again at the bottom
+        names = [name for name in names if int(name) >= since]
+    rows = (_row(name) for name in names)
     return [row for row in rows if row is not None]
+
+
+def _newest_pid() -> int:
+    """The number that the system gave last (Linux); 0 when it does not say."""
+    try:
+        with open("/proc/loadavg", "rb", buffering=0) as file:
+            return int(file.read().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _row(pid: str) -> Row | None:
@@ -290,7 +305,7 @@ def _environment(pid: int) -> bytes:
         return b""
 
 
-def _from_ps() -> list[Row]:
+def _from_ps(_since: int = 0) -> list[Row]:
     # ps of BSD: no session numbers there; the group stands in for them
     listed = subprocess.run(
         ["/bin/ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="],

@@ -18,7 +18,7 @@ from typing import Protocol
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.processes.command_mark import AGENT, with_mark
-from teamwright.storage.processes.family import MARK, Family, new_mark
+from teamwright.storage.processes.family import MARK, Family, Look, new_mark
 from teamwright.storage.processes.records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose
 
 DRAIN_S = 0.25
@@ -170,6 +170,12 @@ class Process:
             self._strike()
         return left
 
+    def kill_arguments(self) -> str:
+        """Return the arguments of `kill` for what the process left running: its group, or the pids of what left it."""
+        if _exists(self.pid):
+            return f"-- -{self.pid}"
+        return " ".join(str(row.pid) for row in self.family.members(Look(self.pid))) or f"-- -{self.pid}"
+
     async def end(self, grace_s: float = 2.0) -> None:
         """End the whole family: SIGTERM, then SIGKILL. Cancelled meanwhile, it kills at once."""
         if not self.exited.is_set():
@@ -191,12 +197,16 @@ class Process:
         self.left_running()
 
     def _some_live(self) -> bool:
-        if self.is_silent and not _exists(self.pid):
-            return False
+        if self.is_silent and self._record is None and not _exists(self.pid):
+            return False  # a child that left the group is looked for only where the session keeps a record
+        try:
+            look = Look(self.pid)
+        except (OSError, subprocess.SubprocessError):  # out of descriptors: the processes cannot be listed
+            return not self.is_silent or _exists(self.pid)
         if not self._released:
             self._released = True
-            self.family.release()
-        return not self.is_silent or bool(self.family.members())
+            self.family.release(look)
+        return not self.is_silent or bool(self.family.members(look))
 
     def _strike(self) -> None:
         """Nothing of the family is left: it need not be found by anybody."""

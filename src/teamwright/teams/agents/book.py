@@ -277,9 +277,8 @@ class Agents:
         self.teller.moved()
 
     async def _end_what_it_started(self, run: Run) -> None:
-        if any(job.state == "running" for job in self._jobs.list(run.id)):
-            with suppress(ExceptionGroup, OSError):
-                await self._jobs.stop_all(run.id)
+        with suppress(ExceptionGroup, OSError):
+            await self._jobs.stop_all(run.id)
         if self.running(run.id):
             await self.stop_all(run.id, "whoever started it has ended")
 

@@ -326,7 +326,7 @@ class Bash(Tool[BashInput]):
         if not process.left_running():
             return ""
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
-        stop = f"To stop it: kill -- -{process.pid}"
+        stop = f"To stop it: kill {process.kill_arguments()}"
         if job is None:
             return f"[What the command started in the background goes on, until the session ends. {stop}]"
         return f"[What the command started goes on as {job.id}. Its output: {job.file}. {stop}]"

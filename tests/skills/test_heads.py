@@ -124,3 +124,13 @@ def test_scalars_are_what_was_written():
 
 def test_rules_are_cut_outside_parentheses():
     assert split_rules("Read Bash(git add:*, git commit:*),Grep") == ["Read", "Bash(git add:*, git commit:*)", "Grep"]
+
+
+@pytest.mark.finding("C1")
+def test_examples_in_the_description_of_a_skill_take_no_field_along():
+    made = skill(
+        "---\nname: notes\ndescription: Writes notes: short\n<example>\nuser: 'one\n</example>\nassistant: done\n"
+        "allowed_tools: Read\nother: x\n---\nBody.\n"
+    )
+    assert made.description == "Writes notes: short <example> user: 'one </example> assistant: done"
+    assert made.allowed_tools == ("Read",)

@@ -27,6 +27,8 @@ ELSEWHERE = {
     "TodoWrite": "TaskCreate and TaskUpdate do its work",
     "TodoRead": "TaskList does its work",
     "LS": "Glob does its work",
+    "KillShell": "TaskStop does its work",
+    "BashOutput": "TaskOutput does its work",
     "NotebookRead": "Read does its work",
     "WebSearch": "WebFetch reads an address that is known",
 }

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from teamwright.protocol.values import dataclass
+from teamwright.skills.head_lines import Begins, FieldLines, field_lines
 
 if TYPE_CHECKING:
     from yaml.events import Event
@@ -29,7 +30,6 @@ EVENTS_MOST = 4_000
 
 _MARK = re.compile(r"---[ \t]*")
 _END = re.compile(r"(?:---|\.\.\.)[ \t]*")
-_PLAIN_LINE = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
 _PLAIN_TEXT = re.compile(r"(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s\"'\[{|>&!%@`#].*)")
 _HINT = re.compile(r"(argument[-_]hint[ \t]*:[ \t]+)([\[<{].*?)[ \t\r]*", re.IGNORECASE)
 """`[file] [mode]`: a text to whoever wrote it, and no YAML."""
@@ -69,6 +69,10 @@ class FrontMatter:
     loose: bool = False
 
 
+def _any_name(_key: str, _before: str) -> bool:
+    return True
+
+
 class _Loader(Protocol):
     """As much of a YAML loader as is used here."""
 
@@ -98,11 +102,11 @@ def split(text: str) -> tuple[str, str, int] | None:
     return None
 
 
-def parse(text: str) -> FrontMatter:
+def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
     """The head, all scalars as texts as they were written, and the body.
 
-    Never raises: what cannot be read is a problem with its line, and `key: value` lines are read without YAML. Of a key
-    that is there twice the last one counts.
+    Never raises: what cannot be read is a problem with its line, and fields are read line by line without YAML. Of a
+    key that is there twice the last one counts.
     """
     text = text.removeprefix("\ufeff")
     try:
@@ -116,7 +120,7 @@ def parse(text: str) -> FrontMatter:
     except _Wrong as wrong:
         if wrong.greedy:
             return FrontMatter(body=body, problems=(wrong.problem,), present=True, refused=True)
-        values, lines = _by_lines(head)
+        values, lines = _by_lines(head, begins)
         what = f"{wrong.problem.what}; it was read line by line"
         return FrontMatter(values, lines, body, (Problem(wrong.problem.line, what),), present=True, loose=True)
     values: dict[str, Any] = {}
@@ -130,26 +134,62 @@ def parse(text: str) -> FrontMatter:
     return FrontMatter(values, lines, body, tuple(problems), present=True, loose=told is not None)
 
 
-def parse_typed(text: str) -> FrontMatter:
+def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
     """The head with numbers, true and false as such, and the body without blank space around it. No tags are read.
 
+    With `begins`, a head that is no YAML is read line by line: each field by itself as YAML, or else as a text.
     Raises Unreadable with the line, also for a key that is there twice.
     """
     try:
         head, body = _parts(text.removeprefix("\ufeff"))
-        node, told = _read(head)
     except _Wrong as wrong:
         raise Unreadable(wrong.problem.what, wrong.problem.line) from None
+    try:
+        node, told = _read(head)
+    except _Wrong as wrong:
+        fields = field_lines(head, begins) if begins is not None and not wrong.greedy else []
+        if not fields:
+            raise Unreadable(wrong.problem.what, wrong.problem.line) from None
+        values, lines = _field_by_field(fields)
+        return FrontMatter(values, lines, body.strip(), present=True, loose=True)
     if node is None:
         return FrontMatter(body=body.strip(), present=True, loose=told is not None)
+    values, lines = _typed(node)
+    return FrontMatter(values, lines, body.strip(), present=True, loose=told is not None)
+
+
+def _typed(node: MappingNode) -> tuple[dict[str, Any], dict[str, int]]:
+    """Values and lines by key. Raises Unreadable."""
     lines: dict[str, int] = {}
     for key, _ in node.value:
         name = str(_plain(key))
         if name in lines:
             raise Unreadable(f"{name[:60]} is there twice", _line(key))
         lines[name] = _line(key)
-    values = {str(key): value for key, value in _constructed(node).items()}
-    return FrontMatter(values, lines, body.strip(), present=True, loose=told is not None)
+    return {str(key): value for key, value in _constructed(node).items()}, lines
+
+
+def _field_by_field(fields: Sequence[FieldLines]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Values and lines by key. Raises Unreadable."""
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for one in fields:
+        if one.key in lines:
+            raise Unreadable(f"{one.key[:60]} is there twice", one.line)
+        values[one.key], lines[one.key] = _value_of(one), one.line
+    return values, lines
+
+
+def _value_of(one: FieldLines) -> Any:
+    """The value of one field: as YAML reads it, else its text. A list or object that YAML cannot read is Unreadable."""
+    try:
+        node, _ = _read(one.source)
+    except _Wrong as wrong:
+        if wrong.greedy or one.text.startswith(("[", "{", "&", "*", "!")):
+            raise Unreadable(wrong.problem.what, one.line) from None
+        return one.text
+    values, _ = _typed(node) if node is not None else ({}, {})
+    return values[one.key] if list(values) == [one.key] else one.text
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -270,17 +310,11 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 2
 
 
-def _by_lines(head: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """`key: value` lines as they are, with what is indented below them."""
+def _by_lines(head: str, begins: Begins) -> tuple[dict[str, Any], dict[str, int]]:
+    """Fields as texts, with the lines below them: items of a list without their dash."""
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    last = ""
-    for at, line in enumerate(head.split("\n"), 2):
-        if found := _PLAIN_LINE.fullmatch(line.rstrip()):
-            last = found[1]
-            value = (found[2] or "").strip()
-            values[last] = "" if value in {"|", ">", "|-", ">-"} else value.strip("\"'")
-            lines[last] = at
-        elif last and line[:1].isspace() and line.strip():
-            values[last] = f"{values[last]} {line.strip().removeprefix('- ')}".strip()
+    for one in field_lines(head, begins):
+        values[one.key] = " ".join(line.strip().removeprefix("- ") for line in one.text.split("\n")).strip()
+        lines[one.key] = one.line
     return values, lines

@@ -32,6 +32,7 @@ _KNOWN = frozenset(
 )
 _ALLOWED = "allowed-tools"
 _UNUSED = frozenset({"hooks", "effort", "paths", "shell", "arguments", "disallowed-tools"})
+_LONG_TEXTS = frozenset({"description", "when-to-use"})
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0", ""})
 
@@ -83,10 +84,20 @@ class Source:
     prefix: str = ""
 
 
+def parse_head(text: str) -> FrontMatter:
+    """The head and the body of a skill or command."""
+    return parse(text, _begins_field)
+
+
+def _begins_field(key: str, before: str) -> bool:
+    """Whether a line with this key begins a field: behind a long text only a known field does."""
+    return before.replace("_", "-") not in _LONG_TEXTS or key.replace("_", "-") in _KNOWN | _UNUSED
+
+
 def recipe_of(source: Source, text: str) -> Recipe | str:
     """The recipe that a file holds; a text is the reason why it is none."""
     kind, file = source.kind, source.file
-    head = parse(text)
+    head = parse_head(text)
     if head.refused:
         return "; ".join(f"{file}:{one.line}: {one.what}" for one in head.problems)
     fields = _Fields(head, file)

@@ -13,8 +13,7 @@ from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 from teamwright.protocol.values import dataclass
 from teamwright.skills.finding import FILE_MOST, body_file
-from teamwright.skills.front_matter import parse
-from teamwright.skills.recipe import Kind, Recipe
+from teamwright.skills.recipe import Kind, Recipe, parse_head
 from teamwright.storage.plain import read_plain
 
 LISTED = 60
@@ -101,7 +100,7 @@ class Shelf:
 
     def body(self, recipe: Recipe) -> str:
         """The recipe's text without its head, as it is now. Raises UsageError when it may not, or cannot, be read."""
-        return parse(self.file(recipe)).body.strip()
+        return parse_head(self.file(recipe)).body.strip()
 
     def file(self, recipe: Recipe, name: str = "") -> str:
         """A text file of the recipe, as it is now. Raises UsageError when it may not, or cannot, be read."""

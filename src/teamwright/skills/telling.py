@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from teamwright.skills.front_matter import parse
-from teamwright.skills.recipe import allowed_tools
+from teamwright.skills.recipe import allowed_tools, parse_head
 from teamwright.skills.template import shell_lines
 
 
@@ -14,7 +13,7 @@ def effects(texts: Iterable[str]) -> str:
     runs: list[str] = []
     allows: list[str] = []
     for text in texts:
-        head = parse(text)
+        head = parse_head(text)
         runs += shell_lines(head.body)
         allows += allowed_tools(head)
     parts = [f"runs: {' ; '.join(' '.join(line.split()) for line in runs)}"] if runs else []

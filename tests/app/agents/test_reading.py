@@ -290,3 +290,79 @@ async def test_the_names_of_tools_that_are_known_are_those_that_are_there(tmp_pa
     at = text.index('"tools":') + len('"tools":')
     there = {tool["name"] for tool in json.JSONDecoder().raw_decode(text[at:].lstrip())[0]}
     assert there <= KNOWN
+
+
+EXAMPLES = """---
+name: brand-keeper
+description: Use this agent when a brand is at stake. Examples:
+
+<example>
+Context: A new page
+user: "Make it ours: now"
+assistant: "I use the brand-keeper agent"
+tools: a word in an example
+<commentary>
+It needs care # always
+</commentary>
+</example>
+
+color: pink
+tools: Read, Grep
+disallowedTools:
+  - Bash(rm:*)
+model: opus
+maxTurns: 7
+---
+You keep it.
+"""
+
+
+@pytest.mark.finding("C1")
+def test_a_description_with_examples_that_is_no_yaml_is_read_field_by_field(tmp_path):
+    path = tmp_path / "keeper.md"
+    path.write_text(EXAMPLES)
+    found = read_file(path, "user")
+    made = found.definition
+    assert made is not None, found.problem
+    assert (made.name, made.color, made.model, made.max_turns) == ("brand-keeper", "pink", "opus", 7)
+    assert made.tools == ("Read", "Grep")
+    assert made.denied
+    assert made.description.endswith("It needs care # always </commentary> </example>")
+    assert 'user: "Make it ours: now"' in made.description
+    assert any("no strict YAML" in text for text in found.warnings)
+
+
+@pytest.mark.finding("C1")
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("tools: Read\n", ""),
+        ("tools: Read\ntools: Bash\n", "line 6: tools is there twice"),
+        ("disallowedTools: [Bash, \n", "line 5: "),
+        ("permissionMode: everything\n", "line 5: permissionMode must be"),
+        ("maxTurns: many: more\n", "line 5: maxTurns must be"),
+        ("hooks: none: at all\n", "line 5: hooks must be"),
+    ],
+)
+def test_what_restricts_an_agent_is_never_lost_in_a_text(tmp_path, lines, problem):
+    path = tmp_path / "x.md"
+    path.write_text(f"---\nname: x\ndescription: Use it: here\nuser: 'now\n{lines}---\nWork.\n")
+    found = read_file(path, "user")
+    assert found.problem.startswith(problem) if problem else found.definition and found.definition.tools == ("Read",)
+
+
+@pytest.mark.finding("C1")
+def test_an_example_that_is_never_closed_hides_no_field(tmp_path):
+    path = tmp_path / "x.md"
+    path.write_text("---\nname: x\ndescription: Use it\n<example>\nuser: 'now\ntools: Read\n---\nWork.\n")
+    made = read_file(path, "user").definition
+    assert made is not None and made.tools == ("Read",)
+
+
+@pytest.mark.finding("C1")
+def test_an_unknown_line_behind_a_short_field_is_told_and_never_part_of_it(tmp_path):
+    path = tmp_path / "x.md"
+    path.write_text("---\nname: x\ndescription: Use it: here\nuser: 'now\ntools: Read\ntolls: Bash\n---\nWork.\n")
+    found = read_file(path, "user")
+    assert found.definition is not None and found.definition.tools == ("Read",)
+    assert any("'tolls' is no field" in text for text in found.warnings)

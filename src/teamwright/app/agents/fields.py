@@ -60,6 +60,8 @@ FIELDS: dict[str, Field] = {
 }
 """Every field, as files spell it; `max_turns` and `max-turns` are read too."""
 
+_LONG_TEXTS = frozenset({"description", "prompt", "initialPrompt"})
+
 EXPECTED = {
     "name": f"1 to {NAME_MOST} letters, digits, _, -, . or blanks",
     "text": "a text",
@@ -74,6 +76,15 @@ EXPECTED = {
 
 _MODES = {str(mode): str(mode) for mode in Mode} | {"bubble": ""}
 _PLAIN = {name.lower(): name for name in FIELDS}
+
+
+def _field_of(written: str) -> str | None:
+    return _PLAIN.get(written.replace("-", "").replace("_", "").lower())
+
+
+def begins_field(written: str, before: str) -> bool:
+    """Whether a line with this key begins a field: behind a long text only a known field does."""
+    return _field_of(before) not in _LONG_TEXTS or _field_of(written) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +168,7 @@ class _Reader:
     def values(self, raw: Values) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for written, value in raw.items():
-            name = _PLAIN.get(written.replace("-", "").replace("_", "").lower())
+            name = _field_of(written)
             if name is None:
                 self.unknown(written)
                 continue

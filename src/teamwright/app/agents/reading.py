@@ -17,7 +17,7 @@ from stat import S_ISDIR
 from typing import Any, cast
 
 from teamwright.agent.definition import AgentDefinition
-from teamwright.app.agents.fields import Origin, definition_of, stem_of
+from teamwright.app.agents.fields import Origin, begins_field, definition_of, stem_of
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
 from teamwright.skills.front_matter import Unreadable, parse_typed
@@ -29,7 +29,7 @@ MAX_BYTES = 256_000
 MAX_FILES = 1_000
 """Definitions of one directory that are read; further ones are left out, and that is said."""
 
-LOOSE = "its front matter is no strict YAML: texts with `: ` or ` #` in them should be in quotes"
+LOOSE = "its front matter is no strict YAML: a text with `: ` or ` #` or with several lines should be in quotes"
 """What is said of a head that was read as it was meant."""
 
 _DEEPEST = 5
@@ -102,7 +102,7 @@ def _read(path: Path, source: str, prefix: str, _seen: tuple[int, ...]) -> Found
     try:
         content = read_plain(path, MAX_BYTES)
         digest = hashlib.sha256(content).hexdigest()
-        front = parse_typed(content.decode("utf-8-sig"))
+        front = parse_typed(content.decode("utf-8-sig"), begins_field)
         made = definition_of(front.values, front.body, stem_of(path), Origin(source, file, front.lines))
     except Unreadable as problem:
         at = f"line {problem.line}: " if problem.line else ""

@@ -187,3 +187,67 @@ def test_a_directory_outside_the_repository_tells_nothing(place):
     nested = NestedInstructions(project, project, [], True, False)
     assert nested.nested_for(project / "link/x.py") == ""
     assert nested.nested_for(place / "outside/x.py") == ""
+
+
+@pytest.mark.finding("C6")
+def test_instructions_and_rules_in_the_folder_of_the_other_product_are_read_after_those_beside_it(place):
+    project, theirs = place / "project", Path.home() / ".claude"
+    write(theirs / "rules/manners.md", "mine, always")
+    write(theirs / "rules/python.md", "---\npaths: '**/*.py'\n---\nmine, of Python")
+    write(project / "CLAUDE.md", "beside")
+    write(project / ".claude/CLAUDE.md", "in the folder")
+    write(project / ".claude/rules/style.md", "always")
+    write(project / ".claude/rules/deep/er.md", "---\ndescription: no limit\n---\nalso always")
+    write(project / ".claude/rules/api.md", "---\npaths:\n  - src/deep/**/*.ts\n  - *.md\n---\nof the api")
+    write(project / ".claude/rules/notes.txt", "no rule")
+    write(project / "src/.claude/CLAUDE.md", "in the folder of src")
+    always = ["mine, always", "beside", "in the folder", "also always", "always"]
+    assert texts(place) == always
+    assert texts(place, "src") == [*always, "in the folder of src"]
+    assert texts(place, compat=False) == []
+    known = load_instructions(project, project, Path(os.environ["TEAMWRIGHT_HOME"]), True, False)
+    nested = NestedInstructions(project, project, known, True, False)
+    assert nested.nested_for(project / "x.txt") == ""
+    assert "mine, of Python" in nested.nested_for(project / "x.py")
+    assert nested.nested_for(project / "y.py") == ""
+    assert "in the folder of src" in nested.nested_for(project / "src/x.ts")
+    told = nested.nested_for(project / "src/deep/er/x.ts")
+    assert told.endswith("of the api") and "src/deep/**/*.ts, *.md" in told
+    assert nested.nested_for(project / "README.md") == ""  # the same rule again
+
+
+@pytest.mark.finding("C6")
+@pytest.mark.parametrize(
+    ("paths", "touched", "is_about"),
+    [
+        ("paths: src/**/*.{ts,tsx}", "src/a/b.tsx", True),
+        ('paths: ["src/*.py", "docs/**"]', "docs/a/b", True),
+        ("paths:\n- '**/*.go'\n- \"**/go.mod\"", "go.mod", True),
+        ("paths: **/*.ts", "a/b.ts", True),
+        ("paths: *.md", "deep/x.md", False),
+        ("paths: /src/**", "src/x", True),
+        ("paths: src/**", "../outside/src/x", False),
+    ],
+)
+def test_paths_of_a_rule_are_read_in_every_form_that_people_write(place, paths, touched, is_about):
+    project = place / "project"
+    write(project / ".claude/rules/one.md", f"---\n{paths}\n---\nTHE RULE")
+    assert texts(place) == []
+    nested = NestedInstructions(project, project, [], True, False)
+    assert ("THE RULE" in nested.nested_for(project / touched)) is is_about
+
+
+@pytest.mark.finding("C6")
+def test_a_broken_pattern_harms_no_other_rule_and_a_loop_of_links_ends(place):
+    project = place / "project"
+    write(project / ".claude/rules/bad.md", "---\npaths: src/[z-a].py\n---\nbad")
+    write(project / ".claude/rules/good.md", "---\npaths: src/**\n---\ngood")
+    (project / ".claude/rules/loop").symlink_to(project / ".claude/rules")
+    write(place / "outside/secret.md", "outside")
+    (project / ".claude/rules/out.md").symlink_to(place / "outside/secret.md")
+    nested = NestedInstructions(project, project, [], True, False)
+    assert nested.nested_for(project / "src/x.py").endswith("good")
+    assert any("cannot be read" in one.why and one.verdict == "broken" for one in nested.read.passed)
+    assert any(one.verdict == "needs trust" for one in nested.read.passed)
+    assert texts(place) == []
+    assert texts(place, trusted=True) == ["outside"]

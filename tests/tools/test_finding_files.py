@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamwright.agent.schema import validate
+from teamwright.storage.globs import alternatives, compiled
 from teamwright.tools.files.glob import Glob, GlobInput
-from teamwright.tools.files.globs import alternatives, compiled, listed
+from teamwright.tools.files.globs import listed
 from teamwright.tools.files.grep import Grep, GrepInput
 from teamwright.tools.files.walk import walk
 from tests.support.examples import examples

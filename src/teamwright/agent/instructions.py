@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from teamwright.protocol.values import dataclass
+from teamwright.skills.scoped_rules import FOLDER, ScopedRule, rule_files, scope_of
 
 MAX_CHARS = 40_000
 """Characters of one file; the rest is cut, and the text says so."""
@@ -41,11 +42,15 @@ _IMPORT = re.compile(r"(?<!\S)@((?:~/|/|\.{0,2}/)?[^\s@`]+)")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One text with the file it came from. `warning` says in one line what was cut or left out."""
+    """One text with the file it came from. `warning` says in one line what was cut or left out.
+
+    `about`: the files that it is about, where these are not those of its own directory.
+    """
 
     path: Path
     text: str
     warning: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +65,15 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What is given, in its order; `bare` are files that only import others; and what was passed over."""
+    """What is given, in its order; `bare` are files that only import others; and what was passed over.
+
+    `scoped` are rules that are given when an agent touches a file that they are about.
+    """
 
     found: list[Instruction]
     bare: list[Path]
     passed: list[Passed]
+    scoped: list[ScopedRule]
 
 
 def load_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trusted: bool) -> list[Instruction]:
@@ -81,6 +90,7 @@ def read_instructions(cwd: Path, repo_root: Path, home: Path, compat: bool, trus
     reader.read(home / "AGENTS.md", own=True)
     if compat:
         reader.read(Path(os.path.expanduser("~/.claude/CLAUDE.md")), own=True)
+        reader.read_own_rules()
     places = list(_way_down(reader.root, Path(os.path.realpath(cwd))))
     for place in places:
         reader.read_directory(place)
@@ -101,20 +111,23 @@ class NestedInstructions:
         """What to tell the agent that touches this path; empty when it was told or there is nothing."""
         if not self._visited:
             self._begin()  # most agents touch nothing: those that are made pay nothing
-        place = path.parent
-        if place in self._visited:
-            return ""
-        self._visited.add(place)
-        real = Path(os.path.realpath(place))
-        if not real.is_relative_to(self._reader.root):
-            return ""
         before = len(self._reader.found)
-        for directory in _way_down(self._reader.root, real):
-            if directory == real or directory not in self._visited:
+        place = path.parent
+        if place not in self._visited:
+            self._visited.add(place)
+            self._read_way_to(Path(os.path.realpath(place)))
+        self._reader.read_scoped(Path(os.path.realpath(path)))
+        new = self._reader.found[before:]
+        return "\n\n".join(f"{one.path} is about {one.about or 'its directory'}:\n{one.text.strip()}" for one in new)
+
+    def _read_way_to(self, place: Path) -> None:
+        """Read the instructions of directories that are new on the way to this one, given by its real path."""
+        if not place.is_relative_to(self._reader.root):
+            return
+        for directory in _way_down(self._reader.root, place):
+            if directory == place or directory not in self._visited:
                 self._visited.add(directory)
                 self._reader.read_directory(directory)
-        new = self._reader.found[before:]
-        return "\n\n".join(f"{one.path} holds for what lies in its directory:\n{one.text.strip()}" for one in new)
 
     @property
     def read(self) -> Instructions:
@@ -125,7 +138,12 @@ class NestedInstructions:
         self._reader.root = Path(os.path.realpath(self._reader.root))
         for instruction in self._known:
             self._reader.remember(instruction)
-        self._visited |= set(_way_down(self._reader.root, Path(os.path.realpath(self._cwd))))
+        places = list(_way_down(self._reader.root, Path(os.path.realpath(self._cwd))))
+        self._visited |= set(places)
+        if self._reader.compat:
+            self._reader.read_own_rules()
+            for place in places:
+                self._reader.read_rules(place)
 
 
 @dataclass(slots=True)
@@ -138,35 +156,74 @@ class _Reader:
     found: list[Instruction] = field(default_factory=list[Instruction])
     bare: list[Path] = field(default_factory=list[Path])
     passed: list[Passed] = field(default_factory=list[Passed])
+    scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
     _paths: dict[str, Path] = field(default_factory=dict[str, Path])
     _digests: dict[bytes, Path] = field(default_factory=dict[bytes, Path])
     _total: int = 0
 
     @property
     def all(self) -> Instructions:
-        return Instructions(self.found, self.bare, self.passed)
+        return Instructions(self.found, self.bare, self.passed, self.scoped)
 
     def read_directory(self, directory: Path) -> None:
         for name in NAMES if self.compat else NAMES[:1]:
             self.read(directory / name)
+        if self.compat:
+            self.read(directory / FOLDER / "CLAUDE.md", about=f"{directory} and below")
+            self.read_rules(directory)
+
+    def read_own_rules(self) -> None:
+        """The user's rules: their patterns begin at the top of the repository."""
+        self._read_rules(Path(os.path.expanduser("~")), self.root, own=True)
+
+    def read_rules(self, directory: Path) -> None:
+        """The rules of a directory: those about some files only are kept for `read_scoped`."""
+        self._read_rules(directory, directory, own=False)
+
+    def _read_rules(self, place: Path, base: Path, *, own: bool) -> None:
+        known = {one.path for one in self.scoped}
+        for path in rule_files(place):
+            if path in known or os.path.realpath(path) in self._paths:
+                continue
+            text = _text(path) if own or self._refused(Path(os.path.realpath(path)), own, 1) is None else None
+            patterns, _ = scope_of(text or "")
+            if patterns:
+                self.scoped.append(ScopedRule(path, Path(os.path.realpath(base)), patterns, own))
+            else:
+                self.read(path, own=own, rule=True, about=f"{base} and below")
+
+    def read_scoped(self, real: Path) -> None:
+        """Rules about this file that were not read yet."""
+        for one in self.scoped:
+            if os.path.realpath(one.path) not in self._paths and self._is_about(one, real):
+                self.read(one.path, own=one.own, rule=True, about=one.about)
+
+    def _is_about(self, one: ScopedRule, real: Path) -> bool:
+        try:
+            return one.matches(real)
+        except re.error as problem:
+            self._paths[os.path.realpath(one.path)] = one.path
+            self.passed.append(Passed(one.path, f"a pattern of paths cannot be read: {problem}", "broken"))
+            return False
 
     def remember(self, instruction: Instruction) -> None:
         """This one was given already."""
         self._paths[os.path.realpath(instruction.path)] = instruction.path
         self._digests[_digest(instruction.text)] = instruction.path
 
-    def read(self, path: Path, *, own: bool = False, depth: int = 0) -> None:
-        """One file and its imports. `own`: the user's, which may lead anywhere."""
+    def read(self, path: Path, *, own: bool = False, depth: int = 0, rule: bool = False, about: str = "") -> None:
+        """One file and its imports. `own`: the user's, which may lead anywhere. `rule`: it may have a front matter."""
         real = os.path.realpath(path)
         if (other := self._paths.get(real)) is not None:
             if other != path and depth == 0:
                 self.passed.append(Passed(path, f"it is {other}, which is read already"))
             return
-        if why := self._refused(Path(real), own, depth):
+        if why := self._refused(Path(real), own, depth + rule):
             if os.path.lexists(path):
                 self.passed.append(Passed(path, *why))
             return
         text = _text(Path(real))
+        text = scope_of(text)[1] if rule and text is not None else text
         if text is None:
             if os.path.lexists(path):
                 self.passed.append(_textless(path))
@@ -180,7 +237,7 @@ class _Reader:
             self.bare.append(path)
         else:
             self._digests[digest] = path
-            self._add(path, text)
+            self._add(path, text, about)
         for target in targets:
             self.read(target, own=own, depth=depth + 1)
 
@@ -205,7 +262,7 @@ class _Reader:
             return "it leads out of the repository, and not to a text", "ignored"
         return None if self.trusted else ("it leads out of the repository", "needs trust")
 
-    def _add(self, path: Path, text: str) -> None:
+    def _add(self, path: Path, text: str, about: str) -> None:
         warning = ""
         if self._total >= MAX_TOTAL:
             warning = f"{path} was left out: the instructions before it are {self._total:,} characters long"
@@ -214,7 +271,7 @@ class _Reader:
             warning = f"{path} was cut at {MAX_CHARS:,} of {len(text):,} characters"
             text = f"{text[:MAX_CHARS]}\n[{warning}]"
         self._total += len(text)
-        self.found.append(Instruction(path, text, warning))
+        self.found.append(Instruction(path, text, warning, about))
 
 
 def _way_down(root: Path, leaf: Path) -> Iterator[Path]:

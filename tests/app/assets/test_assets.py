@@ -69,7 +69,7 @@ CASES = [
     (".claude/agents/a.md", AGENT.format(name="a", more="tools: Read, MultiEdit\n"), "ignored", 4, "MultiEdit"),
     (".claude/agents/a.md", AGENT.format(name="a", more="maxTurns: many\n"), "broken", 4, "maxTurns must be"),
     (".claude/agents/a.md", AGENT.format(name="a", more="colour: red\n"), "ignored", 4, "colour"),
-    (".claude/agents/a.md", "---\nname: [a\n---\nx", "broken", 3, "YAML"),
+    (".claude/agents/a.md", "---\nname: [a\n---\nx", "broken", 2, "YAML"),
     (".claude/agents/a.md", AGENT.format(name="a", more="hooks:\n  Stopp: []\n"), "ignored", 4, "Stopp"),
     (".claude/agents/a.md", "---\nname: a\ndescription: Use it: now\n---\nx", "used", 0, "no strict YAML"),
     (".claude/skills/a/SKILL.md", "---\nname: a\ndescription: x\npaths: y\n---\nx", "ignored", 4, "paths is not used"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from teamwright.agent.instructions import LOCAL, NAMES, Instructions, NestedInstructions, read_instructions
 from teamwright.app.assets.asset import Asset
 from teamwright.app.assets.subject import Subject
+from teamwright.skills.scoped_rules import FOLDER
 
 GROUP = "instructions"
 
@@ -28,7 +29,7 @@ def instruction_assets(subject: Subject) -> Iterator[Asset]:
     begun = read_instructions(cwd, root, ours, subject.compat, subject.trust.trusted)
     yield from _assets(begun, "")
     deeper = NestedInstructions(cwd, root, begun.found, subject.compat, subject.trust.trusted)
-    known = {asset.path for asset in begun.found} | set(begun.bare) | {one.path for one in begun.passed}
+    known = {asset.path for asset in (*begun.found, *begun.passed, *begun.scoped)} | set(begun.bare)
     places, all_seen = _below(root)
     for place in places:
         deeper.nested_for(place / "file")
@@ -46,6 +47,8 @@ def _assets(read: Instructions, why: str) -> Iterator[Asset]:
         yield Asset(GROUP, one.path.name, "used", str(one.path), 0, one.warning.removeprefix(f"{one.path} ") or why)
     for path in read.bare:
         yield Asset(GROUP, path.name, "used", str(path), 0, "it only imports others")
+    for one in read.scoped:
+        yield Asset(GROUP, one.path.name, "used", str(one.path), 0, f"told once an agent touches {one.about}")
     for one in read.passed:
         yield Asset(GROUP, one.path.name, one.verdict, str(one.path), one.line, one.why)
 
@@ -57,7 +60,7 @@ def _below(root: Path) -> tuple[list[Path], bool]:
         if count >= MOST:
             return found, False
         below[:] = sorted(_own(below))
-        if any(name in files for name in (*NAMES, LOCAL)):
+        if any(name in files for name in (*NAMES, LOCAL)) or (Path(directory) / FOLDER).is_dir():
             found.append(Path(directory))
     return found, True
 

@@ -15,7 +15,7 @@ from teamwright.agent.workplace import Workplace
 from teamwright.permissions.left_out import LeftOut, expression
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
-from teamwright.tools.files.globs import compiled
+from teamwright.storage.globs import compiled
 from teamwright.tools.files.walk import OutOfTime, walk
 
 MOST = 100

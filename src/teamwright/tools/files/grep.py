@@ -17,6 +17,7 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut, Segments, expression
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
+from teamwright.storage.globs import alternatives, compiled
 from teamwright.storage.output import Output
 from teamwright.storage.processes.process import Command, run
 from teamwright.tools.files import globs
@@ -141,10 +142,10 @@ class _Wanted:
         if root.is_file():
             return cls(0, (), ())
         given = globs.listed(call.glob or "")
-        match = [globs.compiled(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
+        match = [compiled(wanted)] if (wanted := [one for one in given if one[0] != "!"]) else []
         if call.type:
-            match.append(globs.compiled(_names_of(call.type)))
-        refuse = [globs.compiled([one[1:]]) for one in given if one[0] == "!"]
+            match.append(compiled(_names_of(call.type)))
+        refuse = [compiled([one[1:]]) for one in given if one[0] == "!"]
         but = expression(left_out.patterns) if left_out.patterns else None
         return cls(len(str(root).rstrip("/")) + 1, tuple(match), tuple(refuse), but)
 
@@ -196,7 +197,7 @@ def _ripgrep_argv(engine: str, search: Search) -> tuple[str, ...]:
     if search.ignore_case:
         flags.append("--ignore-case")
     if search.names and not Path(search.root).is_file():
-        flags += [f"--type-add=wanted:{name}" for one in search.names for name in globs.alternatives(one)]
+        flags += [f"--type-add=wanted:{name}" for one in search.names for name in alternatives(one)]
         flags.append("--type=wanted")
     flags += [f"--iglob=!{_anchored(search.root, segments)}" for segments in search.but]
     return (engine, *flags, "-e", search.pattern, "--", search.root)

@@ -17,8 +17,8 @@ from typing import Any
 from teamwright.permissions.left_out import Segments
 from teamwright.permissions.left_out import expression as left_out_of
 from teamwright.protocol.values import dataclass
+from teamwright.storage.globs import compiled
 from teamwright.storage.plain import read_plain
-from teamwright.tools.files.globs import compiled
 from teamwright.tools.files.text import decode, is_binary, shown
 from teamwright.tools.files.walk import walk
 

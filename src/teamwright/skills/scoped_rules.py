@@ -1,0 +1,95 @@
+"""Instruction files of `.claude/rules`: where they are found, and the files that each one is about.
+
+A front matter with `paths` limits a file to what these patterns match, from the directory that has `.claude`. Depends
+on front matter and patterns; who reads such a file, and when, is `instructions`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from teamwright.protocol.values import dataclass
+from teamwright.skills.front_matter import split
+from teamwright.skills.head_lines import field_lines
+from teamwright.storage.globs import compiled
+
+FOLDER = ".claude"
+MAX_RULES = 200
+"""Files of one directory of rules that are read; further ones are left out."""
+
+_DEEPEST = 8
+_COMMA = re.compile(r",(?![^{]*\})")
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedRule:
+    """One file with `paths`. `base` is the directory that the patterns begin in; `own`: it is the user's."""
+
+    path: Path
+    base: Path
+    patterns: tuple[str, ...]
+    own: bool = False
+
+    @property
+    def about(self) -> str:
+        """The files that it is about, in words."""
+        return f"files that match {', '.join(self.patterns)}"
+
+    def matches(self, real: Path) -> bool:
+        """Whether it is about this file, given by its real path. Raises re.error for a pattern that is none."""
+        if not real.is_relative_to(self.base):
+            return False
+        return compiled(_anchored(self.patterns)).match(real.relative_to(self.base).as_posix()) is not None
+
+
+def _anchored(patterns: tuple[str, ...]) -> list[str]:
+    """Patterns that begin at the base: without `/` they are about files directly in it."""
+    return [f"/{pattern.removeprefix('./').lstrip('/')}" for pattern in patterns]
+
+
+def rule_files(base: Path) -> Iterator[Path]:
+    """The rules of the directory that has `.claude`, in a stable order. Links to directories are followed once."""
+    seen = set[str]()
+    for number, path in enumerate(_walk(base / FOLDER / "rules", 0, seen)):
+        if number >= MAX_RULES:
+            return
+        yield path
+
+
+def _walk(place: Path, depth: int, seen: set[str]) -> Iterator[Path]:
+    real = os.path.realpath(place)
+    if depth > _DEEPEST or real in seen:
+        return
+    seen.add(real)
+    try:
+        names = sorted(os.listdir(place))
+    except OSError:
+        return
+    for name in names:
+        path = place / name
+        if name.endswith(".md") and not path.is_dir():
+            yield path
+        elif path.is_dir():
+            yield from _walk(path, depth + 1, seen)
+
+
+def scope_of(text: str) -> tuple[tuple[str, ...], str]:
+    """Return the patterns of a rule (none: it is about all files) and its text below the front matter."""
+    parts = split(text)
+    if parts is None:
+        return (), text
+    found = [one for one in field_lines(parts[0], lambda _key, _before: True) if one.key == "paths"]
+    return tuple(pattern for one in found for pattern in _patterns(one.text)), parts[1]
+
+
+def _patterns(text: str) -> Iterator[str]:
+    """The patterns of a value: a list of YAML in either form, or texts apart by commas; quotes are not needed."""
+    whole = text.strip()
+    flow = whole[1:-1] if whole[:1] == "[" and whole[-1:] == "]" and ("," in whole or '"' in whole) else whole
+    for line in flow.split("\n"):
+        for part in _COMMA.split(line.strip().removeprefix("- ")):
+            if pattern := part.strip().strip("\"'"):
+                yield pattern

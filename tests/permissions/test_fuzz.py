@@ -3,11 +3,14 @@
 import pytest
 
 from teamwright.permissions import facts
+from teamwright.permissions.programs import reads
+from teamwright.permissions.programs.options import grammar
 from teamwright.permissions.readonly import Reads
 from tests.permissions.fuzz.generator import option_rows
 from tests.permissions.fuzz.judging import CONFIGURATIONS, READING, SHOWS, Judge
 from tests.permissions.fuzz.rounds import Round
 from tests.permissions.fuzz.sandbox import Sandbox, missing_here
+from tests.permissions.fuzz.sweep import Sweep
 
 pytestmark = pytest.mark.skipif(missing_here() != "", reason=missing_here() or "everything is there")
 
@@ -35,6 +38,29 @@ def test_the_fuzz_finds_a_program_that_the_tables_take_for_harmless(judge, monke
     report = made.play(lines=3_000, stop_at=1)
     assert report.wrong
     assert name in report.wrong[0].line
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.promise("G1")
+@pytest.mark.parametrize(
+    ("name", "broken", "effect"),
+    [
+        ("rev", "TEXTS", SHOWS),
+        ("tac", "FILES -s= -r=", SHOWS),
+        ("tty", "TEXTS -s", ""),
+        ("uniq", "FILES -c", "changes a file"),
+    ],
+)
+def test_the_systematic_run_finds_what_a_table_says_wrongly(judge, monkeypatch, name, broken, effect):
+    """The broken tables: operands that are files, an option without a value, and an operand to which it writes."""
+    known = reads.program_grammar
+    monkeypatch.setattr(reads, "program_grammar", lambda asked: grammar(broken) if asked == name else known(asked))
+    made = Round(judge, "broken table", shorten=False)
+    report = Sweep(judge, made).try_program(name)
+    assert report.tried > 100
+    assert 0 < report.allowed < report.tried
+    assert [wrong.effect for wrong in report.wrong[:1]] == ([effect] if effect else [])
+    assert (report.wrong_lines > 0) == bool(effect)
 
 
 @pytest.mark.promise("G1")

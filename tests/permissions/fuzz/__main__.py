@@ -9,10 +9,11 @@ import secrets
 import signal
 import sys
 
-from tests.permissions.fuzz.judging import CONFIGURATIONS, PLAIN, READING, Judge, Wrong
+from tests.permissions.fuzz.judging import CONFIGURATIONS, Judge, Wrong
 from tests.permissions.fuzz.rounds import LEAST_ALLOWED, SHARES, Report, Round, allowed_programs
 from tests.permissions.fuzz.sandbox import Sandbox
-from tests.permissions.fuzz.systematic import git_programs, systematic_lines
+from tests.permissions.fuzz.sweep import Sweep
+from tests.permissions.fuzz.systematic import git_programs
 
 _CHUNK_S = 60.0
 
@@ -42,11 +43,10 @@ def main() -> int:
 def each_option(judge: Judge, made: Round, only: list[str] | None) -> int:
     """Try each option of each program, with a rule that denies a file and without."""
     names = [name for name in allowed_programs(judge) if not name.startswith("git ")]
+    sweep = Sweep(judge, made)
     for name in only or [*names, *git_programs()]:
-        for line in systematic_lines([name], lambda line: judge.allowed(line, PLAIN) is not None):
-            made.try_line(line, PLAIN)
-            made.try_line(line, READING)
-        print(f"{name}: {made.report}", flush=True)
+        print(f"{name}: {sweep.try_program(name)}", flush=True)
+    print(f"all: {sweep.report}", flush=True)
     return 1 if made.report.wrong_lines else 0
 
 

@@ -55,20 +55,24 @@ class Executor:
             resource.setrlimit(limit, (value, value))
 
     def answer(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the line of an order with each group of secrets in its variant, and put everything back."""
+        """Run the lines of an order with each group of secrets in its variant, and put everything back.
+
+        `changes` is what all lines of the order changed together.
+        """
         variants: dict[str, int] = order["variants"]
         for group in GROUPS:
             if variants[group] != self.variants[group]:
                 self.world.flip(variants[group], group)
         self.variants = variants
-        env = {**order["env"], **self.world.variables(variants[VARIABLES])}
-        output, code, timed_out = self._run(order["argv"], env)
+        own = self.world.variables(variants[VARIABLES])
+        ran = [self._run(argv, {**env, **own}) for argv, env in order["lines"]]
         changes = self.world.snapshot.changes()
         if changes:
             self.world.snapshot.restore()
             refresh(self.world.project)
             self.world.snapshot.remember()
-        return {"output": output.decode("latin-1"), "code": code, "timed_out": timed_out, "changes": changes}
+        answers = [{"output": out.decode("latin-1"), "code": code, "timed_out": over} for out, code, over in ran]
+        return {"answers": answers, "changes": changes}
 
     def _run(self, argv: list[str], env: dict[str, str]) -> tuple[bytes, int, bool]:
         reads, writes = os.pipe()

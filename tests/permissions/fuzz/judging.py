@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from teamwright.permissions.book import Scope
@@ -140,6 +140,23 @@ class Judge:
                 return None
         return SHOWS, self._difference(first, second)
 
+    def suspects(self, lines: Sequence[str], configuration: Configuration) -> list[str]:
+        """Run allowed lines one after the other; return those which `judge` has to run alone, one by one.
+
+        Those are the lines whose output depends on the variant, and all lines when one of them changed something.
+        """
+        self._variant = 1 - self._variant
+        one = self._run_each(lines, configuration.secret, 1 - self._variant)
+        other = self._run_each(lines, configuration.secret, self._variant)
+        if any(outcomes and outcomes[0].changes for outcomes in (one, other)):
+            return list(lines)
+        pairs = zip(lines, one, other, strict=True)
+        return [
+            line
+            for line, first, second in pairs
+            if not self._same(first, second) or any(_shown(outcome, configuration) for outcome in (first, second))
+        ]
+
     def group_of(self, wrong: Wrong) -> str:
         """Which group of secrets decides what the line prints."""
         groups = sorted(CONFIGURATIONS[wrong.configuration].secret) if wrong.effect == SHOWS else []
@@ -169,11 +186,15 @@ class Judge:
         return f"changes {sorted(set(self._told(one).items()) ^ set(self._told(other).items()))[:2]!r}"[:400]
 
     def _run(self, line: str, groups: frozenset[str], variant: int) -> Outcome:
-        put = followed(line_of(line, None, self._env, proven=True), self.sandbox.base / "aside" / "ended_in")
-        outcome = self.sandbox.run(put.argv, put.env, groups, variant)
-        self.runs += 1
-        self.timed_out += outcome.timed_out
-        return outcome
+        return self._run_each([line], groups, variant)[0]
+
+    def _run_each(self, lines: Sequence[str], groups: frozenset[str], variant: int) -> list[Outcome]:
+        ended_in = self.sandbox.base / "aside" / "ended_in"
+        put = [followed(line_of(line, None, self._env, proven=True), ended_in) for line in lines]
+        outcomes = self.sandbox.run([(one.argv, one.env) for one in put], groups, variant)
+        self.runs += len(outcomes)
+        self.timed_out += sum(outcome.timed_out for outcome in outcomes)
+        return outcomes
 
     def _changed(self, outcome: Outcome, configuration: Configuration) -> Iterator[tuple[str, str]]:
         world = self.sandbox.world

@@ -110,8 +110,12 @@ class Round:
         if self._judge.allowed(line, configuration) is None:
             return
         report.allowed += 1
+        self.examine(line, configuration)
+
+    def examine(self, line: str, configuration: Configuration) -> None:
+        """Run an allowed line alone, and take it into the report when that was wrong."""
         wrong = self._judge.judge(line, configuration)
-        report.runs, report.timed_out = self._judge.runs, self._judge.timed_out
+        self.report.runs, self.report.timed_out = self._judge.runs, self._judge.timed_out
         if wrong is None:
             self._generator.keep(line, configuration.name)
         else:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from teamwright.permissions.edits import changes
 from teamwright.permissions.operands import Operand
+from teamwright.permissions.programs.find_expression import MAY_DIFFER
 from teamwright.permissions.readonly import written_out
 from teamwright.permissions.shell.parsed import Command
 from teamwright.permissions.table import table
@@ -28,6 +29,14 @@ _CHANGERS = table(
 
 _INTO = table("cp mv")
 """Programs that change the last thing they are given, where they do more than the table of edits explains."""
+
+_RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
+_ALL_BELOW = {
+    **dict.fromkeys(("rm", "mv"), re.compile("")),
+    **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
+    "rsync": re.compile("--del"),
+}
+"""Programs that change everything below what they are given, once one of their words begins so."""
 
 _IN_PLACE = {
     "sed": re.compile(r"-[nErsuz]*i|--in-place"),
@@ -65,12 +74,14 @@ _WILD = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Files that are about to be changed, with all below them.
+    """Files that are about to be changed.
 
+    `below`: directories among them of which everything is changed whose name matches the pattern that goes with them.
     `unknown` are names of which only the shell will know the rest; one that is `certain` is certainly changed.
     """
 
     paths: tuple[Path, ...] = ()
+    below: tuple[tuple[Path, str], ...] = ()
     unknown: tuple[Operand, ...] = ()
 
     @property
@@ -96,12 +107,13 @@ def changed_by(command: Command) -> Changed:
     if names is None:
         return written
     matched = _changed_as_written(replace(command, words=(command.words[0], *names), globs=frozenset()), understood)
-    return replace(written, paths=(*written.paths, *matched.paths))
+    return replace(written, paths=(*written.paths, *matched.paths), below=(*written.below, *matched.below))
 
 
 def _changed_as_written(command: Command, understood: bool) -> Changed:
     name = os.path.basename(command.words[0] or "") if command.words else ""
     paths: list[Path] = []
+    below: list[tuple[Path, str]] = []
     unknown: list[Operand] = []
     for target in (*_targets(name, command, understood), *_options(name, command)):
         text = target.shape[0] if len(target.shape) == 1 else None
@@ -112,8 +124,10 @@ def _changed_as_written(command: Command, understood: bool) -> Changed:
         path = os.path.expanduser(text if len(fixed) == 1 else os.path.dirname(fixed[0]))
         if None in command.places and not os.path.isabs(path):
             unknown.append(Operand((None, f"/{path}"), target.certain))
-        paths += [Path(os.path.join(place or os.sep, path)) for place in command.places]
-    return Changed(tuple(paths), tuple(unknown))
+        found = [Path(os.path.join(place or os.sep, path)) for place in command.places]
+        paths += found
+        below += [(one, target.below) for one in found if target.below]
+    return Changed(tuple(paths), tuple(below), tuple(unknown))
 
 
 def _targets(name: str, command: Command, understood: bool) -> Iterator[Operand]:
@@ -135,12 +149,34 @@ def _targets(name: str, command: Command, understood: bool) -> Iterator[Operand]
     elif name in _INTO and not understood:
         given = given if name == "mv" else given[-1:]
     elif name == "find" and "-delete" in command.words:
-        given = given[:1]
-        yield from () if given else (Operand((".",), certain=True),)
+        starts = [at for at in given if at < _first_test(command)]
+        shapes = [command.shape(at) for at in starts] or [(".",)]
+        yield from (Operand(shape, certain=True, below=_deleted_names(command)) for shape in shapes)
+        return
     else:
         yield from _by_git(command) if name == "git" else ()
         return
-    yield from (Operand(command.shape(at), certain=True) for at in given)
+    all_below = _ALL_BELOW.get(name)
+    deep = all_below is not None and any(map(all_below.match, map(str, command.words)))
+    for at in given:
+        into = name == "mv" and at == given[-1]
+        yield Operand(command.shape(at), certain=True, below="*" if deep and not into else "")
+
+
+def _first_test(command: Command) -> int:
+    """Return where the starts of a find end."""
+    tests = (
+        at for at, word in enumerate(command.words) if at and word and re.match(r"-(?![PHLEXdsxDO]+$)|[()!,]", word)
+    )
+    return next(tests, len(command.words))
+
+
+def _deleted_names(command: Command) -> str:
+    """Return the pattern that every name has which `find -delete` deletes."""
+    words = command.words
+    names = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-name"]
+    plain = "-delete" in words[-1:] and not MAY_DIFFER & set(map(str, words))
+    return next((name for name in names if name and plain), "*")
 
 
 def _changes_all(name: str, command: Command) -> bool:
@@ -160,9 +196,9 @@ def _by_git(command: Command) -> Iterator[Operand]:
         for after in range(at + 1, len(words)):
             word = words[after]
             if word is None:
-                yield Operand(command.shape(after))
+                yield Operand(command.shape(after), below="*")
             elif word and not word.startswith("-"):
-                yield Operand((os.path.join(place, word),))
+                yield Operand((os.path.join(place, word),), below="*")
 
 
 def _options(name: str, command: Command) -> Iterator[Operand]:

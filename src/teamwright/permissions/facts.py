@@ -13,7 +13,7 @@ from pathlib import Path
 from teamwright.permissions.book import Ground
 from teamwright.permissions.changing import Changed, changed_by
 from teamwright.permissions.edits import Changes, changes
-from teamwright.permissions.files import asks_below, judge_path, judge_unknown_path
+from teamwright.permissions.files import asks_below, judge_all_below, judge_path, judge_unknown_path
 from teamwright.permissions.git_shown import named_in_git, tops, unknown_in_git
 from teamwright.permissions.operands import Operand, base_directories, may_be_file, operands
 from teamwright.permissions.readonly import Reads, proven
@@ -114,6 +114,8 @@ def _judge_changed(ground: Ground, changed: Changed) -> Iterator[Decision]:
     """Yield the verdicts on what the command changes, which forbid and never allow."""
     for path in changed.paths:
         yield judge_path(ground, "Write", path, writes=True)
+    for path, name in changed.below:
+        yield from judge_all_below(ground, "Write", path, name)
     yield from _judge_unknown(ground, "Write", changed.unknown)
 
 

@@ -7,15 +7,20 @@ the real path.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from teamwright.permissions.book import Ground, ToolRules, by_mode, by_plan, by_rule
 from teamwright.permissions.guarded import guard_of
-from teamwright.permissions.left_out import Segments
+from teamwright.permissions.left_out import Segments, expression
 from teamwright.permissions.rule import Rule
 from teamwright.permissions.shell.words import Shape
 from teamwright.permissions.verdict import Decision, Verdict
+
+_MAX_ENTRIES = 20_000
+"""A directory with more entries below it is not looked through."""
 
 
 def judge_path(
@@ -54,6 +59,28 @@ def judge_unknown_path(ground: Ground, tool: str, shape: Shape, certain: bool) -
             reason = f"The shell fills in a part of a file name, so {rule.text} cannot be excluded; write the name out."
             yield Decision(Verdict.DENY if ground.bypass else Verdict.ASK, str(rule), reason)
             return
+
+
+def judge_all_below(ground: Ground, tool: str, path: Path, name: str) -> Iterator[Decision]:
+    """Yield the refusal of a change to all below a path whose name matches, when some of it must not be changed."""
+    real = os.path.realpath(path)
+    for rule, patterns in denied_below(ground, tool, str(path)):
+        if patterns and (there := _named_below(real, expression(patterns), name)):
+            yield Decision(Verdict.DENY, rule, f"It changes everything below {real}, {there}.")
+
+
+def _named_below(directory: str, paths: re.Pattern[str], pattern: str) -> str:
+    """Say what is below a directory that both patterns name, or that there is too much to look through."""
+    left = _MAX_ENTRIES
+    for place, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            below = os.path.relpath(os.path.join(place, name), directory)
+            if fnmatchcase(name, pattern) and paths.fullmatch(below):
+                return f"also {below}"
+        left -= len(directories) + len(files)
+        if left < 0:
+            return "and there are too many files to look through"
+    return ""
 
 
 def place_of(path: Path) -> Path:

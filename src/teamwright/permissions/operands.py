@@ -103,11 +103,13 @@ _MOST_PARTS = 24
 class Operand:
     """A word, or a part of it, that may be the name of a file.
 
-    `shape` is a single text where it is written out. `certain`: the program takes such a word for a file.
+    `shape` is a single text where it is written out. `certain`: the program takes such a word for a file. `below`: with
+    everything below it whose name matches this pattern.
     """
 
     shape: Shape
     certain: bool = False
+    below: str = ""
 
 
 def operands(command: Command) -> Iterator[Operand]:

@@ -30,7 +30,7 @@ _ARGUMENT = re.compile(r"(?!-[A-Za-z]).*|-[ugoa]*[-+=][rwxXst]*", re.DOTALL)
 """An argument that another find could take for a predicate is refused; `-perm -u+w` is none."""
 
 
-_MAY_DIFFER = table("-o -or ! -not ( ) ,")
+MAY_DIFFER = table("-o -or ! -not ( ) ,")
 """With these a test of the expression may not hold for all that is found."""
 
 
@@ -75,7 +75,7 @@ def find_expression(args: list[str]) -> FindExpression | None:
             files.append(argument)
         at += 2 if takes else 1
     before = predicates[: predicates.index("-exec")] if runs else []
-    plain = ("-type", "f") in itertools.pairwise(before) and not _MAY_DIFFER & set(predicates)
+    plain = ("-type", "f") in itertools.pairwise(before) and not MAY_DIFFER & set(predicates)
     follows = any(map(_follows, itertools.pairwise((*predicates, ""))))
     return FindExpression(tuple(starts) or (".",), tuple(files), tuple(runs), plain, follows)
 

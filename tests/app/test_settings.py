@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwright.app.policy import model_settings
+from teamwright.app.model_settings import model_settings
 from teamwright.app.settings.files import Origin, read_layer
 from teamwright.app.settings.keys import KEYS
 from teamwright.app.settings.model import Flags

@@ -10,6 +10,7 @@ from teamwright.models.model import Failure, Reply, Request, Retrying
 from teamwright.models.pool import ModelPool
 from teamwright.models.prefix import prefix_for
 from teamwright.models.resolve import resolve
+from teamwright.models.servers.asking import ServerFacts
 from teamwright.models.servers.ways import to_widen
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import text_block
@@ -32,11 +33,11 @@ def told(monkeypatch):
     """What a server says of its window; it may be changed, and is counted."""
     said = {"window": None, "asked": 0}
 
-    def ask_window(endpoint, wire, *, within_s=0.3):
+    def ask_server(endpoint, wire, *, within_s=0.3):
         said["asked"] += 1
-        return said["window"]
+        return ServerFacts(said["window"])
 
-    monkeypatch.setattr("teamwright.models.local.ask_window", ask_window)
+    monkeypatch.setattr("teamwright.models.servers.asking.ask_server", ask_server)
     return said
 
 
@@ -61,12 +62,13 @@ async def test_a_server_that_never_tells_is_asked_a_few_times_only(told):
     assert told["asked"] == 4
 
 
-async def test_a_window_by_the_users_own_word_is_not_asked_for(told):
+async def test_a_window_by_the_users_own_word_is_kept(told):
     told["window"] = 4096
     async with asyncio.timeout(WAIT_S), LoopbackModel() as server, ModelPool() as pool:
         model = await pool.open_model(NAME, {"OLLAMA_HOST": server.url}, quick(context_tokens=50_000))
         await asked(model)
-    assert (model.card.context_tokens, told["asked"]) == (50_000, 0)
+    assert model.card.context_tokens == 50_000
+    assert told["asked"] == 1, "once, for what the user did not say"
 
 
 @pytest.mark.promise("K3")

@@ -12,13 +12,14 @@ import pytest
 
 from teamwright.models import local
 from teamwright.models.catalog import aliases, catalog, known_ids, seen, thinking_field
-from teamwright.models.local import FoundModel, FoundServer, ask_window, probe_local
+from teamwright.models.local import FoundModel, FoundServer, probe_local
 from teamwright.models.model import Reply, Request
 from teamwright.models.pool import ModelPool, list_models
 from teamwright.models.prefix import prefix_for, request_fields
 from teamwright.models.providers import PROVIDERS, base_url_of
 from teamwright.models.resolve import resolve
-from teamwright.models.settings import CustomProvider, ModelSettings, Price
+from teamwright.models.servers.asking import ask_server
+from teamwright.models.settings import CustomProvider, ModelFacts, ModelSettings, Price
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import CannotStart, ModelFailed
 from teamwright.testing.model_server import LoopbackModel
@@ -74,7 +75,10 @@ def test_a_local_model_costs_nothing_and_needs_no_key():
 
 
 def test_the_user_s_own_prices_and_window_win():
-    settings = ModelSettings(context_tokens=9000, prices={"anthropic/claude-haiku-5-5": Price(7.0, 8.0)})
+    settings = ModelSettings(
+        models={"anthropic/claude-haiku-5-5": ModelFacts(context_tokens=9000)},
+        prices={"anthropic/claude-haiku-5-5": Price(7.0, 8.0)},
+    )
     card, _ = resolved("haiku", settings=settings)
     assert (card.usd_in, card.usd_out, card.usd_cache_read, card.long_prompt) == (7.0, 8.0, None, None)
     assert card.context_tokens == 9000
@@ -116,13 +120,17 @@ def test_an_ollama_on_another_machine_is_not_local():
     assert not resolved("ollama/q", {"OLLAMA_HOST": "gpu.example"})[1].local
 
 
-def test_a_custom_provider_comes_from_the_settings_and_cannot_replace_a_preset():
+@pytest.mark.finding("M11")
+def test_a_custom_provider_comes_from_the_settings_and_a_preset_may_be_moved_by_them():
     own = CustomProvider("http://127.0.0.1:5/v1", key_env="MY_KEY", bearer=False, caching=True)
     settings = ModelSettings(custom={"mine": own, "anthropic": own})
     card, endpoint = resolved("mine/big", {"MY_KEY": "k-0123456789"}, settings)
     assert (card.name, card.caching, endpoint.auth) == ("mine/big", True, "x-api-key")
     assert endpoint.base_url == "http://127.0.0.1:5"
-    assert resolved("sonnet", settings=settings)[1].base_url == "https://api.anthropic.com"
+    moved = resolved("sonnet", {**KEY, "MY_KEY": "k-0123456789"}, settings)[1]
+    assert (moved.base_url, moved.api, moved.credential) == ("http://127.0.0.1:5", "messages", "k-0123456789")
+    there = {**KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:6"}
+    assert resolved("sonnet", there, settings)[1].base_url == "http://127.0.0.1:6", "a variable is nearer"
     with pytest.raises(CannotStart) as caught:
         resolved("mine/big", {}, settings)
     assert caught.value.do[0] == "export MY_KEY=…"
@@ -288,8 +296,8 @@ def test_a_local_server_is_asked_for_the_window_of_a_model():
     with LoopbackModel.in_thread(models=[LISTED]) as server:
         _, endpoint = resolved("vllm/qwen:7b", {})
         here = replace(endpoint, base_url=server.url)
-        assert ask_window(here, "qwen:7b", within_s=5) == 40_000
-        assert ask_window(here, "other", within_s=5) is None
+        assert ask_server(here, "qwen:7b", within_s=5).window == 40_000
+        assert ask_server(here, "other", within_s=5).window is None
 
 
 async def test_a_pool_gives_the_same_adapter_for_the_same_model_and_key():
@@ -312,7 +320,7 @@ async def test_a_pool_takes_the_window_that_a_local_server_tells():
         env = {"OLLAMA_HOST": f"127.0.0.1:{port}"}
         assert (await pool.open_model("ollama/other", env, own)).card.context_tokens == 5000
         assert (await pool.open_model("ollama/q", env, PLAIN)).card.context_tokens == 32_768
-        assert not [r for r in server.requests if r.method == "POST"]
+        assert not server.bodies, "no model is called"
 
 
 async def test_the_models_of_a_provider_are_listed():
@@ -324,7 +332,7 @@ async def test_the_models_of_a_provider_are_listed():
 async def test_a_list_that_cannot_be_had_says_why():
     async with asyncio.timeout(WAIT_S), LoopbackModel() as server:
         with pytest.raises(CannotStart, match="does not speak"):
-            await list_models("mine", {}, ModelSettings(custom={"mine": CustomProvider(server.url + "/x?y=")}))
+            await list_models("mine", {}, ModelSettings(custom={"mine": CustomProvider(server.url, api="bedrock")}))
         with pytest.raises(CannotStart, match="not a provider"):
             await list_models("nobody", {})
         with pytest.raises(CannotStart, match="no key"):

@@ -279,13 +279,13 @@ def test_doctor_says_that_a_home_can_be_read_by_others_or_not_written(
 def test_models_are_listed_with_prices_and_the_day_they_were_seen(capsys: pytest.CaptureFixture[str]):
     out = shown(capsys, "models")
     assert max(map(len, out.splitlines())) <= 80
-    assert re.search(r"^claude-sonnet-\S+ +sonnet +[\d,]+k +[\d.]+ +[\d.]+$", out, re.MULTILINE)
+    assert re.search(r"^claude-sonnet-\S+ +sonnet +[\d,]+k +[\d.]+ +[\d.]+ +catalogue$", out, re.MULTILINE)
     found = loaded(capsys, "models")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["seen"])
     rows = {row["id"]: row for row in found["providers"]}
     assert {"anthropic", "ollama", "openrouter", "openai", "google", "bedrock"} <= set(rows)
     assert {rows[name]["proof"] for name in ("openai", "google", "bedrock")} == {"by its documentation"}
-    assert re.search(r"^openai/gpt-\S+ +[\d,]+k +[\d.]+ +[\d.]+$", out, re.MULTILINE)
+    assert re.search(r"^openai/gpt-\S+ +[\d,]+k +[\d.]+ +[\d.]+ +catalogue$", out, re.MULTILINE)
 
 
 def test_a_provider_is_asked_what_it_lists(local_server: HTTPServer, capsys: pytest.CaptureFixture[str]):

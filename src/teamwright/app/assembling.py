@@ -30,8 +30,9 @@ from teamwright.app.looking.sessions import LEASE
 from teamwright.app.looking.system import mask_secrets
 from teamwright.app.making.maker import Maker
 from teamwright.app.making.policies import Policies
+from teamwright.app.model_settings import model_settings
 from teamwright.app.models_of import Models, Play, models_for
-from teamwright.app.policy import model_settings, policy_of
+from teamwright.app.policy import policy_of
 from teamwright.app.serving.making import make_serving
 from teamwright.app.shells.making import startup_of
 from teamwright.app.skills.places import shelf_of

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from teamwright.models.facts import CATALOGUE, is_set, known_facts
 from teamwright.models.model import LongPrompt, ModelCard
 from teamwright.models.providers import Provider
 from teamwright.models.settings import ModelSettings, Thinking
@@ -57,41 +58,44 @@ def card(provider: Provider, wire: str, settings: ModelSettings) -> ModelCard:
     """The card of a model at a provider. Never fails: what is unknown is unknown."""
     wire = str(catalog()["aliases"].get(wire, wire)) if provider.id == "anthropic" else wire
     name = f"{provider.id}/{wire}"
-    known = _row(provider.id, wire)
-    own = settings.prices.get(name)
-    free = 0.0 if provider.local else None
-    rates = {
-        key: getattr(own, key) if own is not None else known.get(key, free)
-        for key in ("usd_in", "usd_out", "usd_cache_read", "usd_cache_write")
-    }
-    long = known.get("long_prompt") if own is None else None
+    row = _row(provider.id, wire)
+    facts, sources = known_facts(provider, name, wire, settings, row)
+    long = row.get("long_prompt") if sources.get("price") == CATALOGUE else None
     return ModelCard(
         name=name,
         wire=wire,
         provider=provider.id,
-        context_tokens=settings.context_tokens or int(known.get("context_tokens", provider.window)),
-        max_output_tokens=int(known.get("max_output_tokens", DEFAULT_OUTPUT)),
+        context_tokens=int(facts.get("context_tokens", provider.window)),
+        max_output_tokens=int(facts.get("max_output_tokens", DEFAULT_OUTPUT)),
         long_prompt=LongPrompt(**long) if long else None,
-        images=provider.images,
-        thinking=bool(known.get("thinking_on")),
+        images=facts.get("images", provider.images),
+        thinking=facts.get("thinking", bool(row.get("thinking_on"))),
         caching=provider.caching,
-        efforts=_efforts(provider.id, wire, settings),
-        budget_from=known.get("budget_from"),
-        **rates,
+        efforts=facts.get("efforts") or _efforts(provider.id, wire, settings),
+        budget_from=row.get("budget_from"),
+        tools=facts.get("tools", True),
+        parallel=facts.get("parallel", True),
+        sampling=facts.get("sampling", ()),
+        think_tags=provider.think_tags,
+        sources=tuple(sources.items()),
+        usd_in=facts.get("usd_in"),
+        usd_out=facts.get("usd_out"),
+        usd_cache_read=facts.get("usd_cache_read"),
+        usd_cache_write=facts.get("usd_cache_write"),
     )
 
 
 def thinking_field(model: ModelCard, thinking: Thinking) -> dict[str, str] | None:
     """The `thinking` field of a request, or None where the model documents none."""
+    if not model.thinking and is_set(model, "thinking"):
+        return None
     row = _row(model.provider, model.wire)
     field = row.get("thinking_on" if thinking == "adaptive" else "thinking_off")
     return dict(field) if field else None
 
 
 def _efforts(provider: str, wire: str, settings: ModelSettings) -> tuple[str, ...]:
-    """The levels of effort: what the user said of a service of their own, else what the model documents."""
-    if provider in settings.custom:
-        return settings.custom[provider].efforts
+    """The levels of effort that the model documents."""
     claude = _CLAUDE.search(wire) if provider == "bedrock" else None
     row = _row("anthropic", claude[1]) if claude else _row(provider, wire)
     off = settings.thinking == "off" and row.get("thinking_off") == {"type": "disabled"}

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from teamwright.protocol.secret_texts import mask, mask_fragments, mask_tokens
 from teamwright.protocol.values import dataclass
 
-Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "signed"]
+Auth: TypeAlias = Literal["x-api-key", "bearer", "x-goog-api-key", "api-key", "signed"]
 """How a key is shown: in the header of that name, as `Authorization: Bearer`, or by signing each request with it."""
 Api: TypeAlias = Literal["messages", "openai-responses", "openai-chat", "gemini", "bedrock"]
 """What a service speaks."""
@@ -53,15 +53,39 @@ _KEY_HEADER = re.compile(
 
 
 def clean_base_url(url: str, api: Api = "messages") -> str:
-    """The URL to which this API's paths are added; a path before the version is kept.
+    """The URL to which this API's paths are added: without a query, and without the path of a call pasted with it.
 
-    Without its `/v1` (Gemini: `/v1beta`). APIs of OpenAI's shape keep the version, whatever it is, and a bare host
-    gets `/v1`.
+    A path before the version is kept. The Messages API and Gemini lose their version. APIs of OpenAI's shape keep
+    theirs, and a bare host gets `/v1`, at Azure `/openai/v1`.
     """
-    url = url.strip().rstrip("/")
+    url = _PASTED[api].sub("", url.strip().partition("#")[0].partition("?")[0].rstrip("/")).rstrip("/")
     if api in ("openai-chat", "openai-responses"):
-        return url if "/" in url.partition("://")[2] else f"{url}/v1"
-    return url.removesuffix("/v1beta" if api == "gemini" else "/v1").rstrip("/")
+        _, _, rest = url.partition("://")
+        return url if "/" in rest else f"{url}/openai/v1" if is_azure(url) else f"{url}/v1"
+    return url
+
+
+def query_of(url: str) -> str:
+    """The query that was given with an address."""
+    return urlsplit(url.strip()).query
+
+
+def is_azure(url: str) -> bool:
+    """Whether an address is Azure's own, where a key goes as `api-key`."""
+    return (urlsplit(url).hostname or "").endswith(AZURE_HOSTS)
+
+
+AZURE_HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+
+_OPENAI_PATHS = re.compile(r"/(?:chat/completions|completions|responses|models)$")
+_PASTED: dict[Api, re.Pattern[str]] = {
+    "messages": re.compile(r"(?:/v1)?(?:/messages(?:/.*)?|/models)$|/v1$"),
+    "openai-chat": _OPENAI_PATHS,
+    "openai-responses": _OPENAI_PATHS,
+    "gemini": re.compile(r"/v1(?:beta|alpha)?(?:/.*)?$"),
+    "bedrock": re.compile(r"/model/.*$|/v1$"),
+}
+"""Ends of addresses that are paths of an API itself."""
 
 
 def is_loopback(host: str) -> bool:
@@ -72,6 +96,16 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_near(host: str) -> bool:
+    """Whether a host name means this machine or one of a private network."""
+    if is_loopback(host) or host.endswith((".local", ".lan", ".internal")):
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return bool(host) and "." not in host
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +123,9 @@ class Endpoint:
     """Where requests go and with which credential.
 
     `key_name` is where the key came from (a variable's name), for error texts. `version` is sent as
-    `anthropic-version`. `local` services run on a user's own machine and cost nothing. `signing` goes with the
-    auth `signed`, whose credential is the secret that signs.
+    `anthropic-version`. `local` services run on a user's own machine or network. `own` ones tell their facts when they
+    are asked. `extra` are further headers and `query` is added to each address. `signing` goes with the auth `signed`,
+    whose credential is the secret that signs.
     """
 
     provider: str
@@ -102,6 +137,9 @@ class Endpoint:
     local: bool = False
     api: Api = "messages"
     signing: Signing | None = None
+    own: bool = False
+    extra: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    query: str = ""
 
     @property
     def has_key(self) -> bool:
@@ -115,7 +153,8 @@ class Endpoint:
 
     def url(self, path: str = "/v1/messages") -> str:
         """The full address of a path of the API."""
-        return self.base_url + path
+        address = self.base_url + path
+        return f"{address}{'&' if '?' in path else '?'}{self.query}" if self.query else address
 
     def headers(self, betas: tuple[str, ...] = ()) -> list[tuple[str, str]]:
         """The headers of a request, the key among them: never log these."""
@@ -133,12 +172,18 @@ class Endpoint:
             headers.append(("authorization", f"Bearer {self.credential}"))
         elif self.credential and self.auth != "signed":
             headers.append((self.auth, self.credential))
-        return headers
+        replaced = {name.lower() for name, _ in self.extra}
+        return [(name, value) for name, value in headers if name not in replaced] + list(self.extra)
 
     @property
     def loopback(self) -> bool:
         """Whether the address is this machine: then no proxy is asked."""
         return is_loopback(urlsplit(self.base_url).hostname or "")
+
+    @property
+    def near(self) -> bool:
+        """Whether the address is this machine or one of its own network."""
+        return is_near(urlsplit(self.base_url).hostname or "")
 
     @property
     def secure(self) -> bool:
@@ -183,6 +228,7 @@ class Endpoint:
         secrets = {self.credential, urlsplit(self.base_url).password or ""}
         if self.signing is not None:
             secrets |= {self.signing.session_token, self.signing.access_key}
+        secrets |= {value for _, value in self.extra}
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= 6:
                 text = mask_fragments(text, secret)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from teamwright.models.dialects.dialect import Outgoing, Reader
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.settings import ModelSettings
+from teamwright.models.settings import STALL_QUIET_S, STALL_S, ModelSettings
 from teamwright.models.trouble import Answered, Trouble, event_trouble, http_trouble, request_id_of
 from teamwright.protocol.values import dataclass
 
@@ -42,8 +42,8 @@ class Clocks:
     def of(cls, settings: ModelSettings, endpoint: Endpoint) -> Clocks:
         """The limits for an endpoint: local servers, and models that think silently, may be longer without a sign."""
         quiet = endpoint.local or endpoint.api != "messages"
-        stall = max(settings.stall_s, settings.stall_local_s) if quiet else settings.stall_s
-        read = max(settings.read_timeout_s, stall) if quiet else settings.read_timeout_s
+        stall = settings.stall_s or (STALL_QUIET_S if quiet else STALL_S)
+        read = stall if quiet else min(settings.read_timeout_s, stall)
         return cls(settings.connect_s, read, stall)
 
 

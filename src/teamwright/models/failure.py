@@ -82,7 +82,7 @@ def with_served(failure: Failure, names: Sequence[str], card: ModelCard) -> Fail
     shown = ", ".join(names[:MOST_SERVED]) + (f" and {len(names) - MOST_SERVED} more" if names[MOST_SERVED:] else "")
     close = next((one for one in names if one.startswith(card.wire)), None) or nearest(card.wire, names)
     ways = (f"did you mean {card.provider}/{close}?",) if close else ()
-    ways += (to_get(card.provider, card.wire),)
+    ways += (get,) if (get := to_get(card.provider, card.wire)) else ()
     ways += tuple(f"teamwright --model {card.provider}/{one}" for one in names[:1] if not close)
     return replace(failure, looked_at=(*failure.looked_at, ("it has", shown or "no models")), do=ways)
 
@@ -103,7 +103,7 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
     if (status == 404 and trouble.answer.type) or "model identifier is invalid" in trouble.message:
         return Told("unknown-model", f"{name} does not have the model {card.wire}", (f"teamwright models {name}",))
     if status == 404:
-        ways = (*_check_address(endpoint), *([OTHER_API] if endpoint.local else []))
+        ways = (*_check_address(endpoint), *([OTHER_API] if endpoint.local and endpoint.api == "messages" else []))
         return Told("no-network", f"{endpoint.where} does not speak {endpoint.facts.title}", ways)
     if status == 402:
         return Told(

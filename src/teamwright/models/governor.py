@@ -54,6 +54,7 @@ class Governor:
         self, *, most: int = 32, backoff_s: float = 0.5, backoff_most_s: float = 60.0, board: Board | None = None
     ) -> None:
         self._terms = Terms(most, backoff_s, backoff_most_s)
+        self._capped = most < Terms().most
         self._board = board or Alone()
         self._running = 0
         self._queue: deque[asyncio.Future[None]] = deque()
@@ -143,7 +144,7 @@ class Governor:
 
     def _place(self, state: State) -> int | None:
         """While few may call, processes share the places; else nobody asks."""
-        return self._board.place(state.may(self._terms)) if state.narrow else ANY_PLACE
+        return self._board.place(state.may(self._terms)) if state.narrow or self._capped else ANY_PLACE
 
     def _forget(self, place: asyncio.Future[None]) -> None:
         with self._mutex:
@@ -196,17 +197,17 @@ def _call_up(place: asyncio.Future[None]) -> None:
         place.set_result(None)
 
 
-_GOVERNORS: dict[tuple[str, str], Governor] = {}
+_GOVERNORS: dict[tuple[str, str, int | None], Governor] = {}
 
 
-def governor_for(fingerprint: str, page: Path | None = None) -> Governor:
-    """The governor of a credential, one in the process.
+def governor_for(fingerprint: str, page: Path | None = None, most: int | None = None) -> Governor:
+    """The governor of a credential, one in the process, which lets `most` requests run at once.
 
     With a `page` it is shared with all processes that name the same file; where that cannot be, it is this one's alone.
     """
-    key = (fingerprint, str(page or ""))
+    key = (fingerprint, str(page or ""), most)
     if key not in _GOVERNORS:
-        _GOVERNORS[key] = Governor(board=_board(page))
+        _GOVERNORS[key] = Governor(most=most or Terms().most, board=_board(page))
     return _GOVERNORS[key]
 
 

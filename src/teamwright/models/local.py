@@ -1,6 +1,6 @@
 """What runs on this machine: local model servers, what they serve, how large their windows are.
 
-Asked for error texts, for `doctor` and for the window of a model that was named; never to choose one. What a port
+Asked for error texts and for `doctor`; never to choose one. What a port
 answers is a stranger's word: it is bounded in time and size, and only plain names are kept.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from teamwright.models.endpoint import Endpoint, is_loopback
+from teamwright.models.endpoint import is_loopback
 from teamwright.models.providers import PROVIDERS, Provider, base_url_of
 from teamwright.protocol.values import dataclass
 
@@ -78,15 +78,6 @@ def _names(listing: Mapping[str, Any]) -> list[str]:
     return [name for name in names if _NAME.fullmatch(name)]
 
 
-def served_names(endpoint: Endpoint, *, within_s: float = PROBE_S) -> list[str] | None:
-    """The models that a local server lists; None if it does not say. Blocking."""
-    provider = PROVIDERS.get(endpoint.provider)
-    if provider is None or not endpoint.local:
-        return None
-    parsed = _get_json(endpoint.base_url, provider.models_path, time.monotonic() + within_s)
-    return None if parsed is None or not isinstance(parsed.get("data", 0), list | None) else _names(parsed)
-
-
 def _get_json(base_url: str, path: str, deadline: float) -> dict[str, Any] | None:
     """A JSON object of a loopback server, or None for whatever else."""
     import http.client
@@ -143,16 +134,3 @@ def _rows(parsed: dict[str, Any] | None, rows_key: str, name_key: str, window_ke
         if isinstance(window, int) and window > 0:
             windows[str(fields.get(name_key))] = window
     return windows
-
-
-def ask_window(endpoint: Endpoint, wire: str, *, within_s: float = PROBE_S) -> int | None:
-    """The window of a model by the word of its local server, in tokens; None if it does not tell. Blocking."""
-    provider = PROVIDERS.get(endpoint.provider)
-    if provider is None or not endpoint.local:
-        return None
-    deadline = time.monotonic() + within_s
-    told = _windows(provider.id, endpoint.base_url, deadline)
-    window = told.get(wire) or told.get(f"{wire}:latest") or told.get("")
-    if window is None and provider.id in ("vllm", "sglang"):
-        window = listed_windows(_get_json(endpoint.base_url, provider.models_path, deadline) or {}).get(wire)
-    return window

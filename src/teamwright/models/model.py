@@ -199,6 +199,16 @@ class ModelCard:
     """Whether its service takes cache breakpoints for an hour."""
     efforts: tuple[str, ...] = ()
     budget_from: int | None = None
+    tools: bool = True
+    """Whether it calls tools."""
+    parallel: bool = True
+    """Whether it may make several calls in one answer."""
+    sampling: tuple[tuple[str, bool | int | float | str], ...] = ()
+    """Parameters that are sent with each request, such as `temperature`."""
+    think_tags: bool = False
+    """Whether `<think>…</think>` at the beginning of its text is thinking."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """The source of each fact that is not merely assumed (`models.facts`)."""
 
 
 class Model(Protocol):

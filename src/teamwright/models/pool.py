@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from teamwright.models.catalog import aliases, known_ids, wire_is_known
@@ -47,23 +46,18 @@ class ModelPool:
     async def open_model(self, name: str | None, env: Mapping[str, str], settings: ModelSettings) -> Model:
         """The model of a name, the same object for the same one. Raises `CannotStart` as `resolve` does.
 
-        A local server is asked for its window, unless the settings give it.
+        A server of the user's own is asked once for the facts that the settings do not give.
         """
         card, endpoint = resolve(name, env, settings)
         key = (card.provider, card.wire, endpoint.fingerprint)
-        window, ask = None, endpoint.local and settings.context_tokens is None
-        if key not in self._open and ask:
-            from teamwright.models.local import ask_window
-
-            window = await asyncio.to_thread(ask_window, endpoint, card.wire)
-            card = replace(card, context_tokens=window or card.context_tokens)
         if key not in self._open:
-            governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint))
+            served = Served(endpoint)
+            card = await served.opened(card)
+            most = providers(settings)[card.provider].requests
+            governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint), most)
             dialect = dialect_of(card, endpoint)
-            served = Served(endpoint, window=window, ask=ask)
-            self._open[key] = MessagesApi(
-                card, endpoint, governor=governor, settings=settings, dialect=dialect, served=served
-            )
+            model = MessagesApi(card, endpoint, governor=governor, settings=settings, dialect=dialect, served=served)
+            self._open.setdefault(key, model)  # another agent may have opened it meanwhile
         return self._open[key]
 
     async def aclose(self) -> None:

@@ -53,9 +53,11 @@ def request_fields(
     fields: dict[str, Any] = {"model": card.wire, "max_tokens": min(most, card.max_output_tokens)}
     if system:
         fields["system"] = _marked(system, shared.blocks, caching=card.caching)
-    if tools:
+    if tools and card.tools:
         fields["tools"] = _marked(tools, shared.tools, caching=card.caching)
-    return fields | effort_fields(card, settings.thinking, effort)
+        if not card.parallel:
+            fields["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+    return fields | effort_fields(card, settings.thinking, effort) | dict(card.sampling)
 
 
 def prefix_for(

@@ -6,11 +6,21 @@ that it works: by somebody's hand, or by its own documentation only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from teamwright.models.endpoint import Api, Auth, Endpoint, clean_base_url, is_loopback
+from teamwright.models.endpoint import (
+    Api,
+    Auth,
+    Endpoint,
+    clean_base_url,
+    is_azure,
+    is_loopback,
+    is_near,
+    query_of,
+)
 from teamwright.models.settings import CustomProvider
 from teamwright.protocol.errors import CannotStart
 from teamwright.protocol.values import dataclass
@@ -30,7 +40,8 @@ class KeyVariable:
 class Provider:
     """One row. `keys` are looked at in order, the first one that is set wins.
 
-    `window` is what is assumed of a model whose window nobody tells, in tokens. `source` is where its API is
+    `window` is what is assumed of a model whose window nobody tells, in tokens. `own` servers tell facts about their
+    models. `headers` and `query` go with each request, `requests` may run at once. `source` is where its API is
     described, `seen` when we read it.
     """
 
@@ -51,6 +62,11 @@ class Provider:
     source: str = ""
     seen: str = "2026-11-20"
     api: Api = "messages"
+    own: bool = False
+    think_tags: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    query: str = ""
+    requests: int | None = None
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -72,6 +88,8 @@ def _local(
         key_needed=False,
         window=32_768,
         source=source,
+        own=True,
+        think_tags=True,
     )
 
 
@@ -177,18 +195,51 @@ OFFICIAL_HOST = "api.anthropic.com"
 
 def custom_provider(name: str, own: CustomProvider) -> Provider:
     """The row of a provider of the user's own."""
-    auth: Auth = "x-goog-api-key" if own.api == "gemini" else "bearer" if own.bearer else "x-api-key"
     return Provider(
         name,
         name,
         clean_base_url(own.base_url, own.api),
-        (KeyVariable(own.key_env, auth),) if own.key_env else (),
+        (KeyVariable(own.key_env, _auth(own)),) if own.key_env else (),
         key_needed=bool(own.key_env),
         models_path=_LISTS.get(own.api, "/v1/models"),
-        caching=own.caching,
-        images=own.images,
+        caching=bool(own.caching),
+        images=True if own.facts.images is None else own.facts.images,
         api=own.api,
+        own=own.api not in ("gemini", "bedrock"),
+        think_tags=own.think_tags,
+        headers=tuple(own.headers.items()),
+        query=_query(own),
+        requests=own.requests,
     )
+
+
+def preset_with(row: Provider, own: CustomProvider) -> Provider:
+    """A preset with the values that the user gave for it."""
+    auth: Auth = row.keys[-1].auth if row.keys else "bearer"
+    return replace(
+        row,
+        base_url=clean_base_url(own.base_url, row.api) if own.base_url else row.base_url,
+        keys=(KeyVariable(own.key_env, auth), *row.keys) if own.key_env else row.keys,
+        caching=row.caching if own.caching is None else own.caching,
+        think_tags=row.think_tags and own.think_tags,
+        headers=tuple(own.headers.items()),
+        query=_query(own),
+        requests=own.requests,
+    )
+
+
+def _auth(own: CustomProvider) -> Auth:
+    if own.api == "gemini":
+        return "x-goog-api-key"
+    if own.bearer is not True and is_azure(own.base_url):
+        return "api-key"
+    return "x-api-key" if own.bearer is False else "bearer"
+
+
+def _query(own: CustomProvider) -> str:
+    from urllib.parse import urlencode
+
+    return "&".join(part for part in (query_of(own.base_url), urlencode(own.query)) if part)
 
 
 _LISTS: dict[str, str] = {row.api: row.models_path for row in _VENDORS} | {"openai-chat": "/models"}
@@ -236,6 +287,8 @@ def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
     # A gateway behind ANTHROPIC_BASE_URL may know only the version that everybody knows.
     official = provider.id != "anthropic" or Endpoint("", base_url).where.startswith(OFFICIAL_HOST)
     key = next((k for k in provider.keys if env.get(k.name, "").strip()), None)
+    given = env.get(provider.base_url_variable, "") if provider.base_url_variable else ""
+    host = _host(base_url)
     made = Endpoint(
         provider=provider.id,
         base_url=base_url,
@@ -243,10 +296,34 @@ def endpoint_of(provider: Provider, env: Mapping[str, str]) -> Endpoint:
         auth=key.auth if key else "bearer",
         key_name=key.name if key else (provider.keys[-1].name if provider.keys else ""),
         version=provider.version if official else "2023-06-01",
-        local=provider.local and is_loopback(_host(base_url)),
+        local=is_loopback(host) if provider.local else provider.own and is_near(host),
         api=provider.api,
+        own=provider.own,
+        extra=tuple((name.lower(), _expanded(name, value, provider, env)) for name, value in provider.headers),
+        query=query_of(given) or provider.query,
     )
     return _signing(made, env) if provider.api == "bedrock" and key is None else made
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def header_variables(provider: Provider) -> tuple[str, ...]:
+    """The variables of the environment that its headers name."""
+    return tuple(name for _, value in provider.headers for name in _VARIABLE.findall(value))
+
+
+def _expanded(header: str, value: str, provider: Provider, env: Mapping[str, str]) -> str:
+    """The value of a header with its variables filled in. Raises CannotStart for one that is not set."""
+    missing = next((name for name in _VARIABLE.findall(value) if not env.get(name)), None)
+    if missing is not None:
+        raise CannotStart(
+            "bad-settings",
+            f"the header {header} of providers.{provider.id} needs {missing}, which is not set",
+            do=[f"export {missing}=…", "or correct the header in your settings"],
+            note="nothing was sent",
+        )
+    return _VARIABLE.sub(lambda found: env[found[1]].strip(), value)
 
 
 def _signing(endpoint: Endpoint, env: Mapping[str, str]) -> Endpoint:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 from teamwright.models.catalog import DEFAULT_MODEL, aliases, card, known_ids
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard
-from teamwright.models.providers import OFFICIAL_HOST, PROVIDERS, Provider, custom_provider, endpoint_of
+from teamwright.models.providers import (
+    OFFICIAL_HOST,
+    PROVIDERS,
+    Provider,
+    custom_provider,
+    endpoint_of,
+    header_variables,
+    preset_with,
+)
 from teamwright.models.servers.ways import to_get, to_start
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.errors import CannotStart
@@ -70,14 +78,16 @@ def require_key(provider: Provider, endpoint: Endpoint, wanted: str, env: Mappin
 
 
 def providers(settings: ModelSettings) -> dict[str, Provider]:
-    """The presets and the user's own, by name. A preset cannot be replaced."""
-    own = {name: custom_provider(name, row) for name, row in settings.custom.items()}
-    return {**own, **PROVIDERS}
+    """The presets and the user's own, by name. A preset keeps its API; the user may give it other values."""
+    said = settings.custom
+    own = {name: custom_provider(name, row) for name, row in said.items() if name not in PROVIDERS}
+    return {**own, **{name: preset_with(row, said[name]) if name in said else row for name, row in PROVIDERS.items()}}
 
 
 def key_variables(settings: ModelSettings) -> tuple[str, ...]:
     """Names of all variables that may hold a key: kept out of the environment of agents' commands."""
-    return tuple(key.name for row in providers(settings).values() for key in row.keys)
+    rows = providers(settings).values()
+    return tuple(name for row in rows for name in (*(key.name for key in row.keys), *header_variables(row)))
 
 
 def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:

@@ -13,7 +13,7 @@ import json
 import random
 import re
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from inspect import isawaitable
@@ -56,8 +56,8 @@ class LoopbackModel:
 
     `url` is the base URL for `ANTHROPIC_BASE_URL` or a custom provider (for OpenAI's APIs with `/v1` behind it).
     `requests` holds what came (with `keep` only so many of the newest), `connections` how many connections were opened,
-    `left` is set when a client hung up before its answer was whole. `models` is what `GET /v1/models` lists. `delay_s`
-    (low, high) delays each answer by chance within it.
+    `left` is set when a client hung up before its answer was whole. `models` is what `GET /v1/models` lists, `facts` is
+    what other paths answer (`/props`, `/api/show`). `delay_s` (low, high) delays each answer by chance within it.
 
         async with LoopbackModel(["Hello.", Status(429, retry_after=0.1)]) as server:
             ...
@@ -68,12 +68,14 @@ class LoopbackModel:
         script: Script = ("Hello.",),
         *,
         models: Sequence[str | RequestJson] = ("test",),
+        facts: Mapping[str, RequestJson] | None = None,
         delay_s: tuple[float, float] = (0.0, 0.0),
         seed: int = 0,
         keep: int | None = None,
     ) -> None:
         self._script = script
         self._models = models
+        self._facts = facts or {}
         self._delay_s = delay_s
         self._random = random.Random(seed)
         self._server: asyncio.Server | None = None
@@ -124,7 +126,7 @@ class LoopbackModel:
     @property
     def bodies(self) -> list[RequestJson]:
         """The bodies of the model calls, in order."""
-        return [request.json for request in self.requests if request.method == "POST"]
+        return [request.json for request in self.requests if request.wire is not None]
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
@@ -152,7 +154,9 @@ class LoopbackModel:
         if self._keep is not None:
             del self.requests[: -self._keep or None]
         path = request.path.partition("?")[0]
-        if request.method == "GET" and path.endswith("/models"):
+        if path in self._facts:
+            _write_whole(writer, 200, json.dumps(self._facts[path]).encode())
+        elif request.method == "GET" and path.endswith("/models"):
             _write_whole(writer, 200, json.dumps({"data": self._listed(), "has_more": False}).encode())
         elif request.wire is not None:
             return await self._answer(request, reader, writer)

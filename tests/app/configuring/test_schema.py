@@ -68,7 +68,8 @@ def test_every_default_may_be_written_and_stands_in_a_room():
 def test_a_key_that_may_be_left_out_and_decides_a_number_or_a_switch_says_its_default():
     plain = {"bool", "count", "seconds", "share"}
     without = {key for key, row in KEYS.items() if row.kind in plain and default_of(key) is None}
-    assert without == {"context_tokens", "max_output_tokens", "enableAllProjectMcpServers", "agents.background_after_s"}
+    others = {"enableAllProjectMcpServers", "agents.background_after_s", "stall_s"}
+    assert without == {"context_tokens", "max_output_tokens", *others}
 
 
 @pytest.mark.parametrize("key", list(KEYS))

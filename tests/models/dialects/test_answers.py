@@ -124,9 +124,10 @@ async def test_bytes_that_come_one_by_one_are_the_same_answer(api, answered):
 
 @pytest.mark.promise("F40")
 @pytest.mark.parametrize("pings", [True, False], ids=["signs of life", "nothing at all"])
+@pytest.mark.finding("M9")
 async def test_a_stream_without_progress_is_given_up_and_tried_again(api, speaking, quick, pings):
     script = [Stall(1, Answer("Never whole, and never will be."), pings=pings), Answer("At last.")]
-    settings = quick(stall_s=0.4, stall_local_s=0.4, read_timeout_s=5 if pings else 0.2)
+    settings = quick(stall_s=0.4, read_timeout_s=5 if pings else 0.2)
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(script) as server,
@@ -143,7 +144,7 @@ async def test_a_model_that_thinks_without_a_sign_is_waited_for(api, speaking, q
         await asyncio.sleep(0.4)
         return Answer("Thought.")
 
-    settings = quick(stall_s=0.05, read_timeout_s=0.05, stall_local_s=15)
+    settings = quick(read_timeout_s=0.05)
     async with (
         asyncio.timeout(WAIT_S),
         LoopbackModel(thinking) as server,

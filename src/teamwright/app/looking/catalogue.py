@@ -7,15 +7,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import field, replace
 
-from teamwright.models.catalog import aliases, card, known_ids, seen, wire_is_known
+from teamwright.models.catalog import aliases, card, known_ids, seen
 from teamwright.models.endpoint import Endpoint
+from teamwright.models.facts import ASSUMED, CATALOGUE, OWN_SERVER, SERVER, SETTINGS, source, with_server
 from teamwright.models.local import probe_local
 from teamwright.models.model import ModelCard
 from teamwright.models.providers import endpoint_of
-from teamwright.models.resolve import providers
+from teamwright.models.resolve import providers, split_name
+from teamwright.models.servers.asking import ServerFacts, ask_server
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.values import dataclass
+
+__all__ = [
+    "CATALOGUE",
+    "OWN_SERVER",
+    "SERVER",
+    "SETTINGS",
+    "Catalogue",
+    "ModelView",
+    "ProviderView",
+    "catalogue",
+    "listed_models",
+]
+
+ASKED_MOST = 20
+"""Models of a server of the user's own that it is asked about, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +50,10 @@ class ProviderView:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A model: windows and the longest answer in tokens, prices in USD per million tokens; None is unknown."""
+    """A model: windows and the longest answer in tokens, prices in USD per million tokens; None is unknown.
+
+    `sources` tells where each fact comes from.
+    """
 
     name: str
     alias: str
@@ -40,6 +61,9 @@ class ModelView:
     max_output_tokens: int | None
     usd_in: float | None
     usd_out: float | None
+    tools: bool = True
+    images: bool = True
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +82,11 @@ def catalogue(settings: ModelSettings, env: Mapping[str, str]) -> Catalogue:
     cards = [(wire, card(rows["anthropic"], wire, settings)) for wire in known_ids()]
     others = [card(row, wire, settings) for row in rows.values() if row.id != "anthropic" for wire in known_ids(row.id)]
     cards += [(found.name, found) for found in others]
+    known = {found.name for _, found in cards}
+    said = [name for name in (*settings.models, *settings.prices) if name.partition("/")[0] in rows]
+    named = [split_name(name, settings) for name in dict.fromkeys(said) if "/" in name]
+    own = [card(row, wire, settings) for row, wire in named]
+    cards += [(found.name, found) for found in own if found.name not in known]
     return Catalogue(
         providers=tuple(
             ProviderView(
@@ -70,12 +99,7 @@ def catalogue(settings: ModelSettings, env: Mapping[str, str]) -> Catalogue:
             )
             for row in rows.values()
         ),
-        models=tuple(
-            ModelView(
-                wire, names.get(wire, ""), found.context_tokens, found.max_output_tokens, found.usd_in, found.usd_out
-            )
-            for wire, found in cards
-        ),
+        models=tuple(_view(found, wire, names.get(wire, "")) for wire, found in cards),
         seen=seen(),
     )
 
@@ -93,8 +117,13 @@ async def listed_models(provider: str, settings: ModelSettings, env: Mapping[str
     wires = await list_models(provider, env, settings)
     row = providers(settings)[provider]
     windows = await asyncio.to_thread(_told_windows, provider, env) if row.local else {}
+    facts = {wire: ServerFacts(windows.get(wire)) for wire in wires}
+    if row.own and not row.local:
+        endpoint = endpoint_of(row, env)
+        facts = {wire: await asyncio.to_thread(ask_server, endpoint, wire) for wire in wires[:ASKED_MOST]}
     names = {wire: alias for alias, wire in aliases().items()} if provider == "anthropic" else {}
-    return [_listed(card(row, wire, settings), names.get(wire, ""), windows.get(wire), settings) for wire in wires]
+    found = [with_server(card(row, wire, settings), facts.get(wire, ServerFacts())) for wire in wires]
+    return [_listed(one, names.get(one.wire, "")) for one in found]
 
 
 def _told_windows(provider: str, env: Mapping[str, str]) -> dict[str, int]:
@@ -108,9 +137,23 @@ def _told_windows(provider: str, env: Mapping[str, str]) -> dict[str, int]:
     }
 
 
-def _listed(found: ModelCard, alias: str, told: int | None, settings: ModelSettings) -> ModelView:
+def _listed(found: ModelCard, alias: str) -> ModelView:
     """A window or a limit that is only assumed is not told."""
-    known = wire_is_known(found.provider, found.wire)
-    window = settings.context_tokens or told or (found.context_tokens if known else None)
-    longest = found.max_output_tokens if known else None
-    return ModelView(found.name, alias, window, longest, found.usd_in, found.usd_out)
+    view = _view(found, found.name, alias)
+    window = None if source(found, "context_tokens") == ASSUMED else view.context_tokens
+    longest = None if source(found, "max_output_tokens") == ASSUMED else view.max_output_tokens
+    return replace(view, context_tokens=window, max_output_tokens=longest)
+
+
+def _view(found: ModelCard, name: str, alias: str) -> ModelView:
+    return ModelView(
+        name,
+        alias,
+        found.context_tokens,
+        found.max_output_tokens,
+        found.usd_in,
+        found.usd_out,
+        found.tools,
+        found.images,
+        dict(found.sources),
+    )

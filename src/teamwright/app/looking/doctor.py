@@ -13,15 +13,16 @@ from collections.abc import Iterator, Mapping
 
 from teamwright.app.approver import agent_command
 from teamwright.app.looking.finding import Finding, Subject, Verdict
-from teamwright.app.looking.local_model import of_local_model
+from teamwright.app.looking.local_model import facts_of, of_own_server, with_server_facts
 from teamwright.app.looking.places import places_findings
 from teamwright.app.looking.servers import server_findings
 from teamwright.app.looking.system import platform_name, require_platform
-from teamwright.app.policy import model_settings
+from teamwright.app.model_settings import model_settings
 from teamwright.app.settings.merging import load_settings, reads_other_product
 from teamwright.app.settings.model import Flags, Settings
 from teamwright.app.shells.making import shown_shell
 from teamwright.app.trust.store import Trust, TrustState
+from teamwright.models.facts import source
 from teamwright.models.local import FoundServer, probe_local
 from teamwright.models.model import ModelCard
 from teamwright.models.resolve import resolve
@@ -120,12 +121,10 @@ def _model(subject: Subject, settings: ModelSettings, origins: Mapping[str, str]
         yield Finding("model", "model", f"{card.name}: {why}")
         yield Finding("model", "address", endpoint.where)
         yield Finding("model", "key", endpoint.shown_key)
-        if endpoint.local:
-            yield from of_local_model(card, endpoint, settings)
-        else:
-            yield Finding(
-                "model", "window", f"{card.context_tokens:,} tokens; answers up to {card.max_output_tokens:,}"
-            )
+        if endpoint.own:
+            yield from of_own_server(card, endpoint)
+            card = with_server_facts(card, endpoint)
+        yield from facts_of(card, endpoint)
         yield _price(card)
     if subject.env.get("ANTHROPIC_AUTH_TOKEN") and subject.env.get("ANTHROPIC_API_KEY"):
         yield Finding("model", "both keys", "ANTHROPIC_AUTH_TOKEN wins over ANTHROPIC_API_KEY", "note")
@@ -146,7 +145,8 @@ def _use(server: FoundServer) -> str:
 def _price(card: ModelCard) -> Finding:
     if card.usd_in is None or card.usd_out is None:
         return Finding("model", "price", "unknown: a cap on money is refused", "note", 'set "prices" in your settings')
-    return Finding("model", "price", f"{card.usd_in:g} USD in, {card.usd_out:g} out, for a million tokens")
+    by = source(card, "price")
+    return Finding("model", "price", f"{card.usd_in:g} USD in, {card.usd_out:g} out, for a million tokens ({by})")
 
 
 # ── repository, settings ─────────────────────────────────────────────────────────────────────────────────────

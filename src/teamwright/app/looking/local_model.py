@@ -1,6 +1,6 @@
-"""What `doctor` says of a model on this machine: whether its server answers, has it, and has a window for a team.
+"""What `doctor` says of a model on a server of the user's own: does it answer, has it the model, and which facts hold.
 
-Asks that server only, for a moment; sends no prompt. Knows `models.local`; chooses nothing.
+Asks that server only, for a moment; sends no prompt. Knows `models.servers`; chooses nothing.
 """
 
 from __future__ import annotations
@@ -9,39 +9,82 @@ from collections.abc import Iterator
 
 from teamwright.app.looking.finding import Finding
 from teamwright.models.endpoint import Endpoint
-from teamwright.models.local import ask_window, served_names
+from teamwright.models.facts import SERVER, is_set, source, with_server
 from teamwright.models.model import ModelCard
+from teamwright.models.servers.asking import Unanswered, ask_server, served_models
 from teamwright.models.servers.ways import ROOM, to_get, to_start, to_widen
-from teamwright.models.settings import ModelSettings
 
 ANY_NAME = frozenset({"llamacpp", "lmstudio"})
 """Servers that answer to other names than those that they list: with what they have loaded, or by loading it."""
 SHOWN = 3
 
 
-def of_local_model(card: ModelCard, endpoint: Endpoint, settings: ModelSettings) -> Iterator[Finding]:
-    """Its server, whether that has the model, and the window."""
-    names = served_names(endpoint)
-    if names is None:
-        start = to_start(endpoint.provider)
-        yield Finding("model", "server", f"nobody answers at {endpoint.where}", "problem", start)
-    elif card.wire not in names and f"{card.wire}:latest" not in names and card.provider not in ANY_NAME:
-        has = f"it has {', '.join(names[:SHOWN])}" if names else "it has no models"
-        what = f"{endpoint.where} does not have {card.wire}; {has}"
-        yield Finding("model", "server", what, "problem", to_get(endpoint.provider, card.wire))
-    else:
+def of_own_server(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
+    """Its server, and whether that has the model."""
+    try:
+        names = served_models(endpoint)
+    except Unanswered as problem:
+        yield _silent(endpoint, str(problem))
+        return
+    there = card.wire in names or f"{card.wire}:latest" in names or card.provider in ANY_NAME
+    if there:
         yield Finding("model", "server", "answers" if card.provider in ANY_NAME else "answers, and has the model")
-    yield _window(card, endpoint, settings)
+        return
+    has = f"it has {', '.join(names[:SHOWN])}" if names else "it has no models"
+    what = f"{endpoint.where} does not have {card.wire}; {has}"
+    do = to_get(endpoint.provider, card.wire) or f"teamwright models {card.provider}"
+    yield Finding("model", "server", what, "problem", do)
 
 
-def _window(card: ModelCard, endpoint: Endpoint, settings: ModelSettings) -> Finding:
-    if settings.context_tokens:
-        return Finding("model", "window", f"{card.context_tokens:,} tokens, by your settings")
-    told = ask_window(endpoint, card.wire)
-    if told is None:
-        later = f"{card.context_tokens:,} tokens are taken for it until the server tells, once the model is loaded"
-        return Finding("model", "window", later)
-    if told < ROOM // 2:
-        few = f"{told:,} tokens, by the server's own word: little for one agent, too little for a team"
-        return Finding("model", "window", few, "note", to_widen(endpoint.provider, card.wire, told // 2))
-    return Finding("model", "window", f"{told:,} tokens, by the server's own word")
+def _silent(endpoint: Endpoint, why: str) -> Finding:
+    """A server that does not list its models: one that answers otherwise may work all the same."""
+    where, status = endpoint.where, why.startswith("HTTP status")
+    if status and why.endswith(("401", "403")):
+        do = (
+            f"export {endpoint.key_name}=…"
+            if endpoint.key_name
+            else f"name the variable: providers.{endpoint.provider}.key_env"
+        )
+        return Finding("model", "server", f"{where} refuses the key ({why})", "problem", do)
+    if status or why.startswith(("it lists", "the answer", "a proxy")):
+        return Finding(
+            "model", "server", f"{where} answers, and lists no models ({why})", "note", "teamwright doctor --live"
+        )
+    do = to_start(endpoint.provider) or f"start it, or correct providers.{endpoint.provider}.base_url"
+    return Finding("model", "server", f"nothing answers at {where}: {endpoint.scrub(why)}", "problem", do)
+
+
+def with_server_facts(card: ModelCard, endpoint: Endpoint) -> ModelCard:
+    """The card, with what its server tells where that is the user's own."""
+    return with_server(card, ask_server(endpoint, card.wire))
+
+
+def facts_of(card: ModelCard, endpoint: Endpoint) -> Iterator[Finding]:
+    """Window, output limit and abilities, each with its source."""
+    yield _window(card, endpoint)
+    output = f"{card.max_output_tokens:,} tokens ({source(card, 'max_output_tokens')})"
+    yield Finding("model", "output", output)
+    for fact in ("tools", "images", "thinking", "parallel"):
+        if any(name == fact for name, _ in card.sources):
+            yield _ability(card, fact)
+    for name, value in card.sampling:
+        yield Finding("model", name, f"{value} ({source(card, 'sampling')})")
+
+
+def _ability(card: ModelCard, fact: str) -> Finding:
+    shown = f"{'yes' if getattr(card, fact) else 'no'} ({source(card, fact)})"
+    if fact == "tools" and not card.tools:
+        return Finding("model", fact, f"{shown}: agents cannot work without tools", "problem", "choose another model")
+    return Finding("model", fact, shown)
+
+
+def _window(card: ModelCard, endpoint: Endpoint) -> Finding:
+    window, by = card.context_tokens, source(card, "context_tokens")
+    shown = f"{window:,} tokens ({by})"
+    if by == SERVER and window < ROOM // 2:
+        few = f"{shown}: little for one agent, too little for a team"
+        return Finding("model", "window", few, "note", to_widen(endpoint.provider, card.wire, window // 2))
+    if endpoint.own and by not in {SERVER} and not is_set(card, "context_tokens"):
+        entry = f'"models": {{"{card.name}": {{"context_tokens": N}}}}'
+        return Finding("model", "window", f"{shown} until the server tells", "ok", f"where you know it better: {entry}")
+    return Finding("model", "window", shown)

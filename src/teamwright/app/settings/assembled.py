@@ -28,6 +28,7 @@ _FOR_MODELS = frozenset(
         "cache_hour",
         "stall_s",
         "providers",
+        "models",
         "prices",
     }
 )

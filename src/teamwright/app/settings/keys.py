@@ -105,7 +105,9 @@ KEYS: dict[str, Key] = {
         "Anthropic's own address.",
         words=("auto", "on", "off"),
     ),
-    "stall_s": Key("seconds", "How long an answer may make no progress."),
+    "stall_s": Key(
+        "seconds", "How long an answer may make no progress. Not set: 90, and 600 where models think without a sign."
+    ),
     "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
     "headless_asks": Key(
         "word", "wait: where nobody is at a terminal a request waits; deny: it is denied.", words=("wait", "deny")
@@ -120,7 +122,7 @@ KEYS: dict[str, Key] = {
     "thinking": Key(
         "word", "Whether models think as much as they find right, where they can.", words=("adaptive", "off")
     ),
-    "context_tokens": Key("count", "The model's window, where you know it better."),
+    "context_tokens": Key("count", "The window of models that are not in the catalogue, where you know it better."),
     "max_output_tokens": Key("count", "The longest answer."),
     "agents.background": Key("bool", "Whether sub-agents may run in the background."),
     "agents.background_after_s": Key(
@@ -144,7 +146,8 @@ KEYS: dict[str, Key] = {
     ),
     "stalled_after_s": Key("seconds", "How long nothing may come of a member at work before it shows as stalled."),
     "retention_days": Key("count", "How long archived teams and old sessions are kept, in days; 0 for ever."),
-    "providers": Key("map", "Your own model services, by name.", user_only=True),
+    "providers": Key("map", "Your own model services by name, and other values for ours.", user_only=True),
+    "models": Key("map", "Facts about single models, by provider/model: window, prices, abilities.", user_only=True),
     "prices": Key("map", "Prices by provider/model, in USD per million tokens.", user_only=True),
     "compat.claude": Key("bool", "Whether files of the other product are read.", user_only=True),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from teamwright.app.policy import model_settings
+from teamwright.app.model_settings import model_settings
 from teamwright.app.settings.assembled import of_rooms
 from teamwright.app.settings.files import Layer
 from teamwright.app.settings.keys import KEYS

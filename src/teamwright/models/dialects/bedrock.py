@@ -36,6 +36,7 @@ MARKED_MESSAGES = 2
 
 _POINT: Event = {"cachePoint": {"type": "default"}}
 _STOPS = {"guardrail_intervened": FILTER, "content_filtered": FILTER}
+_PARAMETERS = {"temperature": "temperature", "top_p": "topP"}
 _UNREADABLE = frozenset({"malformed_model_output", "malformed_tool_use"})
 _FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -74,15 +75,19 @@ class Bedrock:
 
     def _head(self, head: Head) -> bytes:
         fields: dict[str, Any] = {}
-        if head.max_tokens:
-            fields["inferenceConfig"] = {"maxTokens": head.max_tokens}
+        config: dict[str, Any] = {"maxTokens": head.max_tokens} if head.max_tokens else {}
+        config |= {_PARAMETERS[name]: value for name, value in head.sampling.items() if name in _PARAMETERS}
+        if config:
+            fields["inferenceConfig"] = config
+        if own := {name: value for name, value in head.sampling.items() if name not in _PARAMETERS}:
+            fields["additionalModelRequestFields"] = own
         if head.effort:
             fields["outputConfig"] = {"effort": head.effort}
         if head.system:
             fields["system"] = self._marked(head.system, [{"text": part["text"]} for part in head.system])
         if head.tools:
-            config: dict[str, Any] = {"tools": self._marked(head.tools, [_tool(tool) for tool in head.tools])}
-            fields["toolConfig"] = config | _choice(head.tool_choice)
+            tools: dict[str, Any] = {"tools": self._marked(head.tools, [_tool(tool) for tool in head.tools])}
+            fields["toolConfig"] = tools | _choice(head.tool_choice)
         return (encode(fields)[:-1] + b"," if fields else b"{") + b'"messages":['
 
     def _marked(self, parts: Sequence[Mapping[str, Any]], made: list[Event]) -> list[Event]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, cast
 
 from teamwright.models.model import Prefix
@@ -50,6 +51,8 @@ class Head:
     tool_choice: Mapping[str, Any]
     thinking: Mapping[str, Any]
     effort: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Parameters of the user's own, such as `temperature`."""
 
     @property
     def instructions(self) -> str:
@@ -70,7 +73,12 @@ def head_of(prefix: Prefix) -> Head:
         fields.get("tool_choice") or {},
         fields.get("thinking") or {},
         str(output.get("effort") or ""),
+        {name: value for name, value in fields.items() if name not in _OURS},
     )
+
+
+_OURS = frozenset({"model", "max_tokens", "system", "tools", "tool_choice", "thinking", "output_config"})
+"""Fields of a prefix that are no parameters of the user's own."""
 
 
 class Converted:

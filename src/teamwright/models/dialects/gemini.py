@@ -37,6 +37,12 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 _STOPS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"}
 _FILTERED = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
 _UNREADABLE = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
+_PARAMETERS = {
+    "top_p": "topP",
+    "top_k": "topK",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 
 
@@ -69,6 +75,7 @@ def _head(head: Head) -> bytes:
         config["maxOutputTokens"] = head.max_tokens
     if thinking := {**head.thinking, **({"thinkingLevel": head.effort} if head.effort else {})}:
         config["thinkingConfig"] = thinking
+    config |= {_PARAMETERS.get(name, name): value for name, value in head.sampling.items()}
     fields: dict[str, Any] = {"generationConfig": config}
     if head.system:
         fields["systemInstruction"] = {"parts": [{"text": head.instructions}]}

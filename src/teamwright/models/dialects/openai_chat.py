@@ -80,6 +80,7 @@ class OpenAiChat:
         if head.tools:
             fields["tools"] = [_tool(tool) for tool in head.tools]
             fields |= _choice(head.tool_choice)
+        fields |= head.sampling
         begin = encode(fields)[:-1] + b',"messages":['
         system = head.instructions
         return begin + encode({"role": "system", "content": system}) + b"," if system else begin

@@ -71,6 +71,7 @@ def _head(head: Head) -> bytes:
         fields["prompt_cache_key"] = hashlib.sha256(encode(fields["tools"])).hexdigest()[:32]
     if reasoning := {**head.thinking, **({"effort": head.effort} if head.effort else {})}:
         fields["reasoning"] = reasoning
+    fields |= head.sampling
     return encode(fields)[:-1] + b',"input":['
 
 

@@ -15,9 +15,10 @@ from typing import Literal, TypeAlias
 
 from teamwright.app.looking.trying.plan import TOOL, TrialPlan, arguments_of, trial_settings
 from teamwright.models.catalog import wire_is_known
-from teamwright.models.local import ask_window
+from teamwright.models.facts import is_set
 from teamwright.models.model import Failure, Model, Part, Reply, Request, TextPart, ThinkingPart
 from teamwright.models.pool import ModelPool
+from teamwright.models.servers.asking import ask_server
 from teamwright.models.servers.ways import ROOM, to_widen
 from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import tool_calls
@@ -163,9 +164,9 @@ def _tool_call(trial: Trial, reply: Reply) -> None:
 async def _window(trial: Trial, plan: TrialPlan, settings: ModelSettings) -> None:
     """The window, and by whose word."""
     card, endpoint = plan.card, plan.endpoint
-    told = await asyncio.to_thread(ask_window, endpoint, card.wire) if endpoint.local else None
-    if settings.context_tokens:
-        trial.add("window", "ok", f"{settings.context_tokens:,} tokens, by your settings")
+    told = (await asyncio.to_thread(ask_server, endpoint, card.wire)).window
+    if is_set(card, "context_tokens"):
+        trial.add("window", "ok", f"{card.context_tokens:,} tokens, by your settings")
     elif told:
         small = told < ROOM // 2
         widen = to_widen(endpoint.provider, card.wire, told // 2) if small else ""

@@ -30,8 +30,8 @@ from teamwright.app.members.guest.finding import Found, find, find_team, working
 from teamwright.app.members.guest.granting import LeadGrants
 from teamwright.app.members.guest.life import Lived, look_up, new_life, own_entry
 from teamwright.app.members.guest.stay import Guest
+from teamwright.app.model_settings import model_settings
 from teamwright.app.options import Options
-from teamwright.app.policy import model_settings
 from teamwright.app.requests.making import ask_timeout, requests_of
 from teamwright.app.spending.purse import Purse
 from teamwright.app.spending.wiring import books_until, wire

@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import textwrap
+from collections.abc import Sequence
 
 import click
 
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.catalogue import Catalogue, ModelView, catalogue, listed_models
+from teamwright.app.looking.catalogue import (
+    CATALOGUE,
+    OWN_SERVER,
+    SERVER,
+    SETTINGS,
+    Catalogue,
+    ModelView,
+    catalogue,
+    listed_models,
+)
 from teamwright.app.looking.doctor import Subject, models_settings
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import WIDTH, say, say_json, say_table
@@ -40,7 +50,7 @@ def _listed(provider: str, rows: list[ModelView], *, as_json: bool) -> int:
     elif not rows:
         say(f"{provider} lists no models.")
     else:
-        say_table(("model", "alias", "window", "USD in", "out"), [_row(model) for model in rows])
+        _table(rows)
     return 0
 
 
@@ -52,7 +62,7 @@ def _show(found: Catalogue) -> None:
         for line in textwrap.wrap(f"Without {', '.join(lacks)}: {without}.", WIDTH):
             say(line)
     say()
-    say_table(("model", "alias", "window", "USD in", "out"), [_row(model) for model in found.models])
+    _table(found.models)
     say()
     say(f"USD for a million tokens, as published on {found.seen}; a local model costs 0.")
     say("Other names work as provider/model, at an unknown price.")
@@ -72,7 +82,16 @@ def _short(where: str) -> str:
     return where if len(where) <= WHERE else f"{where[: WHERE - 1]}…"
 
 
+_SOURCES = {SETTINGS: "settings", SERVER: "server", CATALOGUE: "catalogue", OWN_SERVER: ""}
+
+
+def _table(models: Sequence[ModelView]) -> None:
+    say_table(("model", "alias", "window", "USD in", "out", "source"), [_row(model) for model in models])
+
+
 def _row(model: ModelView) -> tuple[str, ...]:
     window = f"{model.context_tokens // 1000:,}k" if model.context_tokens else "unknown"
     prices = [f"{price:g}" if price is not None else "unknown" for price in (model.usd_in, model.usd_out)]
-    return model.name, model.alias, window, *prices
+    window_by, price_by = model.sources.get("context_tokens", ""), model.sources.get("price", "")
+    by = dict.fromkeys(_SOURCES[source.partition(":")[0]] for source in (window_by, price_by) if source)
+    return model.name, model.alias, window, *prices, ", ".join(filter(None, by))

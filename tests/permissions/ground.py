@@ -28,9 +28,11 @@ class Ground:
         os.symlink(self.outside, self.project / "link")
         self.scope = Scope((self.project,), private=(self.home,), base=self.project)
 
-    def policy(self, mode: Mode = Mode.DEFAULT, allow=(), ask=(), deny=(), by_user: bool = True) -> Policy:
+    def policy(
+        self, mode: Mode = Mode.DEFAULT, allow=(), ask=(), deny=(), by_user: bool = True, trusted: bool = False
+    ) -> Policy:
         rules = (
-            *parse_rules(allow, Verdict.ALLOW, "allowing", self.project, by_user),
+            *parse_rules(allow, Verdict.ALLOW, "allowing", self.project, by_user, trusted),
             *parse_rules(ask, Verdict.ASK, "asking", self.project),
             *parse_rules(deny, Verdict.DENY, "denying", self.project),
         )

@@ -306,6 +306,31 @@ def test_git_manners_are_asked_about_at_any_depth(ground, command):
     command += "\nx\nEOF" if "<<EOF" in command else ""
     everything_but_git = ["Bash(*)"]
     assert ground.run(command, allow=everything_but_git, by_user=False).rule == "git manners"
+    assert ground.run(command, allow=everything_but_git, by_user=False, trusted=True).rule == "git manners"
+
+
+@pytest.mark.finding("C3")
+@pytest.mark.parametrize(
+    ("rule", "command", "allowed"),
+    [
+        ("git commit:*", "git commit -m x", True),
+        ("git commit:*", "git push", False),
+        ("git add -A", "git add -A", True),
+        ("git add -A", "git add .", False),
+        ("git:*", "git commit -m x", False),
+        ("git * main", "git push origin main", False),
+        ("git commit:*", "git commit -m x && git push", False),
+        ("git commit:*", "bash -c 'git commit -m x'", True),
+        ("git commit:*", "bash -c 'git commit -m x; git push'", False),
+    ],
+)
+def test_a_rule_of_a_trusted_repository_answers_for_exactly_the_git_command_that_it_names(
+    ground, rule, command, allowed
+):
+    theirs = {"allow": [f"Bash({rule})"], "by_user": False}
+    assert (ground.run(command, trusted=True, **theirs).verdict is Verdict.ALLOW) is allowed
+    assert ground.run(command, **theirs).verdict is Verdict.ASK
+    assert ground.run(command, Mode.DONT_ASK, **theirs).verdict is Verdict.DENY
 
 
 HIDDEN_WORDS = [

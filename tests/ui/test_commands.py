@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -251,12 +252,39 @@ def test_an_untrusted_repository_brings_no_skill_and_no_command_and_its_lines_ne
 
 
 @pytest.mark.promise("H4", "K1", "K9")
-def test_a_command_of_a_repository_does_not_answer_for_git(repo, mine):
-    put(repo / ".claude" / "commands" / "push.md", "---\nallowed-tools: Bash(git push:*)\n---\n!`git push`")
-    done, bodies = run(repo, mine, "-p", "/push", "--trust")
-    assert (done.returncode, bodies) == (2, [])
-    assert "was not allowed" in done.stderr
-    assert "would allow it" not in done.stderr, "an advice that would not help is none"
+@pytest.mark.finding("C3")
+def test_a_command_of_a_trusted_repository_answers_for_the_git_command_that_it_names_and_for_no_other(repo, mine):
+    text = "---\nallowed-tools: Bash({})\n---\n!`git rm -q --cached main.py`\nGo on."
+    for rule in ("git:*", "git commit:*", "*"):
+        put(repo / ".claude" / "commands" / "drop.md", text.format(rule))
+        done, bodies = run(repo, mine, "-p", "/drop", "--trust")
+        assert (done.returncode, bodies) == (2, []), rule
+        assert f"permissions.allow of {mine}/settings.json would allow it" in " ".join(done.stderr.split())
+    put(repo / ".claude" / "commands" / "drop.md", text.format("git rm:*"))
+    done, bodies = run(repo, mine, "-p", "/drop")
+    assert (done.returncode, bodies) == (2, []), "nobody trusted it"
+    done, bodies = run(repo, mine, "-p", "/drop", "--trust")
+    assert done.returncode == 0, done.stderr
+    assert "main.py" not in subprocess.run(["git", "ls-files"], cwd=repo, capture_output=True, text=True).stdout
+
+
+@pytest.mark.finding("C3")
+@pytest.mark.parametrize(("trust", "added"), [(["--trust"], True), ([], False)])
+def test_an_allow_rule_of_a_trusted_repository_lets_an_agent_commit_and_a_refusal_names_the_file_that_counts(
+    repo, mine, trust, added
+):
+    put(repo / ".claude" / "settings.json", json.dumps({"permissions": {"allow": ["Bash(git commit:*)"]}}))
+    line = "git commit -q --allow-empty -m second"
+    answers = [Answer(tools=[("Bash", {"command": line, "description": "commits"})]), "Done."]
+    who = {"GIT_AUTHOR_NAME": "T", "GIT_AUTHOR_EMAIL": "t@example.org"}
+    who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
+    with LoopbackModel.in_thread(answers) as server:
+        done = Program(repo, mine, server.url, env=who).run("-p", "commit it", *trust)
+    assert done.returncode == 0, done.stderr
+    log = subprocess.run(["git", "log", "--format=%s"], cwd=repo, capture_output=True, text=True).stdout
+    assert ("second" in log) is added
+    told = told_results(server.bodies[-1])[0]["text"]
+    assert (f"permissions.allow of {mine}/settings.json would allow it" in told) is not added
 
 
 # ── at a terminal ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from teamwright.app.requests.answerers import Answerer, first_answer
@@ -17,7 +18,7 @@ from teamwright.app.requests.lead import LeadAnswers, not_yours, too_late, unkno
 from teamwright.app.requests.record import parse_answer
 from teamwright.app.requests.strangers import StrangerAsks
 from teamwright.mail.requests import REFUSED, RequestBox
-from teamwright.permissions.verdict import Answer, Question, Update
+from teamwright.permissions.verdict import Answer, Question, Update, where_allowed
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import Emit, Notice, RequestClosed, RequestOpened
 from teamwright.protocol.ids import LEAD, request_id
@@ -72,6 +73,8 @@ class Requests:
     answerers: list[Answerer] = field(default_factory=list[Answerer])
     lead: LeadAnswers | None = None
     strangers: StrangerAsks | None = None
+    settings: Path | None = None
+    """The user's settings file, whose rules are answers too."""
     _left: str = ""
     """Why nobody answers any more."""
     _open: dict[str, _Waiting] = field(default_factory=dict[str, _Waiting])
@@ -98,7 +101,7 @@ class Requests:
             return found
         lead = self.lead if self.lead is not None and self.lead.answers(question) else None
         if not (lead or self.waits or self.on_request is not None or self.attended()):
-            return Answer(False, "policy", _nobody(question))
+            return Answer(False, "policy", _nobody(question, self.settings))
         waiting = self._opened(question, target=LEAD if lead is not None else "user")
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -303,5 +306,8 @@ def _offered(question: Question) -> tuple[Mapping[str, Any], ...]:
     return tuple(to_wire(one) for one in question.suggestions)
 
 
-def _nobody(question: Question) -> str:
-    return f"{NOBODY}; decide yourself" if question.kind == "question" else f"{NOBODY}, and it would have to be asked"
+def _nobody(question: Question, settings: Path | None) -> str:
+    if question.kind == "question":
+        return f"{NOBODY}; decide yourself"
+    where = where_allowed(settings) if question.kind == "permission" else ""
+    return f"{NOBODY}, and it would have to be asked{where}"

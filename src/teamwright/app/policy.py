@@ -32,6 +32,7 @@ def policy_of(settings: Settings, home: Home, cwd: Path, trust: TrustState, own:
         own=tuple(Path(os.path.realpath(path)) for path in own),
         trusted_git=trust.trusted_git,
         base=trust.root,
+        settings=home.settings,
         run=files_run_by(settings.hooks, trust.root),
     )
     made = Policy(settings.mode, settings.rules, scope)

@@ -36,6 +36,8 @@ class Scope:
     trusted_git: frozenset[GitEntry] = frozenset()
     base: Path = Path("/")
     fence: Fence | None = None
+    settings: Path | None = None
+    """The user's own settings file, whose rules answer every question: a refusal names it."""
     run: frozenset[str] = frozenset()
 
 

@@ -18,7 +18,7 @@ from teamwright.permissions.facts import CommandFacts, denials_of, facts_of, que
 from teamwright.permissions.files import judge_path, judge_unknown_path, place_of
 from teamwright.permissions.git_shown import shows_changes_plainly
 from teamwright.permissions.git_trust import git_doubt
-from teamwright.permissions.manners import forms, needs_asking
+from teamwright.permissions.manners import forms, needs_asking, same_subcommand
 from teamwright.permissions.operands import shape_of_glob
 from teamwright.permissions.prefix_rules import not_covered
 from teamwright.permissions.readonly import Reads, proven
@@ -238,8 +238,12 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts,
     left_open = {rule.text: not_covered(ground, rule, command) for rule in matching}
     allowing = [rule for rule in matching if not left_open[rule.text]]
     name = needs_asking(command.words)
-    if name and not any(rule.by_user for rule in allowing):
-        return Decision(Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.")
+    if name and not any(
+        rule.by_user or (rule.trusted and same_subcommand(rule.written_words, command.words)) for rule in allowing
+    ):
+        return Decision(
+            Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.{_too_wide(allowing)}"
+        )
     if command.role == "unsure":
         allowing = [rule for rule in allowing if rule.exact]
     elif command.role != "run":
@@ -258,6 +262,12 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts,
     if None in command.words[:1]:
         return by_mode(ground.mode, Verdict.ASK, "It runs a command that only the shell will know.")
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows {as_line(command.words[:3]) or 'this'}.")
+
+
+def _too_wide(rules: list[Rule]) -> str:
+    """Why a trusted repository's rule does not answer for git: it does not name the command."""
+    wide = next((rule for rule in rules if rule.trusted), None)
+    return f" The rule {wide} of the repository does not name this git command." if wide is not None else ""
 
 
 def _git_may_run(ground: Ground, command: Command, reads: Reads) -> Iterator[Decision]:

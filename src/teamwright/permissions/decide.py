@@ -16,7 +16,7 @@ from teamwright.permissions.files import denied_below, judge_own_file, judge_pat
 from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut, Segments
 from teamwright.permissions.rule import READERS, Rule
 from teamwright.permissions.table import table
-from teamwright.permissions.verdict import Access, Decision, Mode, Update, Verdict, stricter
+from teamwright.permissions.verdict import Access, Decision, Mode, Update, Verdict, stricter, where_allowed
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.ids import nearest
 
@@ -352,7 +352,8 @@ class Policy:
         if decision.verdict is not Verdict.ASK:
             return decision
         if self._seen().mode is Mode.DONT_ASK:
-            return replace(decision, verdict=Verdict.DENY, reason=f"{decision.reason} In this mode nobody is asked.")
+            reason = f"{decision.reason} In this mode no call is asked about{where_allowed(self.scope.settings)}."
+            return replace(decision, verdict=Verdict.DENY, reason=reason)
         return replace(decision, always=self._offered(tool, access, decision))
 
     def _offered(self, tool: str, access: Access, decision: Decision) -> str:

@@ -77,6 +77,14 @@ def forms(words: Words) -> tuple[Words, ...]:
     return tuple(dict.fromkeys((words, plain, low) if git is None else (words, plain, low, git)))
 
 
+def same_subcommand(one: Words, other: Words) -> bool:
+    """Whether both name the same subcommand of git. `git` alone names none."""
+    first, second = git_words(one), git_words(other)
+    if first is None or second is None or len(first) < 2 or len(second) < 2:
+        return False
+    return first[1] is not None and first[1] == second[1]
+
+
 def needs_asking(words: Words) -> str:
     """The git subcommand that needs a person's word, or an empty text."""
     git = git_words(words)

@@ -45,7 +45,7 @@ PATHS = READERS | WRITERS | {"MultiEdit"}
 class Rule:
     """One rule. `source` names the file or flag it came from; `by_user` tells whether a person's own words set it.
 
-    A rule of a repository's shared settings is not the user's own, trusted or not.
+    A rule of a repository's shared settings is not the user's own. `trusted`: a person trusted exactly this entry.
     """
 
     verdict: Verdict
@@ -53,6 +53,7 @@ class Rule:
     pattern: str | None
     source: str
     by_user: bool = True
+    trusted: bool = False
     _matcher: PathPattern | WordPattern | HostPattern | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -303,7 +304,9 @@ def host_of(url: str) -> str:
         return ""
 
 
-def parse_rule(text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True) -> Rule:
+def parse_rule(
+    text: str, verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
+) -> Rule:
     """A rule from its text; relative path patterns lie below `base`. Raises UsageError naming the source."""
     form = _FORM.fullmatch(text.strip())
     if form is None:
@@ -314,9 +317,9 @@ def parse_rule(text: str, verdict: Verdict, source: str, base: Path, by_user: bo
     if pattern is not None and (pattern.strip() in {"", "*", ":*", "**"}):
         pattern = None
     if pattern is None:
-        return Rule(verdict, tool, None, source, by_user)
+        return Rule(verdict, tool, None, source, by_user, trusted)
     try:
-        return Rule(verdict, tool, pattern, source, by_user, _matcher(tool, pattern, base, verdict))
+        return Rule(verdict, tool, pattern, source, by_user, trusted, _matcher(tool, pattern, base, verdict))
     except ValueError as problem:
         raise _bad(text, source, str(problem)) from None
 
@@ -339,10 +342,10 @@ def _matcher(tool: str, pattern: str, base: Path, verdict: Verdict) -> PathPatte
 
 
 def parse_rules(
-    texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True
+    texts: Iterable[str], verdict: Verdict, source: str, base: Path, by_user: bool = True, trusted: bool = False
 ) -> tuple[Rule, ...]:
     """Rules from their texts, in order. Raises UsageError at the first that is not one."""
-    return tuple(parse_rule(text, verdict, source, base, by_user) for text in texts)
+    return tuple(parse_rule(text, verdict, source, base, by_user, trusted) for text in texts)
 
 
 def _bad(text: str, source: str, wanted: str) -> UsageError:

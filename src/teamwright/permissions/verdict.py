@@ -136,6 +136,11 @@ class Question:
     mode: str = ""
 
 
+def where_allowed(settings: Path | None) -> str:
+    """The words behind a refusal that a rule of the user would have answered; empty where the file is not known."""
+    return "" if settings is None else f"; a rule in permissions.allow of {settings} would allow it"
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came back. `by` says who: terminal, program, another terminal, hook, lead, policy or deadline.

@@ -184,7 +184,7 @@ async def test_tools_that_a_role_may_not_have_are_not_offered(place):
 async def test_the_mode_of_a_role_holds(place):
     ran = await place.run("careful", edit("docs/d.md"))
     assert place.read("docs/d.md") == "as it was\n"
-    assert "In this mode nobody is asked" in ran.told
+    assert "In this mode no call is asked about" in ran.told
 
 
 async def test_a_role_is_told_what_it_is(place):

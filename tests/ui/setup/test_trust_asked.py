@@ -35,6 +35,22 @@ def test_no_request_leaves_before_the_question_is_answered(repo, own_home):
         assert server.connections > 0
 
 
+@pytest.mark.finding("C3")
+def test_what_allows_calls_is_listed_first_and_whole_and_hides_no_hook(repo, own_home):
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "./run-me"}]}]}
+    allow = [f"Bash(git push {number})" for number in range(30)]
+    (repo / ".claude").mkdir()
+    (repo / ".claude" / "settings.json").write_text(
+        json.dumps({"env": {"A": "1"}, "hooks": hooks, "permissions": {"allow": allow}})
+    )
+    with LoopbackModel.in_thread(["Hello there."]) as server:
+        asked = person(repo, server)
+        asked.sees(
+            "allow: Bash(git push 0)", "allow: Bash(git push 29)", "hook: Stop: ./run-me", "1 more", "trust them?"
+        )
+        asked.ends()
+
+
 @pytest.mark.slow
 @pytest.mark.promise("K1")
 def test_it_asks_once_and_again_about_what_is_new_or_was_changed(repo, own_home):

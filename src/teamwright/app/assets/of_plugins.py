@@ -19,16 +19,16 @@ from teamwright.mcp.config import Reading, read_server
 
 PLUGINS, OTHERS = "plugins", "other files"
 
-_READ = frozenset({"settings.json", "settings.local.json", "agents", "skills", "commands", "hooks"})
+_READ = frozenset(
+    {"settings.json", "settings.local.json", "agents", "skills", "commands", "hooks", "CLAUDE.md", "rules"}
+)
 """What of `.claude` is read, or run by what is read."""
 
 _NOT_READ = {
-    "CLAUDE.md": "it is read at the top of a repository, not in .claude",
     "plugins": "plugins are read where --plugin-dir names one",
     "output-styles": "output styles are not read",
     "keybindings.json": "key bindings are not read",
     "statusline.sh": "a status line is not run",
-    "rules": "rule files are not read: say it in CLAUDE.md or AGENTS.md",
 }
 _OURS = frozenset({"settings.json", "settings.local.json", "team.toml", "agents", "skills", "commands", "hooks"})
 _MANAGED = (

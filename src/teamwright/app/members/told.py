@@ -45,7 +45,9 @@ def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, A
     return {
         "mode": str(policy.lasting_mode),
         "rules": [
-            [str(one.verdict), one.text, one.source, one.by_user] for one in policy.rules if id(one) not in known
+            [str(one.verdict), one.text, one.source, one.by_user, one.trusted]
+            for one in policy.rules
+            if id(one) not in known
         ],
         "directories": [str(path) for path in policy.scope.directories],
     }
@@ -54,8 +56,8 @@ def policy_to_json(policy: Policy, from_settings: Sequence[Rule]) -> dict[str, A
 def rules_of(data: Mapping[str, Any], base: Path) -> tuple[Rule, ...]:
     """The rules in what `policy_to_json` told."""
     made: list[Rule] = []
-    for verdict, text, source, by_user in cast("list[tuple[str, str, str, bool]]", data["rules"]):
-        made += parse_rules([text], Verdict(verdict), source, base, by_user)
+    for verdict, text, source, *said in cast("list[tuple[str, str, str, bool, bool]]", data["rules"]):
+        made += parse_rules([text], Verdict(verdict), source, base, *said)
     return tuple(made)
 
 

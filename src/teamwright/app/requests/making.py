@@ -24,6 +24,7 @@ def requests_of(ground: Ground, log: EventLog, watcher: Watcher) -> Requests:
     files = RequestFiles(ground.directory, ground.id, watch=watcher.follow)
     made = Requests(log.emit, lambda: options.interactive, files, ask_timeout(ground), options.on_request)
     made.answerer = "terminal" if options.interactive else "program"
+    made.settings = ground.home.settings
     made.waits = waits_for_answers(ground)
     return made
 

@@ -184,9 +184,8 @@ class Merge:
             if not self.may(layer, name, text, text, at):
                 continue
             try:
-                found = parse_rules(
-                    [text], _VERDICTS[name], str(layer.path), self.trust.root, by_user=layer.origin.by_user
-                )
+                own, trusted = layer.origin.by_user, layer.origin.of_repository and self.trust.trusted
+                found = parse_rules([text], _VERDICTS[name], str(layer.path), self.trust.root, own, trusted)
             except UsageError as problem:
                 self.bad_rule(layer, name, problem)
             else:

@@ -43,11 +43,13 @@ class Called:
 def rules_of(session: Session, recipe: Recipe) -> tuple[Rule, ...]:
     """The calls that the command allows, as rules. Raises UsageError for one that is none.
 
-    Those of a repository are not the user's own words: they do not answer for git.
+    Those of a repository that a person trusted answer for the git commands that they name; those of a plugin do not.
     """
     base = session.maker.policy.scope.base
     own = not recipe.of_repository
-    return tuple(parse_rules(recipe.allowed_tools, Verdict.ALLOW, f"/{recipe.name}", base, by_user=own))
+    trusted = recipe.of_repository and not recipe.place.startswith("plugin ")
+    source = f"/{recipe.name}"
+    return tuple(parse_rules(recipe.allowed_tools, Verdict.ALLOW, source, base, by_user=own, trusted=trusted))
 
 
 async def prepare(session: Session, called: Called) -> list[Block]:

@@ -67,6 +67,8 @@ class TrustEntry:
     digest: str
     effect: Effect
     summary: str
+    allows: bool = False
+    """Whether it allows calls that would be asked about."""
 
     @property
     def key(self) -> str:
@@ -102,7 +104,12 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
     found += _agents(root, compat)
     found += _assets(root, compat)
     found += [_git_entry(root, entry) for entry in git_entries(root)]
-    return sorted(found, key=lambda entry: entry.kind != "hook")  # what runs by itself is read first
+    return sorted(found, key=_rank)
+
+
+def _rank(entry: TrustEntry) -> int:
+    """What allows calls is read first, for it also answers for git; then what runs automatically."""
+    return 0 if entry.allows else 1 if entry.kind == "hook" else 2
 
 
 def layer_entries(layer: Layer, root: Path) -> list[TrustEntry]:
@@ -179,7 +186,8 @@ def _entry(kind: str, name: str, file: str, effect: Effect, value: Any) -> Trust
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     what = kind.removeprefix("permissions.")
     shown = _shortened(name if name == value else f"{name} {text}".strip())
-    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}")
+    allows = kind == "permissions.allow"
+    return TrustEntry(kind, name, file, _digest([kind, name, text]), effect, f"{what}: {shown}", allows)
 
 
 def _team_file(root: Path) -> list[TrustEntry]:
@@ -269,7 +277,7 @@ def _asset_entry(root: Path, kind: Kind, place: str, path: Path) -> TrustEntry:
     does = effects(_texts(kind, path)) if inside else ""
     summary = f"{kind}: {path.stem}" + (f"; {does}" if does else "")
     digest = asset_digest(path) if inside else _digest(["it leads out of the repository"])
-    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary)
+    return TrustEntry(kind, path.stem, f"{place}/{path.name}", digest, "used", summary, "allows: " in does)
 
 
 def _texts(kind: Kind, path: Path) -> Iterator[str]:

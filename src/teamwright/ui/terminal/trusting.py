@@ -16,7 +16,7 @@ from teamwright.app.trust.granting import TrustState, give_trust, trust_survey
 from teamwright.ui.terminal.text import clean, one_line
 
 LISTED = 20
-"""Entries that are listed; the rest is counted."""
+"""Entries that are listed; the rest is counted. What allows calls or runs automatically is always listed."""
 
 Ask = Callable[[str], str]
 
@@ -50,11 +50,12 @@ def _listed(state: TrustState) -> list[str]:
     """What waits for trust: all of it, for a yes covers all of it."""
     waiting = sorted(state.pending, key=lambda entry: entry.effect != "used")
     lines = [clean(str(state.root)), "brings entries of its own, which can run or widen something:", ""]
-    for entry in waiting[:LISTED]:
+    listed = [entry for at, entry in enumerate(waiting) if at < LISTED or entry.allows or entry.kind == "hook"]
+    for entry in listed:
         later = "" if entry.effect == "used" else f" [{entry.effect}]"
         lines += [f"  {one_line(entry.summary)}", f"    in {one_line(entry.file)}{later}"]
-    if len(waiting) > LISTED:
-        lines.append(f"  … and {len(waiting) - LISTED} more: `teamwright trust` shows them")
+    if left := len(waiting) - len(listed):
+        lines.append(f"  … and {left} more: `teamwright trust` shows them")
     return [*lines, "", "Without trust only its instructions and its own prohibitions apply."]
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from teamwright.agent.agent import Agent
-from teamwright.agent.guards.cut_short import SoFar, keep_cut_short
+from teamwright.agent.guards.cut_short import SoFar, keep_cut_short, keep_failed
 from teamwright.models.model import Alive, Failure, Refusal, Reply, Request, Retrying, TextPart, priced
 from teamwright.protocol.blocks import Block, text_of, tool_calls, with_own_ids
 from teamwright.protocol.events import Notice, TextDelta
@@ -50,6 +50,9 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
         except BaseException:
             keep_cut_short(agent, request, so_far)
             raise
+        if isinstance(answer, Failure) and not request.aside:
+            answer = so_far.failed(agent, answer)
+            keep_failed(agent, answer)
         task = agent.meter.settle(answer)
         agent.lost_tries(answer, task)
         return answer, task
@@ -75,7 +78,6 @@ async def _heard(agent: Agent, request: Request, so_far: SoFar) -> Reply | Failu
                     content = tags.masked(with_own_ids(reply.content))
                     if content != reply.content:
                         reply = replace(reply, content=content)
-                    _tell_lost_call(agent, reply.content)
                     return reply
                 case Failure():
                     return priced(agent.model.card, part)
@@ -96,10 +98,20 @@ def _show(agent: Agent, text: str) -> None:
         agent.emit(TextDelta(member=agent.name, text=text))
 
 
-def _tell_lost_call(agent: Agent, content: list[Block]) -> None:
-    """Say that a call came as text: nothing was called, and the turn ends as if the agent were done."""
-    if tool_calls(content) or not CALL_AS_TEXT.search(text_of(content)):
-        return
+def is_call_as_text(content: list[Block]) -> bool:
+    """Return whether an answer without calls holds one in its text."""
+    return not tool_calls(content) and CALL_AS_TEXT.search(text_of(content)) is not None
+
+
+CALL_NOTE = (
+    "You wrote a tool call as text, and nothing was called. Make the call again as a tool call, in the form that your "
+    "tools are given in; write no call into the text."
+)
+"""The note for a model whose call came as text, once a turn."""
+
+
+def warn_of_call_as_text(agent: Agent) -> None:
+    """Tell the user that a call came as text again: nothing was called, and the turn ends as if the agent were done."""
     name = agent.model.card.name
     text = (
         "it wrote a tool call as text, and nothing was called. Its server does not take calls out of the text "

@@ -17,6 +17,7 @@ from teamwright.agent.compacting.compact import answer
 from teamwright.agent.conversation import INTERRUPTED, Told
 from teamwright.agent.guards.asked_again import AskedAgain
 from teamwright.agent.guards.repeats import Repeats, now
+from teamwright.agent.listening import CALL_NOTE, is_call_as_text
 from teamwright.agent.tool import ToolResult
 from teamwright.models.ends import ENDS, End, kept_of
 from teamwright.models.model import Failure, Refusal, Reply
@@ -104,6 +105,7 @@ async def _rounds(agent: Agent) -> TurnEnd:
             return so_far.ends("limit", refusal=heard)
         so_far.usage += heard.lost
         if isinstance(heard, Failure):
+            so_far.text = text_of(heard.partial) or so_far.text
             return so_far.ends("failed", failure=heard)
         end = heard.end
         calls, note = so_far.take(agent, heard, end, answered.task), ENDS[end].note
@@ -115,8 +117,10 @@ async def _rounds(agent: Agent) -> TurnEnd:
             await asyncio.sleep(0)  # a model and tools that never wait must not keep deadlines from running
         elif (failure := again.failure(heard, end, agent.model.card)) is not None:
             return so_far.ends("failed", failure=failure)
-        elif end is End.DONE:
+        elif end is End.DONE and not (is_call_as_text(heard.content) and again.may_call_again(agent)):
             return so_far.ends("done")
+        elif end is End.DONE:
+            tell(agent, Told((agent.tags.note(CALL_NOTE),)))
         elif note:
             tell(agent, Told((agent.tags.note(note),)))
 

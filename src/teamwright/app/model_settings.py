@@ -38,6 +38,7 @@ def model_settings(settings: Settings) -> ModelSettings:
         custom={name: _provider(settings, name, value) for name, value in _objects(settings, "providers")},
         models={name: _facts(settings, "models", name, value) for name, value in _objects(settings, "models")},
         prices={name: _price(settings, name, value) for name, value in _objects(settings, "prices")},
+        slips=tuple(warning for warning in settings.warnings if "did you mean" in warning),
         files=settings.files,
     )
 

@@ -40,6 +40,7 @@ from teamwright.models.pacing.stagger import Stagger
 from teamwright.models.prompt_check import PromptCheck
 from teamwright.models.servers.served import Served
 from teamwright.models.settings import ModelSettings
+from teamwright.models.think_tags import ThinkTags
 from teamwright.models.trouble import Answered, Trouble, throttles, worth_retrying
 from teamwright.protocol.blocks import Block, encode
 from teamwright.protocol.usage import Usage
@@ -166,6 +167,7 @@ class MessagesApi:
                 outcome.failure = self._failed(trouble, tries)
                 return
             attempt = _Try(exchange, self._dialect, request.prefix, items, self._stagger)
+            attempt.tags = ThinkTags() if self._card.think_tags else None
             async with aclosing(self._one_try(attempt)) as parts:
                 async for part in parts:
                     yield part
@@ -290,6 +292,7 @@ class _Try:
         "assembly",
         "exchange",
         "shared_pause_s",
+        "tags",
         "trouble",
     )
 
@@ -302,6 +305,7 @@ class _Try:
         self.assembly = Assembly()
         self.trouble: Trouble | None = None
         self.shared_pause_s: float | None = None
+        self.tags: ThinkTags | None = None
 
     def leading(self) -> AbstractContextManager[None]:
         """While it is under way, calls with the same new prefix come after it."""
@@ -341,7 +345,9 @@ class _Try:
 
     def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | Counted]:
         try:
-            parts = [self.assembly.take(meant) for meant in self._translator.take(event)]
+            meant = self._translator.take(event)
+            told = meant if (tags := self.tags) is None else [one for each in meant for one in tags.take(each)]
+            parts = [self.assembly.take(one) for one in told]
         except (TypeError, ValueError, AttributeError, LookupError):
             raise Trouble("strange", f"an event of an unknown shape: {event.get('type')}") from None
         if self.assembly.whole:

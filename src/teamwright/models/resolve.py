@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from teamwright.models.catalog import DEFAULT_MODEL, aliases, card, known_ids
 from teamwright.models.endpoint import Endpoint
 from teamwright.models.model import ModelCard
+from teamwright.models.naming import is_claude, meant_name, moved_by, without_provider
 from teamwright.models.providers import (
     OFFICIAL_HOST,
     PROVIDERS,
@@ -50,8 +51,10 @@ def resolve(name: str | None, env: Mapping[str, str], settings: ModelSettings) -
     """The card and the endpoint of a name. Raises `CannotStart` (`no-model`, `unknown-model`)."""
     wanted = (name or settings.model or "").strip()
     provider, wire = split_name(wanted or DEFAULT_MODEL, settings)
+    wanted = meant_name(wanted)
+    _require_named(provider, wire, wanted, env, settings)
     endpoint = endpoint_of(provider, env)
-    require_key(provider, endpoint, wanted, env, settings.files)
+    require_key(provider, endpoint, wanted, env, settings)
     found = card(provider, wire, settings)
     return replace(found, hour_cache=_caches_an_hour(provider, endpoint, settings)), endpoint
 
@@ -64,13 +67,33 @@ def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSetti
     return official if settings.cache_hour == "auto" else settings.cache_hour == "on"
 
 
-def require_key(provider: Provider, endpoint: Endpoint, wanted: str, env: Mapping[str, str], files: int = 0) -> None:
-    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names.
+def _require_named(provider: Provider, wire: str, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> None:
+    """Raises `CannotStart` (`unknown-model`) for a name without a provider that Anthropic has not."""
+    if provider.id != "anthropic" or "/" in wanted or not wanted or is_claude(wire) or moved_by(env):
+        return
+    said = {name.partition("/")[2] for name in (*settings.prices, *settings.models)} | set(settings.models)
+    if wire in aliases() or wire in said or provider.base_url != PROVIDERS["anthropic"].base_url:
+        return
+    from teamwright.models.local import probe_local
 
-    `files` is how many settings files were looked into for a model.
-    """
+    served = [f"{one.provider}/{model.id}" for one in probe_local(env) for model in one.models if _is(wire, model.id)]
+    own = [name for name in settings.custom if name not in PROVIDERS]
+    raise without_provider(wire, served[:2], own, nearest(wire, aliases()))
+
+
+NO_SETTINGS = ModelSettings()
+
+
+def require_key(
+    provider: Provider,
+    endpoint: Endpoint,
+    wanted: str,
+    env: Mapping[str, str],
+    settings: ModelSettings = NO_SETTINGS,
+) -> None:
+    """Raises `CannotStart` (`no-model`) where there is nothing to show to the service that `wanted` names."""
     if provider.key_needed and not endpoint.has_key:
-        raise no_model(provider, wanted, env, files)
+        raise no_model(provider, wanted, env, settings)
     if provider.api == "bedrock":
         from teamwright.models.dialects.aws import require_signing
 
@@ -92,6 +115,7 @@ def key_variables(settings: ModelSettings) -> tuple[str, ...]:
 
 def split_name(name: str, settings: ModelSettings) -> tuple[Provider, str]:
     """The provider and its own id of the model. Without a provider it is Anthropic's."""
+    name = meant_name(name)
     first, slash, rest = name.partition("/")
     known = providers(settings)
     if not slash and first not in known:
@@ -118,7 +142,7 @@ def _names_none(name: str, known: Mapping[str, Provider]) -> CannotStart:
     )
 
 
-def no_model(provider: Provider, wanted: str, env: Mapping[str, str], files: int = 0) -> CannotStart:
+def no_model(provider: Provider, wanted: str, env: Mapping[str, str], settings: ModelSettings) -> CannotStart:
     """The error for a model without a key: what was looked at, what is there, what to do."""
     from teamwright.models.local import probe_local
 
@@ -130,8 +154,9 @@ def no_model(provider: Provider, wanted: str, env: Mapping[str, str], files: int
     if wanted and provider.api == "bedrock":
         names = (*names, "AWS_ACCESS_KEY_ID", "AWS_PROFILE")
     looked_at = [
-        ("looked at", ", ".join(names) + ("" if wanted else f', "model" in {_settings(files)}') + ": none set")
+        ("looked at", ", ".join(names) + ("" if wanted else f', "model" in {_settings(settings.files)}') + ": none set")
     ]
+    looked_at += [("not read", slip) for slip in settings.slips[:MOST_OTHERS]]
     found = [str(server) for server in servers[:3]] + _others(env, others)
     looked_at += [("found" if place == 0 else "", line) for place, line in enumerate(found)]
     what = f"no key for {provider.title}, which {wanted} needs" if wanted else "no model to talk to"

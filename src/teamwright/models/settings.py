@@ -150,5 +150,7 @@ class ModelSettings:
     """Facts about single models, by `provider/model`."""
     prices: Mapping[str, Price] = field(default_factory=_no_prices)
     """Prices by `provider/model`; they win over the catalogue."""
+    slips: tuple[str, ...] = ()
+    """Lines about keys of settings files that are no settings but resemble one, for the same error."""
     files: int = 0
     """How many settings files were read, for the error that no model was named in them."""

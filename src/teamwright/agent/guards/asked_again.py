@@ -5,6 +5,8 @@ Knows the table of ends (`models.ends`); calls no model and stores nothing.
 
 from __future__ import annotations
 
+from teamwright.agent.agent import Agent
+from teamwright.agent.listening import warn_of_call_as_text
 from teamwright.models.ends import ENDS, SLUG, End
 from teamwright.models.model import Failure, ModelCard, Reply
 
@@ -12,11 +14,20 @@ from teamwright.models.model import Failure, ModelCard, Reply
 class AskedAgain:
     """Counts the answers of one turn that ended early in the same way, one after the other."""
 
-    __slots__ = ("_count", "_end")
+    __slots__ = ("_call_as_text", "_count", "_end")
 
     def __init__(self) -> None:
         self._end = End.DONE
         self._count = 0
+        self._call_as_text = False
+
+    def may_call_again(self, agent: Agent) -> bool:
+        """Return whether a model whose call came as text is asked again: once a turn; then the user is warned."""
+        if self._call_as_text or not agent.toolbox.offered:
+            warn_of_call_as_text(agent)
+            return False
+        self._call_as_text = True
+        return True
 
     def failure(self, answer: Reply, end: End, card: ModelCard) -> Failure | None:
         """The failure of the turn that an answer with this end causes; None when the turn continues, or is done."""

@@ -13,22 +13,24 @@ from teamwright.agent.agent import Agent
 from teamwright.agent.compacting.measure import BYTES_PER_TOKEN, tokens_of_all, tokens_of_prefix
 from teamwright.agent.conversation import Told
 from teamwright.models.ends import INTERRUPTED
-from teamwright.models.model import Counted, Part, Reply, Request, Retrying, TextPart, ThinkingPart, price
+from teamwright.models.model import Counted, Failure, Part, Reply, Request, Retrying, TextPart, ThinkingPart, price
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.errors import StorageError
 from teamwright.protocol.usage import UNUSED, Usage
 
 NOTE = "Your answer above was interrupted before it was complete: the rest never came, and no tool call of it was run."
+NOTE_FAILED = "Your answer above broke off, because its service failed: the rest never came, and no tool call was run."
 NOTE_NO_WORDS = "Your answer was interrupted before a word of it came."
 
 
 class SoFar:
     """What has come of one answer."""
 
-    __slots__ = ("_begun", "_lost", "_text", "_thought", "_usage")
+    __slots__ = ("_begun", "_broken", "_lost", "_text", "_thought", "_usage")
 
     def __init__(self) -> None:
         self._lost = UNUSED
+        self._broken = ""
         self._forget()
 
     def _forget(self) -> None:
@@ -49,6 +51,7 @@ class SoFar:
                 self._thought += len(part.text)
             case Retrying():
                 self._lost += self._usage
+                self._broken = "".join(self._text) or self._broken
                 self._forget()
             case _:
                 pass
@@ -69,6 +72,21 @@ class SoFar:
             used = replace(used, output_tokens=out)
         content = agent.tags.masked([text_block(text)]) if text.strip() else []
         return Reply(content, INTERRUPTED, price(card, used), card.wire, lost=lost, estimated=estimated)
+
+    def failed(self, agent: Agent, failure: Failure) -> Failure:
+        """The failure, with the words that the last try of which any came had said; what they cost is in it already."""
+        words = "".join(self._text) or self._broken
+        return replace(failure, partial=agent.tags.masked([text_block(words)]) if words.strip() else [])
+
+
+def keep_failed(agent: Agent, failure: Failure) -> None:
+    """Store the words of an answer that failed after all tries, and tell the model of it.
+
+    Raises nothing for a disk that takes no line: the failure is told all the same.
+    """
+    if failure.partial and not agent.conversation.closed:
+        with suppress(StorageError):
+            _store(agent, Reply(failure.partial, INTERRUPTED, UNUSED, agent.model.card.wire), NOTE_FAILED)
 
 
 def keep_cut_short(agent: Agent, request: Request, so_far: SoFar) -> None:
@@ -92,10 +110,10 @@ def keep_cut_short(agent: Agent, request: Request, so_far: SoFar) -> None:
     agent.ended_round(cut, 0, task, aside=INTERRUPTED if request.aside else "")
 
 
-def _store(agent: Agent, cut: Reply) -> None:
+def _store(agent: Agent, cut: Reply, note_of_words: str = NOTE) -> None:
     if cut.content:
         agent.conversation.reply(cut)
         agent.say("assistant", cut.content, cut.usage)
-    note = agent.tags.note(NOTE if cut.content else NOTE_NO_WORDS)
+    note = agent.tags.note(note_of_words if cut.content else NOTE_NO_WORDS)
     agent.conversation.tell(Told((note,)))
     agent.say("user", (note,))

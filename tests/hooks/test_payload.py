@@ -20,7 +20,7 @@ LEADER = Who(SESSION, TRANSCRIPT)
 MATE = Who(SESSION, TRANSCRIPT, TEAMMATE, "ada", "ada@crew", "general-purpose", "crew", "lead", 2, Path("/x/ada.jsonl"))
 SUB = Who(SESSION, TRANSCRIPT, SUBAGENT, "a1b2c3", "a1b2c3", "Explore", "", "ada", 1, Path("/x/a1b2c3.jsonl"))
 
-GIVEN = {"file_path": "/work/main.py", "old_string": "a", "new_string": "b"}
+GIVEN = {"file_path": "/project/main.py", "old_string": "a", "new_string": "b"}
 FACTS = {"added": 1, "removed": 1}
 SUGGESTED = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
 

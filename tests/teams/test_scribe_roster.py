@@ -228,6 +228,19 @@ async def test_a_roster_that_another_program_left_empty_or_cut_is_restored_from_
         await team.spawn("bob", "Wait for mail too.")
 
 
+@pytest.mark.finding("N2")
+@pytest.mark.promise("P5")
+async def test_a_start_and_an_end_that_meet_an_empty_roster_wait_until_it_is_restored(tmp_path):
+    async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
+        heard = Told(team)
+        ann = await team.spawn("ann", "Wait for mail.")
+        await until(team, lambda: team.session.team.quiet())
+        await stranger.write(config_of(team), "")
+        await asyncio.gather(team.spawn("bob", "Wait for mail too."), ann.stop())
+        assert sorted(names(team)) == ["bob", "team-lead"]
+        assert len([one for one in heard.of(Notice) if "was restored from memory" in one.text]) == 1
+
+
 @pytest.mark.finding("D5", "N2")
 @pytest.mark.promise("P5")
 @pytest.mark.parametrize("damage", [None, ""])

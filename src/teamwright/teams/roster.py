@@ -24,8 +24,10 @@ from teamwright.storage.paths import Home, make_private
 
 _RETRIES = 3
 _RETRY_S = 0.002
-_LONG_RETRIES = 10
 _LONG_RETRY_S = 0.025
+_PATIENCE_S = 0.25
+_RESTORED_AFTER_S = 1.0
+"""A damaged file may be being written: only after so long it is restored from memory."""
 _RACY_NS = 12_000_000
 """File clocks tick at 1 to 10 ms: a younger file may change again without a new mtime."""
 
@@ -38,6 +40,8 @@ class Roster:
         self.directory = directory
         self.path = home.config(directory)
         self._fsync = fsync
+        self.on_restored: Callable[[Path], None] | None = None
+        """With this a file that stays damaged is restored from memory; it receives the copy of the damaged bytes."""
         self._seen: _Seen | None = None
         self._encoder = IndentedJson()
 
@@ -47,7 +51,7 @@ class Roster:
         """The roster as it is on disk.
 
         Raises TeamwrightError (`unknown-team`) when there is no file, StorageError (`damaged-file`) when it stays
-        unreadable for 0.3 s: whoever writes in place may need a moment.
+        unreadable: a program that writes in place has 0.3 s, or 1 s before the file is restored from memory.
         """
         return await self._patiently(self._once)
 
@@ -158,15 +162,27 @@ class Roster:
         return self._read()
 
     async def _patiently(self, work: Callable[[], Awaitable[TeamConfig]]) -> TeamConfig:
-        """The work, done again while the file is not whole: never waiting under its lock."""
-        for _ in range(_LONG_RETRIES):
+        """The work, done again while the file is not whole, and once it is restored: never waiting under its lock."""
+        bound = time.monotonic() + (_PATIENCE_S if self._memory() is None else _RESTORED_AFTER_S)
+        while time.monotonic() < bound:
             try:
                 return await work()
             except StorageError as problem:
                 if problem.slug != "damaged-file":
                     raise
             await asyncio.sleep(_LONG_RETRY_S)
+        await self._restore_from_memory()
         return await work()
+
+    async def _restore_from_memory(self) -> None:
+        memory = self._memory()
+        copy = await self.restore(memory) if memory is not None else None
+        if copy is not None and self.on_restored is not None:
+            self.on_restored(copy)
+
+    def _memory(self) -> TeamConfig | None:
+        """The roster that a damaged file is restored to, where this process may do so."""
+        return self._seen.config if self._seen is not None and self.on_restored is not None else None
 
     async def _change(self, change: Callable[[TeamConfig], TeamConfig]) -> TeamConfig:
         if not self.path.exists():  # a team that is gone is not made again by locking it

@@ -22,6 +22,7 @@ from teamwright.teams.lifecycle import State
 from teamwright.teams.mailing.notes import leave_note
 from teamwright.teams.outside import OUTSIDE
 from teamwright.teams.own_entries import note_members
+from teamwright.teams.roster import Roster
 from teamwright.teams.team import Team
 from teamwright.teams.team_file import read_team_file, restore_team_file
 
@@ -29,7 +30,7 @@ MOST_REPAIRS = 6
 """So often a minute the roster is put right; whoever overwrites it more often wins for the rest of the minute."""
 
 PATIENCE_S = 0.5
-"""A file that is missing or not whole may be being written: only after so long it counts as removed or damaged."""
+"""A file that is missing, or a team.json that is not whole, may be being written: it counts only after so long."""
 
 _MINUTE_S = 60.0
 _OVER = frozenset({State.COMPLETED, State.FAILED, State.CRASHED, State.KILLED})
@@ -48,10 +49,13 @@ class RosterScribe:
         self._missing_told: set[str] = set()
         self._over: list[tuple[str, str]] = []
         self._again: asyncio.TimerHandle | None = None
+        self._roster: Roster | None = None
 
     def begin(self) -> None:
         """A roster to follow; who is on it at the first look is known."""
         self.end()
+        self._roster = self._team.roster
+        self._roster.on_restored = self._tell_restored
         self.noticed()
 
     def end(self) -> None:
@@ -59,6 +63,9 @@ class RosterScribe:
         if self._again is not None:
             self._again.cancel()
             self._again = None
+        if self._roster is not None:
+            self._roster.on_restored = None
+            self._roster = None
         self._known = None
         self._dirty = self._gave_up = False
         self._repairs.clear()
@@ -93,7 +100,7 @@ class RosterScribe:
         except StorageError as problem:
             if problem.slug != "damaged-file":
                 raise
-            await self._damaged()
+            self._damaged()
             return
         self._missing_told.discard("damaged")
         if self._known is None:
@@ -293,27 +300,20 @@ class RosterScribe:
         text = f'the files of the team "{team.name}" are back'
         team.emit(Notice(member=OUTSIDE, text=text))
 
-    async def _damaged(self) -> None:
-        """Restore the roster from memory once it stays damaged: another program that writes may need a moment."""
+    def _damaged(self) -> None:
+        """Tell once that the roster is damaged: this process never read it whole and cannot restore it."""
         if "damaged" in self._missing_told:
             return
-        if self._again is None and "doubtful" not in self._missing_told:
-            self._missing_told.add("doubtful")
-            self._later(PATIENCE_S)
-            return
-        self._missing_told.discard("doubtful")
         self._missing_told.add("damaged")
         path = self._team.home.config(self._team.directory)
-        if self._known is not None:
-            self._missing_told.discard("damaged")
-            copy = await self._team.roster.restore(self._known)
-            text = f"{path} was damaged and was restored from memory. The damaged bytes are kept in {copy}."
-            if copy is not None:
-                self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
-            self.noticed()
-            return
         text = f"the team's roster cannot be read: {path} is not a whole roster. It is left as it is; repair it."
         self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+
+    def _tell_restored(self, copy: Path) -> None:
+        path = self._team.home.config(self._team.directory)
+        text = f"{path} was damaged and was restored from memory. The damaged bytes are kept in {copy}."
+        self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
+        self.noticed()
 
     def _later(self, seconds: float) -> None:
         if self._again is None:

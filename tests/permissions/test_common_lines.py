@@ -51,6 +51,7 @@ rg --files | head
 find . -name '*.py'
 find . -name '*.py' -not -path './node_modules/*' | head
 find src -newer a.py
+find . -name '*.py' -exec wc -l {} +
 tree -L 2
 which python3
 python --version
@@ -166,7 +167,6 @@ ASKING = {
     "less a.py": "LESSOPEN runs a program",
     "python -m json.tool package.json": "a json.py of the directory would run",
     "find . -type f -name '*.py' | xargs wc -l": "xargs splits names at blanks, so it may read another file",
-    "find . -name '*.py' -exec wc -l {} +": "the names that find hands over are not known when the line is judged",
     "ls src/*.py | while read f; do echo $f; done": "without quotes a name may become a pattern, and print other names",
 }
 """Lines that read and ask, each with its reason."""

@@ -116,7 +116,7 @@ def proves_read_only(command: str, cwd: Path) -> bool:
     parsed = parse(command, cwd)
     if not parsed.ok or parsed.doubt or parsed.sets or any(_writes(redirect) for redirect in parsed.redirects):
         return False
-    found = [one for one in parsed.commands if one.role == "run"]
+    found = [one for one in parsed.commands if one.role in {"run", "unsure"}]
     return bool(found) and not any(one.name == "cd" or one.variables or proven(one) is None for one in found)
 
 
@@ -140,7 +140,7 @@ def places_of(access: Access, scope: Scope) -> tuple[list[Path], bool] | None:
     edits = False
     for command in () if changing_variable(parsed) else parsed.commands:
         reads, change = proven(command), changes(command)
-        if command.role == "run" and reads is None and change is None:
+        if command.role in {"run", "unsure"} and reads is None and change is None:
             return None
         found += [place_of(path) for path in reads.paths] if reads is not None else []
         if change is not None:

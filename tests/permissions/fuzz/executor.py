@@ -55,31 +55,27 @@ class Executor:
             resource.setrlimit(limit, (value, value))
 
     def answer(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the lines of an order with each group of secrets in its variant, and put everything back.
-
-        `changes` is what all lines of the order changed together.
-        """
+        """Run the line of an order with each group of secrets in its variant, and put everything back."""
         variants: dict[str, int] = order["variants"]
         for group in GROUPS:
             if variants[group] != self.variants[group]:
                 self.world.flip(variants[group], group)
         self.variants = variants
-        own = self.world.variables(variants[VARIABLES])
-        ran = [self._run(argv, {**env, **own}) for argv, env in order["lines"]]
+        env = {**order["env"], **self.world.variables(variants[VARIABLES])}
+        output, code, timed_out = self._run(order["argv"], env, order["commands"])
         changes = self.world.snapshot.changes()
         if changes:
             self.world.snapshot.restore()
             refresh(self.world.project)
             self.world.snapshot.remember()
-        answers = [{"output": out.decode("latin-1"), "code": code, "timed_out": over} for out, code, over in ran]
-        return {"answers": answers, "changes": changes}
+        return {"output": output.decode("latin-1"), "code": code, "timed_out": timed_out, "changes": changes}
 
-    def _run(self, argv: list[str], env: dict[str, str]) -> tuple[bytes, int, bool]:
+    def _run(self, argv: list[str], env: dict[str, str], commands: int) -> tuple[bytes, int, bool]:
         reads, writes = os.pipe()
         child = os.posix_spawn(argv[0], argv, env, file_actions=_streams(writes), setsid=True, setsigdef=_SIGNALS)
         os.close(writes)
         try:
-            output, timed_out = _collect(reads, child)
+            output, timed_out = _collect(reads, child, commands)
         finally:
             os.close(reads)
         left = not timed_out and self.own_processes and self._wait_for_others(child)
@@ -107,11 +103,11 @@ class Executor:
                 time.sleep(0.001)
 
 
-def _collect(reads: int, child: int) -> tuple[bytes, bool]:
+def _collect(reads: int, child: int, commands: int) -> tuple[bytes, bool]:
     """What comes out of the pipe until the child has ended and the pipe is closed, or time or room is over."""
     ended = os.pidfd_open(child)
     chunks: list[bytes] = []
-    room, until, over = MOST_OUTPUT, time.monotonic() + TIMEOUT_S, False
+    room, until, over = MOST_OUTPUT * commands, time.monotonic() + TIMEOUT_S * commands, False
     try:
         while room > 0:
             ready, _, _ = select.select([reads], [], [], max(0.0, until - time.monotonic()))

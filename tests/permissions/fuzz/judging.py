@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -141,21 +143,18 @@ class Judge:
         return SHOWS, self._difference(first, second)
 
     def suspects(self, lines: Sequence[str], configuration: Configuration) -> list[str]:
-        """Run allowed lines one after the other; return those which `judge` has to run alone, one by one.
+        """Run allowed lines together; return those which `judge` has to run alone, one by one.
 
-        Those are the lines whose output depends on the variant, and all lines when one of them changed something.
+        Those are the lines whose output depends on the variant, and all lines when it is not known what each did.
         """
         self._variant = 1 - self._variant
-        one = self._run_each(lines, configuration.secret, 1 - self._variant)
-        other = self._run_each(lines, configuration.secret, self._variant)
-        if any(outcomes and outcomes[0].changes for outcomes in (one, other)):
+        one = self._run_together(lines, configuration.secret, 1 - self._variant)
+        other = self._run_together(lines, configuration.secret, self._variant) if one is not None else None
+        if one is None or other is None:
             return list(lines)
-        pairs = zip(lines, one, other, strict=True)
-        return [
-            line
-            for line, first, second in pairs
-            if not self._same(first, second) or any(_shown(outcome, configuration) for outcome in (first, second))
-        ]
+        history = [configuration.history and IN_HISTORY.encode() in printed for printed in one]
+        outputs = zip(lines, one, other, history, strict=True)
+        return [line for line, first, second, shown in outputs if shown or sorted(first) != sorted(second)]
 
     def group_of(self, wrong: Wrong) -> str:
         """Which group of secrets decides what the line prints."""
@@ -185,16 +184,25 @@ class Judge:
             return f"ends with {one.code} or {other.code}"
         return f"changes {sorted(set(self._told(one).items()) ^ set(self._told(other).items()))[:2]!r}"[:400]
 
-    def _run(self, line: str, groups: frozenset[str], variant: int) -> Outcome:
-        return self._run_each([line], groups, variant)[0]
+    def _run(self, line: str, groups: frozenset[str], variant: int, commands: int = 1) -> Outcome:
+        put = followed(line_of(line, None, self._env, proven=True), self.sandbox.base / "aside" / "ended_in")
+        outcome = self.sandbox.run(put.argv, put.env, groups, variant, commands)
+        self.runs += commands
+        self.timed_out += outcome.timed_out
+        return outcome
 
-    def _run_each(self, lines: Sequence[str], groups: frozenset[str], variant: int) -> list[Outcome]:
-        ended_in = self.sandbox.base / "aside" / "ended_in"
-        put = [followed(line_of(line, None, self._env, proven=True), ended_in) for line in lines]
-        outcomes = self.sandbox.run([(one.argv, one.env) for one in put], groups, variant)
-        self.runs += len(outcomes)
-        self.timed_out += sum(outcome.timed_out for outcome in outcomes)
-        return outcomes
+    def _run_together(self, lines: Sequence[str], groups: frozenset[str], variant: int) -> list[bytes] | None:
+        """Return what each line printed, with its code, when each runs in a subshell of one shell.
+
+        None when something was changed, or when it is not certain which line printed what.
+        """
+        mark = secrets.token_hex(8)
+        text = "".join(f"(eval {shlex.quote(line)}\n)\nprintf '%s %s\\n' {mark} $?\n" for line in lines)
+        outcome = self._run(text, groups, variant, len(lines))
+        printed = re.split(mark.encode() + rb" (\d+)\n", outcome.output)
+        if outcome.timed_out or outcome.changes or len(printed) != 2 * len(lines) + 1:
+            return None
+        return [printed[at] + printed[at + 1] for at in range(0, 2 * len(lines), 2)]
 
     def _changed(self, outcome: Outcome, configuration: Configuration) -> Iterator[tuple[str, str]]:
         world = self.sandbox.world

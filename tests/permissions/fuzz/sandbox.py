@@ -29,10 +29,6 @@ _READ_ONLY_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 _MAIN = "import sys; sys.path.insert(0, sys.argv[1]); from tests.permissions.fuzz.executor import main; main()"
 
 
-Line = tuple[Sequence[str], Mapping[str, str]]
-"""The arguments and the environment of one shell."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a line did. `changes` names each path with what became of it; all of it was put back."""
@@ -87,17 +83,16 @@ class Sandbox:
         self._process.stdout.close()
         shutil.rmtree(self.base, ignore_errors=True)
 
-    def run(self, lines: Sequence[Line], groups: frozenset[str], variant: int) -> list[Outcome]:
-        """Run lines in the project, with the secrets of these groups in this variant, the others in the first.
+    def run(
+        self, argv: Sequence[str], env: Mapping[str, str], groups: frozenset[str], variant: int, commands: int = 1
+    ) -> Outcome:
+        """Run the argv in the project, with the secrets of these groups in this variant, the others in the first.
 
-        The changes of each outcome are those of all lines together.
+        Several `commands` in it have as much more time and room for output.
         """
         variants = {group: variant if group in groups else 0 for group in GROUPS}
-        found = self._ask({"lines": [(list(argv), dict(env)) for argv, env in lines], "variants": variants})
-        changes = found["changes"]
-        return [
-            Outcome(one["output"].encode("latin-1"), one["code"], one["timed_out"], changes) for one in found["answers"]
-        ]
+        found = self._ask({"argv": list(argv), "env": dict(env), "variants": variants, "commands": commands})
+        return Outcome(found["output"].encode("latin-1"), found["code"], found["timed_out"], found["changes"])
 
     def _order(self, drops: bool) -> dict[str, Any]:
         shared = ["/tmp", "/var/tmp", "/dev/shm"] if self.confined else []

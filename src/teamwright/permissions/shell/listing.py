@@ -85,7 +85,7 @@ class Listing:
         inner = self.another(self.parsed, same_home=wrapped.clear and "HOME" not in variables)
         first = len(self.parsed.commands)
         globbed = {command.words[at] for at in command.globs}
-        guess = wrapped.guess or command.role == "guess"
+        guess = wrapped.guess or wrapped.proven or command.role == "guess"
         for words in wrapped.commands:
             globs = frozenset(at for at, word in enumerate(words) if word in globbed)
             unknown = frozenset(at for at, word in enumerate(words) if word is None)

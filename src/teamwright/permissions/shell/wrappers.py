@@ -1,7 +1,7 @@
 """Commands that run other commands: what they would run, taken out of their words.
 
-`sudo`, `env`, `xargs`, `timeout`, `bash -c`, `eval`, `find -exec` and the like. Knows words only; what comes out
-is looked at like any other command, so a rule about `git push` also holds for `timeout 5 git push`.
+`sudo`, `env`, `xargs`, `timeout`, `bash -c`, `eval`, `find -exec` and the like. Depends on the proof of find alone.
+What comes out is looked at like any other command, so a rule about `git push` also holds for `timeout 5 git push`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable
 from itertools import pairwise
 
+from teamwright.permissions.programs.reads import files_read
 from teamwright.protocol.values import dataclass
 
 Words = tuple[str | None, ...]
@@ -24,7 +25,7 @@ class Inside:
     needs a rule of its own as well. `guess` marks what is inside as possible only: it can forbid, and need not be
     allowed, but then the wrapper needs a rule that names it word by word. `opaque`: commands that follow may be
     others than they look. `file`: a script and its arguments; a shell looks for it in PATH too, so a rule that forbids
-    a command of that name forbids this.
+    a command of that name forbids this. `proven`: the proof of the wrapper includes what it runs, which can only forbid.
     """
 
     commands: tuple[Words, ...] = ()
@@ -34,6 +35,7 @@ class Inside:
     guess: bool = False
     opaque: bool = False
     file: Words = ()
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,9 @@ def _find(words: Words) -> Inside | None:
             found.append((*words[at + 1 :], None))
             break
         at += 1
-    return Inside(tuple(words for words in found if words)) if found else None
+    args = [word for word in words[1:] if word is not None]
+    proven = words[0] == "find" and len(args) == len(words) - 1 and files_read("find", args) is not None
+    return Inside(tuple(words for words in found if words), proven=proven) if found else None
 
 
 def _git(words: Words) -> Inside | None:

@@ -106,7 +106,7 @@ def test_a_trusted_repository_still_sets_no_endpoint_key_home_or_bypass(reposito
 
 @pytest.mark.promise("K1", "K9")
 @pytest.mark.finding("C3")
-def test_a_shared_rule_answers_git_manners_for_what_it_names_once_exactly_it_is_trusted(repository):
+def test_a_shared_rule_answers_git_policy_for_what_it_names_once_exactly_it_is_trusted(repository):
     repository.write(".teamwright/settings.json", {"permissions": {"allow": ["Bash(git push:*)", "Bash(git:*)"]}})
     assert bash(repository, "git push") is Verdict.ASK
     repository.trust()

@@ -66,7 +66,7 @@ def test_aliases_that_grow_without_end_are_left_as_they_are():
         ("gp", Mode.BYPASS, {"deny": ["Bash(git push:*)"]}, "deny", "Bash(git push:*)"),
         ("true && both", Mode.BYPASS, {"deny": ["Bash(git push:*)"]}, "deny", "Bash(git push:*)"),
         ("gp", Mode.BYPASS, {}, "allow", "mode"),
-        ("gp", Mode.DEFAULT, {"allow": ["Bash(gp:*)"]}, "ask", "git manners"),
+        ("gp", Mode.DEFAULT, {"allow": ["Bash(gp:*)"]}, "ask", "git policy"),
         ("gp", Mode.DEFAULT, {"allow": ["Bash(gp:*)", "Bash(git push:*)"]}, "allow", "Bash(gp:*)"),
         ("gst", Mode.DEFAULT, {}, "ask", "mode"),
         ("gst", Mode.DEFAULT, {"allow": ["Bash(gst)"]}, "allow", "Bash(gst)"),

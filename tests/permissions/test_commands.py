@@ -305,8 +305,8 @@ def test_a_deny_rule_reaches_a_command_at_any_depth_in_every_mode(ground, comman
 def test_git_manners_are_asked_about_at_any_depth(ground, command):
     command += "\nx\nEOF" if "<<EOF" in command else ""
     everything_but_git = ["Bash(*)"]
-    assert ground.run(command, allow=everything_but_git, by_user=False).rule == "git manners"
-    assert ground.run(command, allow=everything_but_git, by_user=False, trusted=True).rule == "git manners"
+    assert ground.run(command, allow=everything_but_git, by_user=False).rule == "git policy"
+    assert ground.run(command, allow=everything_but_git, by_user=False, trusted=True).rule == "git policy"
 
 
 @pytest.mark.finding("C3")

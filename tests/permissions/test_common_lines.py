@@ -167,7 +167,7 @@ ASKING = {
     "less a.py": "LESSOPEN runs a program",
     "python -m json.tool package.json": "a json.py of the directory would run",
     "find . -type f -name '*.py' | xargs wc -l": "xargs splits names at blanks, so it may read another file",
-    "ls src/*.py | while read f; do echo $f; done": "without quotes a name may become a pattern, and print other names",
+    "ls src/*.py | while read f; do echo $f; done": "what read gets is not known when the line is judged",
 }
 """Lines that read and ask, each with its reason."""
 

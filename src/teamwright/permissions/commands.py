@@ -1,6 +1,6 @@
 """Whether a shell command may run: every command in it must be allowed, one that is denied denies the line.
 
-Takes the line apart with `shell`, then asks the rules, git manners, the table of reading commands and, where the
+Takes the line apart with `shell`, then asks the rules, git policy, the table of reading commands and, where the
 mode accepts edits, the table of changing ones. Runs nothing.
 """
 
@@ -54,7 +54,7 @@ def judge_command(ground: Ground, access: Access) -> Decision:
 def judge_as_run(ground: Ground, access: Access) -> Decision:
     """The verdict on a command line whose aliases are known: what forbids either form forbids it.
 
-    A rule that allows what was written goes on allowing it, unless a rule or git manners speak of what it stands for.
+    A rule that allows what was written goes on allowing it, unless a rule or git policy speak of what it stands for.
     """
     written = judge_command(ground, access)
     if not access.stands_for:
@@ -241,9 +241,7 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts,
     if name and not any(
         rule.by_user or (rule.trusted and same_subcommand(rule.written_words, command.words)) for rule in allowing
     ):
-        return Decision(
-            Verdict.ASK, "git manners", f"git {name} is done only when you ask for it.{_too_wide(allowing)}"
-        )
+        return Decision(Verdict.ASK, "git policy", f"git {name} is done only when you ask for it.{_too_wide(allowing)}")
     if command.role == "unsure":
         allowing = [rule for rule in allowing if rule.exact]
     elif command.role != "run":

@@ -141,7 +141,7 @@ class Policy:
     def apply(self, update: Update, source: str = "granted with an answer", *, by_user: bool = False) -> None:
         """What was granted holds from the next call on, as far as the policies above allow it.
 
-        `source` names who granted it. `by_user`: a person did, so that its rules also answer git manners. Raises
+        `source` names who granted it. `by_user`: a person did, so that its rules also answer git policy. Raises
         UsageError, and changes nothing, when it reaches further than an answer may (`permissions.bounds`).
         """
         from teamwright.permissions.bounds import check_directories, check_mode, check_rules
@@ -357,7 +357,7 @@ class Policy:
         return replace(decision, always=self._offered(tool, access, decision))
 
     def _offered(self, tool: str, access: Access, decision: Decision) -> str:
-        plain = decision.rule.startswith("mode ") or decision.rule == "git manners"
+        plain = decision.rule.startswith("mode ") or decision.rule == "git policy"
         if not plain:
             return ""
         from teamwright.permissions.suggest import always

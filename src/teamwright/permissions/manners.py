@@ -1,4 +1,4 @@
-"""Git manners: what changes history, the index or the branch is done only when a person asked for it.
+"""Git policy: what changes history, the index or the branch is done only when a person asked for it.
 
 These commands ask in every mode but bypass, unless the user's own allow rule answers. Knows git's words. Does not
 know rules or modes.

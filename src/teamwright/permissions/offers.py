@@ -38,7 +38,7 @@ def suggestions(tool: str, access: Access, decision: Decision, policy: Policy) -
 
 
 def _is_mere(decision: Decision) -> bool:
-    return decision.rule.startswith("mode ") or decision.rule == "git manners"
+    return decision.rule.startswith("mode ") or decision.rule == "git policy"
 
 
 def _touched(tool: str, access: Access, scope: Scope) -> tuple[list[Path], bool] | None:

@@ -25,7 +25,7 @@ class Inside:
     needs a rule of its own as well. `guess` marks what is inside as possible only: it can forbid, and need not be
     allowed, but then the wrapper needs a rule that names it word by word. `opaque`: commands that follow may be
     others than they look. `file`: a script and its arguments; a shell looks for it in PATH too, so a rule that forbids
-    a command of that name forbids this. `proven`: the proof of the wrapper includes what it runs, which can only forbid.
+    a command of that name forbids this. `proven`: the proof of the wrapper includes what it runs; that can only forbid.
     """
 
     commands: tuple[Words, ...] = ()

@@ -209,3 +209,23 @@ async def test_a_secret_of_the_environment_is_masked_in_mail_and_idle_notices(tm
         await send_text(crew, "ada", LEAD, f"Use {key} for it.", summary=key)
         mail = crew.inbox(LEAD).path.read_text()
     assert key not in mail and "Use …mail for it." in mail
+
+
+@pytest.mark.finding("N6")
+@pytest.mark.promise("F66")
+async def test_a_key_of_a_known_service_is_masked_in_mail_and_idle_notices_and_a_name_that_begins_so_is_not(tmp_path):
+    keys = [
+        "sk-" + "ant-api03-Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8",
+        "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2",
+        "AKIA" + "IOSFODNN7EXAMPL1",
+    ]
+    names = "pk_orders_2024_archive, sk-learn-contrib-2 and rk_users"
+    lines = {"lead": ["ok"] * 9, "ada": [f"The keys are {' and '.join(keys)}; the rest: {names}."]}
+    async with a_team(tmp_path, ScriptedModel(lines)) as team:
+        ada = await team.spawn("ada", "Work.")
+        await until(team, lambda: ada.state == "idle")
+        crew = team.session.team
+        await send_text(crew, "ada", LEAD, f"Use {keys[0]}.", summary=keys[1])
+        mail = crew.inbox(LEAD).path.read_text()
+    assert not [key for key in keys if key in mail]
+    assert mail.count(names) == 1 and "Use …7Op8." in mail

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from teamwright import Team
+from teamwright.app.ended.recovering import recovered_home
 from teamwright.protocol.roster import parse_config
 from teamwright.storage.paths import Home, home_of
 from teamwright.teams.recovery import recover_teams
@@ -145,3 +147,23 @@ async def test_a_resume_removes_the_lock_that_a_killed_process_left_on_an_inbox(
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["a"], "bob": ["b"]})
     async with Team.resume("crew", model=model, cwd=tmp_path, permission_mode="bypassPermissions"):
         assert not lock.exists()
+
+
+@pytest.mark.finding("N5", "T24")
+@pytest.mark.parametrize("word", ["crew", "Crew", "ada@crew", "crew-2"])
+async def test_a_command_that_names_a_team_repairs_that_team_alone(tmp_path, home, word):
+    await leave_ada_and_bob(tmp_path)
+    others = ["crew-2", "crew-two", "other"]
+    for other in others:
+        shutil.copytree(home.team("crew"), home.team(other))
+    for directory in ("crew", *others):
+        home.config(directory).write_bytes(b"")
+        await asyncio.to_thread(killed_inside, home.inbox(directory, "ada"), home.guard(home.inbox(directory, "ada")))
+    named = {"crew-2"} if word == "crew-2" else {"crew", "crew-2"}
+    _, said = await asyncio.to_thread(recovered_home, None, word)
+    assert len(said) == len(named)
+    assert {name for name in ("crew", *others) if home.config(name).read_bytes()} == named
+    locked = {path.parts[-3] for path in (home.shared / "teams").glob("*/inboxes/*.lock")}
+    assert locked == {"crew", *others} - named
+    _, rest = await asyncio.to_thread(recovered_home, None, "50101e6d")
+    assert len(said) + len(rest) == 4, "the id of a session may be that of any team's"

@@ -39,6 +39,8 @@ _TOKEN_IN_TEXT = re.compile(
     """,
     re.VERBOSE,
 )
+_KEY = re.compile(rf"(?<![-\w])(?:{_TOKEN.pattern})", re.VERBOSE)
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{10,}")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _NOTHING_SECRET = re.compile(r"(?:|true|false|yes|no|on|off|none|auto|\d{1,3})", re.IGNORECASE)
 
@@ -51,6 +53,11 @@ def mask(secret: str) -> str:
 def mask_tokens(text: str) -> str:
     """The text with everything masked that has the format of a known token."""
     return _TOKEN_IN_TEXT.sub(lambda found: mask(found[0]), text)
+
+
+def mask_keys(text: str) -> str:
+    """The text with the keys of known services masked, and nothing else: a name such as `pk_orders_2024` stays."""
+    return _KEY.sub(lambda found: mask(found[0]) if _RANDOM.search(found[0]) else found[0], text)
 
 
 def mask_values(text: str, secrets: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from teamwright.mail.inbox import peek
 from teamwright.protocol.clock import ms_of
 from teamwright.protocol.errors import StorageError, TeamwrightError
 from teamwright.protocol.events import MemberChanged
-from teamwright.protocol.ids import LEAD, agent_id, inbox_stem
+from teamwright.protocol.ids import LEAD, agent_id, inbox_stem, team_dir
 from teamwright.protocol.mail import Entry, parse_entry
 from teamwright.protocol.roster import Member, TeamConfig, parse_config, parse_member
 from teamwright.storage.atomic import keep_copy, write_atomic, write_new
@@ -41,28 +42,34 @@ _LATE_MS = 1_000
 
 
 async def recover_teams(
-    home: Home, session: str = "", lives: Callable[[LeadLease], bool] = lead_lives
+    home: Home, session: str = "", lives: Callable[[LeadLease], bool] = lead_lives, *, word: str = ""
 ) -> tuple[str, ...]:
     """Rebuild what is damaged or missing of the teams on disk. Returns a sentence for each file that was rebuilt.
 
-    With `session` only the teams that this session leads, whose lease the caller holds; else those without a lead.
+    `word` restricts it to the teams of this name (see `team_directories`). With `session` only the teams that this session leads, whose lease the caller holds; else those without a lead.
     A team that cannot be rebuilt stays as it is. Raises nothing of a single team.
     """
     told: list[str] = []
-    for directory in damaged_teams(home):
+    for directory in damaged_teams(home, word):
         with suppress(TeamwrightError, OSError):
             if said := await _Recovery(home, directory, session, lives).recover():
                 told.append(said)
     return tuple(told)
 
 
-def damaged_teams(home: Home) -> list[str]:
-    """The directories of teams of which one of both files is there and the other one is missing or damaged."""
+def team_directories(home: Home, word: str = "") -> list[str]:
+    """The directories of the teams that a word may name; of all teams without a word, and for the id of a session."""
     try:
         names = sorted(entry.name for entry in (home.shared / "teams").iterdir())
     except OSError:
         return []
-    return [name for name in names if _is_damaged(home, name)]
+    named = re.compile(rf"{re.escape(team_dir(word.rpartition('@')[2]))}(-\d+)?")
+    return [name for name in names if word and named.fullmatch(name)] or names
+
+
+def damaged_teams(home: Home, word: str = "") -> list[str]:
+    """The directories of teams of which one of both files is there and the other one is missing or damaged."""
+    return [name for name in team_directories(home, word) if _is_damaged(home, name)]
 
 
 def _is_damaged(home: Home, directory: str) -> bool:

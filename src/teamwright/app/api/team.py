@@ -144,7 +144,8 @@ class Team:
             raise UsageError("usage", f'the team "{self.name}" is running already')
         async with AsyncExitStack() as stack:
             never_was = stack.enter_context(ExitStack())
-            rebuilt = await recover_teams(home_at(self._options.home)) if self._goes_on else ()
+            home = home_at(self._options.home)
+            rebuilt = await recover_teams(home, word=self.name) if self._goes_on else ()
             session = await stack.enter_async_context(open_session(self._opening()))
             session.warnings += rebuilt
             session.requests.attended = self._readers.attended

@@ -12,16 +12,17 @@ from teamwright.app.inspect import home_at
 from teamwright.protocol.errors import TeamwrightError
 from teamwright.storage.paths import Home
 from teamwright.teams.dead_locks import remove_team_locks
-from teamwright.teams.recovery import damaged_teams, recover_teams
+from teamwright.teams.recovery import damaged_teams, recover_teams, team_directories
 
 
-def recovered_home(root: str | None) -> tuple[Home, tuple[str, ...]]:
+def recovered_home(root: str | None, word: str = "") -> tuple[Home, tuple[str, ...]]:
     """The home at this root, and a sentence for each file of a team that was rebuilt. Raises as `home_at`.
 
-    Locks of killed processes are removed too. Not for a running event loop.
+    Locks of killed processes are removed too. `word` restricts both to the teams that it may name, a name or an address;
+    the directories of other teams are not opened. Not for a running event loop.
     """
     home = home_at(root)
-    for team in sorted(home.shared.glob("teams/*/")):
+    for directory in team_directories(home, word):
         with suppress(TeamwrightError):
-            remove_team_locks(home, team.name)
-    return home, asyncio.run(recover_teams(home)) if damaged_teams(home) else ()
+            remove_team_locks(home, directory)
+    return home, asyncio.run(recover_teams(home, word=word)) if damaged_teams(home, word) else ()

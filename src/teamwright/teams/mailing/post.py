@@ -7,6 +7,7 @@ text that would parse as a protocol message is fenced. Knows the team and its in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 from teamwright.protocol.clock import iso
@@ -15,7 +16,7 @@ from teamwright.protocol.events import MessageSent
 from teamwright.protocol.ids import LEAD, LEAD_ALIAS, MemberName, addressee, keyed_id, message_id, nearest
 from teamwright.protocol.mail import Entry, IdleNotification, Protocol, fenced
 from teamwright.protocol.roster import Member
-from teamwright.protocol.secret_texts import mask_values
+from teamwright.protocol.secret_texts import mask_keys, mask_values
 from teamwright.protocol.values import dataclass
 from teamwright.storage.marks import mark_of
 from teamwright.teams.lifecycle import State
@@ -32,6 +33,11 @@ class Sent:
     message_id: str
     outcome: str
     color: str | None = None
+
+
+def _masked(team: Team, text: str) -> str:
+    """The text without secrets of the session's environment and keys of known services."""
+    return mask_keys(mask_values(text, team.secrets))
 
 
 def summary_of(text: str) -> str:
@@ -66,7 +72,7 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
         raise UsageError(
             "usage", "a message needs text", do=["Say it in words, or send nothing."], note="nothing was sent"
         )
-    text, summary = mask_values(text, team.secrets), mask_values(summary, team.secrets)
+    text, summary = _masked(team, text), _masked(team, summary)
     if call is not None and call.again:
         sent = await _sent_before(team, addressee(to, team.names), call)
         if sent is not None:
@@ -154,10 +160,10 @@ async def send_protocol(
     team: Team, sender: str, to: str, message: Protocol, *, summary: str | None = None, id: str = ""
 ) -> str:
     """A protocol message of the runtime, under this id if one is given. Returns its message id."""
-    secrets = team.secrets if isinstance(message, IdleNotification) else ()
+    masked = partial(_masked, team) if isinstance(message, IdleNotification) else str
     entry = Entry(
         sender=sender,
-        text=mask_values(message.encode(), secrets),
+        text=masked(message.encode()),
         summary=summary,
         timestamp=iso(),
         color=_color(team, sender),
@@ -169,11 +175,7 @@ async def send_protocol(
     short = (
         message.result or message.failure_reason or "idle" if isinstance(message, IdleNotification) else message.TYPE
     )
-    team.emit(
-        MessageSent(
-            member=sender, to=to, message_id=sent, summary=summary_of(mask_values(short, secrets)), wire=message.TYPE
-        )
-    )
+    team.emit(MessageSent(member=sender, to=to, message_id=sent, summary=summary_of(masked(short)), wire=message.TYPE))
     team.ring(to)
     return sent
 

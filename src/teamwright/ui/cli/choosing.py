@@ -56,7 +56,7 @@ def named(place: Place, word: str, *, headless: bool) -> Chosen:
     product's). Words where a name should be are most likely a prompt: the error says where that goes.
     """
     try:
-        return _chosen(session_meant(home_of_teams(place), place.cwd, word), place)
+        return _chosen(session_meant(home_of_teams(place, word), place.cwd, word), place)
     except TeamwrightError as problem:
         if problem.slug == "unknown-session" and len(word.split()) > 1:
             said = f"{' -p' if headless else ''} {quote(one_line(word, 60))}"

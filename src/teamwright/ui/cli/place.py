@@ -52,14 +52,16 @@ def place_of(ctx: click.Context) -> Place:
     )
 
 
-def home_of_teams(place: Place) -> Home:
+def home_of_teams(place: Place, word: str | None = None) -> Home:
     """The home of a command about teams. Damaged files of teams without a lead are rebuilt first; stderr says so.
+
+    `word` is the team's name, a member's address or the id of a session: teams that it cannot name are left alone.
 
     Raises CannotStart (`read-only-home`) for a home that cannot be read.
     """
     from teamwright.app.ended.recovering import recovered_home
 
-    home, rebuilt = recovered_home(place.home)
+    home, rebuilt = recovered_home(place.home, word or "")
     for sentence in rebuilt:
         note(f"teamwright: {sentence}")
     return home

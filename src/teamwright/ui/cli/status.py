@@ -43,7 +43,7 @@ def status(ctx: click.Context, /, team: str | None, watch: bool, as_json: bool) 
     Without TEAM: those that live in this directory, else the newest.
     """
     place = place_of(ctx)
-    views = status_views(home_of_teams(place), place.cwd, team)
+    views = status_views(home_of_teams(place, team), place.cwd, team)
     if watch:
         return _watch(place, views, as_json=as_json)
     if as_json:

@@ -26,7 +26,7 @@ from teamwright.ui.cli.place import home_of_teams, place_of
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
     """End a member, which may object, or a team: its process saves and ends, and the team can be resumed."""
     require_person(home_at(place_of(ctx).home), STOPS)
-    home_of_teams(place_of(ctx))
+    home_of_teams(place_of(ctx), address)
     stopped = asyncio.run(_stop(place_of(ctx).home, address, now=now, timeout_s=timeout))
     if as_json:
         say_json(stopped)

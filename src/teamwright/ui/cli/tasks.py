@@ -18,7 +18,7 @@ from teamwright.ui.cli.place import home_of_teams, place_of
 @click.pass_context
 def tasks(ctx: click.Context, /, team: str, as_json: bool) -> int:
     """The task list of a team, or of a session that has none (session-…)."""
-    views = find_tasks(home_of_teams(place_of(ctx)), team)
+    views = find_tasks(home_of_teams(place_of(ctx), team), team)
     if as_json:
         say_json(views)
     elif not views:

@@ -48,7 +48,7 @@ def teams(ctx: click.Context, /, archived: bool, as_json: bool) -> int:
 @click.pass_context
 def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
     """Members, tasks and mail of one team."""
-    view = find_team(home_of_teams(place_of(ctx)), name, archived=True)
+    view = find_team(home_of_teams(place_of(ctx), name), name, archived=True)
     if as_json:
         say_json(view)
         return 0
@@ -83,7 +83,7 @@ def show(ctx: click.Context, /, name: str, as_json: bool) -> int:
 @click.pass_context
 def rm(ctx: click.Context, /, name: str | None, force: bool, finished: bool, older: str | None, as_json: bool) -> int:
     """Put a team whose lead is gone into the archive: requests, mail and tasks."""
-    home = home_of_teams(place_of(ctx))
+    home = home_of_teams(place_of(ctx), name)
     if finished:
         if name or force:
             raise UsageError("usage", "--finished takes no NAME and no --force", note="nothing was removed")
@@ -152,7 +152,7 @@ def adopt(ctx: click.Context, /, name: str, prompt: tuple[str, ...], **flags: An
         raise too_many_words(prompt, f"teamwright teams adopt {quote(name)}{headlessly}")
     headless = face_of(flags, prompt, resumes=True)
     refuse_headless_flags(flags, headless=headless)
-    require_adoptable(named_team(home_of_teams(place), name))
+    require_adoptable(named_team(home_of_teams(place, name), name))
     return run(place, {**flags, "adopt": name}, prompt[0] if prompt else None, headless=headless)
 
 

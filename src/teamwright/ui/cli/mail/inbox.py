@@ -24,7 +24,7 @@ def inbox(ctx: click.Context, /, address: str, only_unread: bool, as_json: bool)
     name, team = parse_agent_id(address)
     if not name or not team:
         raise UsageError("usage", f"{address!r} is no address", do=["teamwright inbox lead@TEAM", "teamwright teams"])
-    view = find_team(home_of_teams(place_of(ctx)), team, archived=True)
+    view = find_team(home_of_teams(place_of(ctx), team), team, archived=True)
     mail = [one for one in mail_views(view, name) if not (only_unread and one.read)]
     if as_json:
         say_json(mail)

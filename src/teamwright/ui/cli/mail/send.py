@@ -50,7 +50,7 @@ def send_command(
     if timeout is not None and not wait:
         raise UsageError("usage", "--timeout is for --wait", note="nothing was sent")
     place = place_of(ctx)
-    home_of_teams(place)
+    home_of_teams(place, address)
     return asyncio.run(_send(place.home, address, _words(text), wait=wait, timeout_s=timeout, as_json=as_json))
 
 

@@ -24,7 +24,7 @@ _USED = ("tokens in", "cached", "out")
 def cost(ctx: click.Context, /, name: str | None, since: str | None, as_json: bool) -> int:
     """What a team (also a deleted one) or a session used: by member, task and model. Newest session by default."""
     place = place_of(ctx)
-    view = cost_of(home_of_teams(place), place.cwd, name, moment_of(since) if since is not None else None)
+    view = cost_of(home_of_teams(place, name), place.cwd, name, moment_of(since) if since is not None else None)
     if as_json:
         say_json(view)
         return 0

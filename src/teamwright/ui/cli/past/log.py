@@ -38,7 +38,7 @@ def log(ctx: click.Context, /, name: str | None, member: str | None, call_id: st
     With --json a line an event.
     """
     place = place_of(ctx)
-    found = find_log(home_of_teams(place), place.cwd, name)
+    found = find_log(home_of_teams(place, name), place.cwd, name)
     if call_id is not None:
         call = find_call(found, call_id)
         say_json(call) if how["as_json"] else _show_call(call)

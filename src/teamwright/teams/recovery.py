@@ -46,7 +46,8 @@ async def recover_teams(
 ) -> tuple[str, ...]:
     """Rebuild what is damaged or missing of the teams on disk. Returns a sentence for each file that was rebuilt.
 
-    `word` restricts it to the teams of this name (see `team_directories`). With `session` only the teams that this session leads, whose lease the caller holds; else those without a lead.
+    `word` restricts it to the teams of this name (see `team_directories`). With `session` only the teams that this
+    session leads, whose lease the caller holds; else those without a lead.
     A team that cannot be rebuilt stays as it is. Raises nothing of a single team.
     """
     told: list[str] = []

@@ -18,8 +18,8 @@ from teamwright.teams.recovery import damaged_teams, recover_teams, team_directo
 def recovered_home(root: str | None, word: str = "") -> tuple[Home, tuple[str, ...]]:
     """The home at this root, and a sentence for each file of a team that was rebuilt. Raises as `home_at`.
 
-    Locks of killed processes are removed too. `word` restricts both to the teams that it may name, a name or an address;
-    the directories of other teams are not opened. Not for a running event loop.
+    Locks of killed processes are removed too. `word`, a name or an address, restricts both to the teams that it may
+    name: the directories of other teams are not opened. Not for a running event loop.
     """
     home = home_at(root)
     for directory in team_directories(home, word):

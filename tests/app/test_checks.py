@@ -56,7 +56,7 @@ async def test_a_member_completes_a_task_when_its_check_succeeds_and_not_before(
     first, _, last = [newest(r) for r in model.requests if r.asker == "ada"][-3:]
     what, do, *rest = first.split("\n")
     assert what.startswith(f"#1 is not completed: its check failed (exit code 3): {DONE}")
-    assert do.startswith("Mend what the check found") and rest == ["nothing is done"]
+    assert do.startswith("Fix the problems") and rest == ["nothing is done"]
     assert "updated" in last
     assert (task.status, task.passed(DONE), task.unverified) == ("completed", True, False)
 
@@ -279,7 +279,7 @@ async def test_a_check_that_nobody_of_ours_set_is_not_run_and_the_completion_say
     assert task.status == "completed" and task.unverified
     assert not (tmp_path / "ran").exists()
     assert "#1 [completed, unverified] first" in told_all
-    assert "unverified: nobody saw its check succeed" in told_all
+    assert "unverified: its check was not seen to succeed" in told_all
     assert shown == [("#1", "completed, unverified", "", "first")]
 
 
@@ -320,9 +320,9 @@ async def test_a_strangers_completion_whose_check_fails_is_taken_back_and_told_o
         await heard.one(TaskChanged, change="updated", member="task-list")
         task = await team.tasks.get("1")
         assert (task.status, task.owner, task.check) == ("in_progress", "ada", DONE)
-        await until(team, lambda: "and yours. Mend what the check found" in told(model, "ada"))
+        await until(team, lambda: "and you own it. Fix the problems" in told(model, "ada"))
         await team.run("What happened?")
-        assert told(model, "ada").count("Mend what the check found") == 1
+        assert told(model, "ada").count("Fix the problems") == 1
         assert told(model, "team-lead").count("It is in progress again, with ada") == 1
 
 

@@ -76,7 +76,7 @@ async def test_afterwards_the_lead_still_knows_its_team_tasks_requests_mode_and_
             f"- plan_approval {request['id']}, of ada",
             f'{{"type": "plan_approval_response", "request_id": "{request["id"]}", "approve": true}}',
             "Your permission mode is bypassPermissions.",
-            "Background commands of yours that run:",
+            "Your running background commands:",
             "sleep 60",
         ):
             assert words in restated

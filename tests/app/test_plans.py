@@ -23,7 +23,7 @@ SH = {"command": "sh x.sh"}
 def planning(request):
     """Plans, hands in, and works once that was approved; a no makes a new plan."""
     last = newest(request)
-    if "was approved" in last or "Plan mode is over" in last:
+    if "was approved" in last or "Plan mode has ended" in last:
         return MAKE
     if not made(request, "ExitPlanMode") or "was not approved" in last:
         return hand_in(f"# Plan {len(made(request, 'ExitPlanMode')) + 1}", "npm test", "please be quick about it")
@@ -235,7 +235,7 @@ async def test_what_is_allowed_with_the_leads_plan_is_the_leads_alone(tmp_path):
     def script(request):
         if request.asker != LEAD:
             return ("Bash", {"command": "npm test"}) if len(request.items) == 1 else "ok"
-        if "Plan mode is over" in newest(request):
+        if "Plan mode has ended" in newest(request):
             return [("Bash", {"command": "npm test"}), ("Agent", {"description": "x", "prompt": "y"})]
         return planning(request)
 

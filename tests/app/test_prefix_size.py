@@ -26,7 +26,7 @@ from teamwright.tools.team.caller import Caller
 
 PLACE = Surroundings(Path("/home/somebody/projects/a-repository"), (), "main", "linux")
 SESSION = SessionPart(PLACE, "0123456789abcdef", ())
-MOST = 5_400
+MOST = 5_500
 """Tokens, at four bytes a token."""
 
 
@@ -88,7 +88,7 @@ def test_an_agent_knows_all_it_needs_in_few_tokens(team):
     assert all(size <= MOST for size in sizes.values()), sizes
 
 
-PROMPTS = ("base", "lead", "member", "subagent", "explore", "plan", "shell", "tags")
+PROMPTS = ("base", "limits", "lead", "member", "subagent", "explore", "plan", "shell", "tags")
 
 
 def words_to_models(team: Team) -> dict[str, str]:

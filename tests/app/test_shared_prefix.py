@@ -1,4 +1,4 @@
-"""What the requests of a lead and its teammates have in common, which a service reads from its cache."""
+"""The common beginning of the requests of a lead and its teammates, which a service reads from its cache."""
 
 import asyncio
 import json

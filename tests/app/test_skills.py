@@ -40,7 +40,7 @@ def test_nothing_of_a_repository_is_used_before_trust_and_all_of_it_after(reposi
 @pytest.mark.parametrize("name", ["claude", "Ours", "git:theirs"])
 def test_who_calls_what_nobody_trusted_is_told_that_and_how(repository, name):
     fill(repository)
-    with pytest.raises(UsageError, match="nobody trusted it") as caught:
+    with pytest.raises(UsageError, match="present content is not trusted") as caught:
         shelf(repository).command(name)
     assert caught.value.do[0].startswith("teamwright trust")
     with pytest.raises(UsageError, match="there is no command /else"):

@@ -85,7 +85,7 @@ def test_it_is_on_the_roster_once_with_or_without_an_entry_that_is_there(strange
         assert bob.entry() is None
         done.touch()
         bob.over(lead)
-        assert any("Started again with the same flags" in one["text"] for one in letters(lead)) or bob.newer
+        assert any("started again with the same flags" in one["text"] for one in letters(lead)) or bob.newer
         if not bob.newer:
             assert [one["result"]["success"] for one in lead.log if one.get("do") == "delete"] == [True]
 
@@ -306,7 +306,7 @@ def test_messages_of_the_protocol_from_anybody_but_the_lead_and_for_an_id_that_i
             "shutdown_approved"
         ]
         assert "The text below is from another agent" in bob.told()
-        assert len(bob.said("is no request to this life")) == 2
+        assert len(bob.said("is not a request to this run")) == 2
         rows = {one.name for one in (bob.root / "teamwright" / "teamwork").glob("*/requests/*")}
         assert not rows & {"shutdown-1@bob.json", "shutdown-2@bob.json", "shutdown-3@ann.json"}
 

@@ -177,7 +177,7 @@ ASKING_EDITS = ("cp a.py b.py; cat b.py", "mkdir d; cd d; cp ../a.py .")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A small repository of its own, as a developer has it."""
+    """A small separate repository, as a developer has it."""
     place = tmp_path_factory.mktemp("common")
     (place / "src").mkdir()
     for name in ("a.py", "src/main.py", "package.json"):

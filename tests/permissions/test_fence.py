@@ -139,7 +139,7 @@ def test_who_has_files_of_its_own_changes_no_others(base, path, verdict):
     decision = policy(base, Mode.ACCEPT_EDITS, own(base)).decide("Write", Access(writes=(base / path,)))
     assert str(decision.verdict) == verdict
     if verdict == "deny":
-        assert "writer changes only files of its own" in decision.reason
+        assert "writer changes only its own files" in decision.reason
 
 
 def test_a_link_out_of_ones_own_files_leads_nowhere(base):

@@ -1,8 +1,8 @@
 """A long run as a program: `python -m tests.scale.run [--minutes 15] [--kill-every 40] [--seed S]`.
 
 Three leads with eight members (in process, detached, in tmux) work through tasks that a scripted server on loopback
-gives them, and are killed meanwhile. At the end each team is audited, every task must have been reported, and memory
-(PSS) and CPU of each process, sampled by the minute, must be flat. The directory is kept when something is wrong.
+gives them, and are killed during the run. At the end each team is audited, every task must have been reported, and
+memory (PSS) and CPU of each process, sampled by the minute, must be flat. The directory is kept after a fault.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tests.ui.program import Program
 
 TEAMS = {"in-process": ("ada", "bob"), "detached": ("cyd", "dee", "eve"), "tmux": ("fay", "gus", "hal")}
 SPARED = {"cyd", "fay"}
-"""Members that nobody kills: their processes are sampled from the beginning to the end."""
+"""Members that are not killed: their processes are sampled from the beginning to the end."""
 
 OPEN = 2
 """Tasks a member at the beginning; each report of one brings a new one."""
@@ -46,7 +46,7 @@ KB_GROWTH = 4_096
 
 @dataclass
 class Parts:
-    """What lead and members say. Everything follows from the request, and from whether the time is over."""
+    """The answers of lead and members. They depend on the request, and on the time that is left."""
 
     until: float
     calls: int = 0
@@ -179,7 +179,7 @@ def sample(curves: dict[int, Curve], names: dict[int, str]) -> None:
 
 @dataclass
 class Lead:
-    """The lead of one team, and its session once it has one. `over` when its run ended by itself."""
+    """The lead of one team, and its session once it has one. `over` when its run ended normally."""
 
     backend: str
     program: Program
@@ -198,7 +198,7 @@ class Lead:
             self.process = self.program.start(*words, *flags, stdout=said, stderr=said, start_new_session=True)
 
     def look(self, wrong: list[str]) -> None:
-        """Start the next life of a lead that was killed; one that ended by itself is over."""
+        """Start the next life of a lead that was killed; one that ended normally is not started."""
         code = self.process.poll() if self.process is not None else 0
         if self.over or code is None:
             return
@@ -227,7 +227,7 @@ class Run:
     curves: dict[int, Curve] = field(default_factory=dict)
 
     def play(self) -> None:
-        """Until the time is over and each lead has ended its team; then the verdict."""
+        """Until the time has passed and each lead has ended its team; then the verdict."""
         self.dice = random.Random(self.options.seed)
         self.marked = Marked()
         began = time.monotonic()
@@ -281,7 +281,7 @@ class Run:
         return found
 
     def _kill(self) -> None:
-        """A member, or a lead; of those that nobody spares."""
+        """A member, or a lead; of those that may be killed."""
         who = self._processes()
         victims = [pid for pid, name in who.items() if name.split()[-1] not in {*SPARED, "detached"}]
         with suppress(ProcessLookupError, IndexError):

@@ -5,7 +5,7 @@ import pytest
 from tests.scale.crew import child
 
 BYTES_A_TURN = 200
-"""What a turn of two model calls may leave once all caches are full; it was 2,000."""
+"""Bytes that a turn of two model calls may leave once all caches are full; they were 2,000."""
 
 
 @pytest.mark.slow

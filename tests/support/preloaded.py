@@ -38,14 +38,14 @@ _ARGUMENTS = signature(subprocess.Popen._execute_child)
 
 
 def popen(args: list[str], **options: Any) -> subprocess.Popen[Any]:
-    """`subprocess.Popen`, where a program of ours is forked if it can be. It heeds SIGINT and SIGHUP in any case."""
+    """`subprocess.Popen`, where Teamwright is forked if possible. It heeds SIGINT and SIGHUP in any case."""
     if words := forkable(args, options):
         return Forked(words, **options)
     return subprocess.Popen(args, **{"preexec_fn": heed_signals, **options})
 
 
 def forkable(args: list[str], options: Mapping[str, Any]) -> list[str]:
-    """The words of a process of ours that may be forked instead of started; nothing for any other."""
+    """Return the arguments of a Teamwright process that may be forked instead of started; nothing for others."""
     words = [*COMMAND, *args[len(_SAFE_PATH) :]] if args[: len(_SAFE_PATH)] == _SAFE_PATH else args
     env = os.environ if options.get("env") is None else options["env"]
     differs = (name for name in {*env, *_ENVIRONMENT} if env.get(name) != _ENVIRONMENT.get(name))
@@ -61,7 +61,7 @@ def heed_signals() -> None:
 
 
 def run(args: list[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """`subprocess.run` with both streams captured, where a program of ours is forked if it can be."""
+    """`subprocess.run` with both streams captured, where Teamwright is forked if possible."""
     given = options.pop("input", None)
     options |= {"stdin": subprocess.PIPE} if given is not None else {}
     with popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:

@@ -12,7 +12,7 @@ from tests.support.waits import WAIT_S
 
 
 def spawn(command: list[str], **options: Any) -> pexpect.spawn:
-    """Start the program at a terminal of its own. `options` are those of `pexpect.spawn`."""
+    """Start the program at a new terminal. `options` are those of `pexpect.spawn`."""
     options = {"encoding": "utf-8", "timeout": WAIT_S, **options}
     words = preloaded.forkable(command, options)
     first, *rest = words or command

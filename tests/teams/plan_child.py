@@ -37,7 +37,7 @@ def script(place: Path):
 
     def ada(request):
         told = said(request)
-        if "Your plan was approved" in told or "Plan mode is over" in told:
+        if "Your plan was approved" in told or "Plan mode has ended" in told:
             done = any("echo" in call.get("command", "") for call in made(request, "Bash"))
             return "It is made." if done else ("Bash", {"command": f"echo made >> {place / 'made'}"})
         handed_in = told.count("waits for the lead")

@@ -1,4 +1,4 @@
-"""What starts a turn of the lead while a headless run lasts, and how often."""
+"""Causes of the lead's turns during a headless run, and how often each occurs."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.support.waits import WAIT_S
 from tests.teams.crew import Holding, a_team, newest, told, until
 from tests.teams.watched import Told
 
-REMINDED = "No member works"
+REMINDED = "No teammate is working"
 STOP = ("SendMessage", {"to": "ada", "message": {"type": "shutdown_request", "reason": "enough"}})
 
 

@@ -318,7 +318,10 @@ async def test_all_open_tasks_of_who_is_gone_go_back_and_the_lead_gets_one_messa
         await team.run("And?")
         ends = [e for e in _entries(inner, LEAD) if "teammate_terminated" in e["text"]]
         assert len(ends) == 1
-        assert json.loads(ends[0]["text"])["message"] == "ada has ended: enough. Handed back to the list: #1, #3, #4."
+        assert (
+            json.loads(ends[0]["text"])["message"]
+            == "ada has ended: enough. Its open tasks are free again: #1, #3, #4."
+        )
     assert told(model, LEAD).count("Handed back") == 1
 
 

@@ -276,7 +276,7 @@ async def test_a_task_whose_telling_fails_goes_back_to_the_list(tmp_path):
         (task,) = await team.tasks.all()
         assert task.owner is None
         await team.run("What happened?")
-    assert "Handed back to the list: #1" in told(model, "team-lead")
+    assert "Its open tasks are free again: #1" in told(model, "team-lead")
 
 
 @pytest.mark.promise("P3", "F24", "F70")

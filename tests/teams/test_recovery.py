@@ -36,7 +36,7 @@ async def leave_ada_and_bob(cwd: Path) -> None:
 
 
 async def resumed_members(cwd: Path) -> tuple[list[str], tuple[str, ...]]:
-    """Who is back after a resume whose member ada is asked what she read, and the warnings of the session."""
+    """Return the members after a resume whose member ada is asked what she read, and the warnings of the session."""
     model = ScriptedModel({"lead": ["ok"] * 9, "ada": ["Again."], "bob": ["b"]})
     async with Team.resume("crew", model=model, cwd=cwd, permission_mode="bypassPermissions") as team:
         ada = team.session.team.members["ada"]

@@ -149,7 +149,7 @@ async def test_a_member_that_answers_in_prose_has_consented_and_its_tasks_go_bac
     assert result.ok
     told = everything_told(model, "team-lead")
     assert notices("teammate_terminated", told)
-    assert "Handed back to the list: #1" in told
+    assert "Its open tasks are free again: #1" in told
 
 
 @pytest.mark.promise("D3", "P4")
@@ -184,7 +184,7 @@ async def test_an_objection_needs_a_reason_an_open_id_and_the_right_member(tmp_p
     results = seen[-1]
     assert "an objection needs a reason" in results
     assert "is not an open shutdown request" in results
-    assert results.count("The lead was told your reason") == 1
+    assert results.count("The lead received your reason") == 1
     assert notices("shutdown_rejected", everything_told(model, "team-lead"))
 
 

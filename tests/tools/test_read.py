@@ -24,7 +24,7 @@ async def test_lines_come_numbered_and_the_reading_is_remembered(ctx, work):
 async def test_a_part_says_where_it_ends_and_how_to_go_on(ctx, work):
     (work / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
     whole = (await read(ctx, "f")).content
-    assert "  2000\tline 2000\n[lines 1 to 2000 of 5000] Go on with offset 2001." in whole
+    assert "  2000\tline 2000\n[lines 1 to 2000 of 5000] Continue with offset 2001." in whole
     part = (await read(ctx, "f", offset=4999, limit=10)).content
     assert part == "  4999\tline 4999\n  5000\tline 5000\n[lines 4999 to 5000 of 5000]"
     assert (await read(ctx, "f", offset=5001)).is_error
@@ -37,7 +37,7 @@ async def test_long_lines_and_long_answers_are_cut(ctx, work):
     assert "[… 8,000 characters more]\n     2\tshort" in content
     (work / "wide").write_text(("y" * 1_000 + "\n") * 1_000)
     content = (await read(ctx, "wide")).content
-    assert len(content) < 61_000 and "of 1000] Go on with offset 60." in content
+    assert len(content) < 61_000 and "of 1000] Continue with offset 60." in content
 
 
 async def test_an_empty_file_a_directory_and_a_binary_file_are_said_to_be_that(ctx, work):

@@ -103,7 +103,7 @@ async def test_a_command_ends_moves_and_leaves_things_behind_as_without_a_startu
     late = await ground.result("sleep 600 & sleep 600", timeout=1)
     assert "[ended after 1 s" in late.content
     left = await ground.result("sleep 600 & echo $!")
-    assert "goes on as" in left.content
+    assert "continue as" in left.content
     begun = await ground.result("hi() { echo hi; }; hi; sleep 0", run_in_background=True)
     await asyncio.wait_for(ground.jobs.wait(begun.facts["job"], WAIT_S), WAIT_S)
     assert Path(begun.facts["output_file"]).read_text() == "hi\n"

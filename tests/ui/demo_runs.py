@@ -82,7 +82,7 @@ class Stage:
 
     @property
     def watched(self) -> list[str]:
-        """What was noted: a line for each connection and each start."""
+        """The lines that were noted: one for each connection and each start."""
         path = self.root / "watched"
         return path.read_text().splitlines() if path.exists() else []
 

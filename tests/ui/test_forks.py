@@ -25,7 +25,7 @@ def test_a_headless_run_with_forks_wanted_does_not_start_and_says_why(tmp_path):
         stdin=subprocess.DEVNULL,
     )
     assert made.returncode == 3
-    assert "agents.fork is on and cannot be honoured: in a headless run nobody sees what forks do" in made.stderr
+    assert "agents.fork is on and cannot be honoured: in a headless run no person sees the work of forks" in made.stderr
     assert str(tmp_path / "given.json") in made.stderr and "run it at a terminal, or from Python" in made.stderr
     assert "[bad-settings]" in made.stderr and not made.stdout
     assert not list(tmp_path.rglob("events.jsonl"))

@@ -153,7 +153,7 @@ def test_a_person_looks_at_modes_changes_them_by_name_and_has_all_back_at_once(r
         assert {m["name"]: m.get("mode") for m in config["members"]}["ada"] == "dontAsk"
         person.types(CTRL_D)
     leads = [body for body in server.bodies if who(body) == "lead"]
-    assert "Delegate mode is over" in all_told(leads[-1])
+    assert "Delegate mode has ended" in all_told(leads[-1])
 
 
 @pytest.mark.promise("G1")

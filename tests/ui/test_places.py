@@ -57,7 +57,7 @@ def test_doctor_explains_the_choice_and_a_repository_has_no_say_in_it(program):
         if args:
             program.run(*args)
         found = members_of(program)
-        assert found["backend"]["value"] == "in-process: members.backend is auto, and nobody sits at a terminal"
+        assert found["backend"]["value"] == "in-process: members.backend is auto, and the lead has no terminal"
         assert "mine" not in found
     saved(program, {"members": {"backend": "detached", "recipes": {"mine": recipe}}})
     found = members_of(program)

@@ -82,7 +82,7 @@ class TurnEnd:
 
     @property
     def capped(self) -> bool:
-        """Whether a cap ended it, of which a larger budget gives more."""
+        """True when a cap ended it that a larger budget would raise."""
         return self.stop == "limit" and self.limit != REPEATS
 
 
@@ -125,7 +125,7 @@ class Agent:
     compaction: Compaction = field(default_factory=Compaction)
     effort: Effort | None = None
     waits_long: Callable[[], bool] = never
-    """Whether its turns are far apart now: then its prompt is cached for an hour, where its service offers that."""
+    """True while its turns are far apart: its prompt is then cached for an hour, where the service offers that."""
     watched: Callable[[], Sequence[Path]] = tuple
     """Directories beside its own in which a change counts for its work: those of tasks."""
     _later: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])

@@ -110,7 +110,7 @@ class Gate:
                 what = problem.content if isinstance(problem.content, str) else problem.brief
                 reason = f"the call was changed with the answer, and cannot run that way: {what}"
                 return self._refuse(call, decision.rule, reason)
-            call.note = f"{_WHO.get(answer.by, 'Whoever answered')} changed the input of this call before it ran."
+            call.note = f"{_WHO.get(answer.by, 'The approver')} changed the input of this call before it ran."
             if self._only_reads(call):
                 return self._refuse(call, _READER, _READS)
         if answer.always and decision.always and self.keep_always is not None:

@@ -37,7 +37,7 @@ async def listen(agent: Agent) -> tuple[Heard, str]:
 async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
     """The answer to a request, when the budget has room for it; and the task that it was booked to.
 
-    The text of one that is asked `aside` is shown to nobody. What came of an answer that is cut short is kept and
+    The text of one that is asked `aside` is not shown. What came of an answer that is cut short is kept and
     booked.
     """
     agent.activity.pauses("room in the budget")

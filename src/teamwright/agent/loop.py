@@ -55,7 +55,7 @@ async def run_turn(agent: Agent, opening: Told | None) -> TurnEnd:
 
 @dataclass(slots=True)
 class _SoFar:
-    """What a turn has come to so far."""
+    """The state of a turn so far."""
 
     usage: Usage = UNUSED
     rounds: int = 0
@@ -63,7 +63,7 @@ class _SoFar:
     text: str = ""
     end: str = ""
     joins: bool = False
-    """Whether the newest text continues in the next answer."""
+    """True when the newest text continues in the next answer."""
 
     def ends(self, stop: str, *, failure: Failure | None = None, refusal: Refusal | None = None) -> TurnEnd:
         limit, reason = (refusal.limit, refusal.why) if refusal is not None else ("", "")
@@ -139,9 +139,9 @@ async def answer_calls(
     note: str = "",
     repeats: Repeats | None = None,
 ) -> bool:
-    """Run the calls of a round and tell the results, with whatever arrived meanwhile. Whether the turn is over.
+    """Run the calls of a round and append the results, with messages that have arrived. Return True at the turn's end.
 
-    `note` is told after the results; `repeats` says when they are the same again and again.
+    `note` follows the results; `repeats` says when they are the same again and again.
     """
     done: Done = {}
     began = now()

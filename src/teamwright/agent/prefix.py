@@ -70,7 +70,7 @@ class Births:
 
 
 def shared_parts(system: Sequence[Block], toolbox: Toolbox) -> Shared:
-    """What of a prefix other agents have too: the first system block, and the tools before those of the lead alone."""
+    """Return the parts of a prefix that other agents share: the first system block, and the tools of all agents."""
     names = [tool.name for tool in toolbox.offered]
     return Shared(min(1, len(system)) or None, next((n for n, name in enumerate(names) if name in LEAD_ONLY), None))
 

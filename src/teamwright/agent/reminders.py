@@ -46,7 +46,7 @@ MEANING: Mapping[Mode, str] = {
     Mode.DELEGATE: "a lead only coordinates; a member edits and asks its lead",
     Mode.DONT_ASK: "as default, and what would ask is denied",
     Mode.BYPASS: "everything is allowed that no deny rule names",
-    Mode.BUBBLE: "as whoever started it, whatever becomes of that",
+    Mode.BUBBLE: "the mode of the agent that started it, also when that changes",
 }
 """A line a mode, for people and for models."""
 
@@ -56,20 +56,20 @@ WORDS: Mapping[tuple[Role, Mode], Words] = {
         "What works: TeamCreate, TeamDelete, Agent with a name, SendMessage, the Task tools, ListAgents, "
         "AskUserQuestion. Everything else is refused, reading files too. Give each piece of work to a teammate: as a "
         "task, or as a message. Only the user ends this mode.",
-        "Delegate mode: coordinate; whatever else is to be done, a teammate does.",
-        "Delegate mode is over. All your tools work again.",
+        "Delegate mode: coordinate. Teammates do all other work.",
+        "Delegate mode has ended. All your tools work again.",
     ),
     (Role.LEAD, Mode.PLAN): Words(
         "You are in plan mode: read, search and think; change nothing.\n"
         "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
         "Plan mode: read and think; change nothing.",
-        "Plan mode is over.",
+        "Plan mode has ended.",
     ),
     (Role.MEMBER, Mode.PLAN): Words(
         "You are in plan mode: read, search and think; change nothing.\n"
         "When the plan is whole, call ExitPlanMode with it: its result says how you go on.",
         "Plan mode: read and think; change nothing.",
-        "Plan mode is over.",
+        "Plan mode has ended.",
     ),
 }
 """What is told of a mode to whom. A mode without words is told once, when it changes."""

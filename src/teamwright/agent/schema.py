@@ -1,7 +1,7 @@
 """The schema of a tool as a model reads it, and a model's arguments as the tool's input.
 
-Schemas are small: no titles, no references, no `null` branches. Arguments are taken the way weak models write
-them, as long as there is one way to read them. Knows pydantic and the contract; runs nothing.
+Schemas are small: no titles, no references, no `null` branches, no empty defaults. Arguments are taken the way weak
+models write them, as long as there is one way to read them. Knows pydantic and the contract; runs nothing.
 """
 
 from __future__ import annotations
@@ -106,9 +106,14 @@ def _clean(node: Any, definitions: Mapping[str, Any], above: tuple[str, ...]) ->
             made[key] = {name: _clean(part, definitions, above) for name, part in value.items()}
         elif key == "$ref":
             made = {**_resolved(value, definitions, above), **made}
-        elif key != "title" and not (key == "default" and value is None):
+        elif key != "title" and not (key == "default" and _says_nothing(value)):
             made[key] = _clean(value, definitions, above)
     return _without_null(made)
+
+
+def _says_nothing(default: object) -> bool:
+    """Return True for a default that a model assumes anyway."""
+    return default is None or default is False or default in ("", [])
 
 
 def _resolved(reference: str, definitions: Mapping[str, Any], above: tuple[str, ...]) -> Schema:

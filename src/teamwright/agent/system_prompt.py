@@ -1,6 +1,7 @@
-"""What an agent is told before anything else: base, where it is, the project's instructions, and its own part.
+"""The system prompt of each agent: base, limits, the place, the project's instructions, and the agent's own part.
 
-Composed once, at birth, and kept in the prefix; what changes later arrives at the end of a conversation.
+Depends on definitions and instructions. A prompt is composed once, when the agent starts; later changes arrive at the
+end of the conversation.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Surroundings:
             f"Platform: {self.platform}. Date: {today.isoformat()}.",
         ]
         if self.headless:
-            lines.append("Nobody is here to answer questions.")
+            lines.append("No user is present to answer questions.")
         return "\n".join(lines)
 
 
@@ -91,7 +92,7 @@ def _joined(parts: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionPart:
-    """The part of every agent's prompt that differs between sessions: the place, the runtime's key, instructions."""
+    """The part of the prompt that all agents of a session have: limits, the place, the runtime's key, instructions."""
 
     place: Surroundings
     key: str
@@ -100,7 +101,7 @@ class SessionPart:
     @property
     def texts(self) -> tuple[str, ...]:
         """The part as texts, in order."""
-        return self.place.text(), tags_part(self.key), instructions_part(self.instructions)
+        return prompt("limits"), self.place.text(), tags_part(self.key), instructions_part(self.instructions)
 
 
 def teammate_prompt(name: str, team: str, definition: AgentDefinition, session: SessionPart) -> list[Block]:

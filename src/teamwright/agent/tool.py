@@ -97,7 +97,7 @@ class Tool(Generic[Input]):
     """Parameters that cannot be honoured now, and why: they are not in the schema, and passing one is refused."""
 
     offered: bool = True
-    """Whether the prefix names it; one that is not named can be called all the same, from an older conversation."""
+    """True when the prefix names it. Other tools can still be called, from an older conversation."""
 
     @property
     def description(self) -> str:
@@ -117,7 +117,7 @@ class Tool(Generic[Input]):
         return self.read_only(call)
 
     def waits(self, call: Input) -> bool:
-        """Whether the call waits for something that comes by itself: made again and again it is no loop."""
+        """Return True for a call that waits for an outside event: repeated calls are then no loop."""
         return False
 
     def summary(self, call: Input) -> str:

@@ -236,7 +236,7 @@ class Toolbox:
         return not isinstance(prepared, ToolResult) and prepared.tool.repeats(prepared.input)
 
     def waits(self, call: ToolCall) -> bool:
-        """Whether a call waits for something (see Tool.waits)."""
+        """Return True for a call that waits for an outside event (see Tool.waits)."""
         prepared = self._prepare(call, "")
         return not isinstance(prepared, ToolResult) and prepared.tool.waits(prepared.input)
 
@@ -354,7 +354,7 @@ class Toolbox:
 
 
 async def _refuse(call: Prepared) -> ToolResult:
-    return ToolResult.error("This agent is over.", "Nothing was done.")
+    return ToolResult.error("This agent has ended.", "Nothing was done.")
 
 
 def _unheard(event: TeamEvent) -> None:

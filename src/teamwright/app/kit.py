@@ -121,7 +121,7 @@ class Kit:
     """The session's environment."""
     teams: bool = True
     attended: bool = True
-    """Whether anybody may answer a question of an agent."""
+    """True when a user can answer the questions of an agent."""
     allow_private: bool = False
     extra: Sequence[AnyTool] = ()
     permits: Permits | None = None
@@ -130,7 +130,7 @@ class Kit:
     agents: Agents = field(init=False)
     """The sub-agents of the session: set before the first agent is made."""
     agent_types: Callable[[], str] = str
-    """What the Agent tool says of kinds that are not built in."""
+    """The list of agent types in the Agent tool."""
     shelf: Shelf = field(default_factory=Shelf)
     """Skills and commands."""
     startup: Startup | None = None

@@ -51,7 +51,7 @@ class Options:
     own_hooks: tuple[Hook, ...] = ()
     budget: Budget = field(default_factory=Budget)
     assumed: tuple[str, ...] = ()
-    """Caps of the budget that nobody gave: the defaults of a headless run. That on money refuses no unknown price."""
+    """Caps that come from the defaults of a headless run. The default cap on money refuses no unknown price."""
     session_id: str | None = None
     resume: str | None = None
     adopt: str | None = None

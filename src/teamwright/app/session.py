@@ -176,7 +176,7 @@ class Session:
         """End the members; return the result with the names of those that were cut off at work.
 
         After a run that is done members end, unless a task is open, the ping-pong guard keeps mail, or one owes a turn
-        that its model's service refused. After any other run they keep their places, and nobody is waited for. One that
+        that its model's service refused. After any other run they keep their places, and no end is waited for. One that
         crashed or was stopped at work is cut off too while a task is open.
         """
         if result.stop == "done":

@@ -244,7 +244,7 @@ def lead_was_interrupted(session: Session) -> None:
 def _mate(session: Session, name: str) -> Mate:
     wanted = addressee(name, session.team.names)
     if wanted == LEAD:
-        raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nobody was stopped")
+        raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nothing was stopped")
     mate = session.team.find(wanted)
     if mate is None:
         raise _unknown(session, name, "nobody was stopped")

@@ -142,7 +142,7 @@ def read_hooks(value: object) -> list[Said]:
     for event, groups in cast("dict[str, Any]", value or {}).items():
         if event not in EVENTS:
             near = nearest(event, EVENTS)
-            why = "no event of ours" + (f"; did you mean {near}?" if near else "")
+            why = "it is not an event of this program" + (f"; did you mean {near}?" if near else "")
             told = f"hooks of the event {event[:60]} are not supported"
             meant = next((known for known in EVENTS if is_slip(event, known)), None)
             told += f"; did you mean {meant}?" if meant else ""

@@ -227,7 +227,7 @@ def _split_lines(content: bytes) -> list[Item] | None:
 
 
 class _Known:
-    """Unread lines that were parsed lately: each is read again with every one that arrives behind it.
+    """Unread lines that were parsed lately: each is read again with every later one.
 
     Two generations: what no reading of the last ones met is dropped, so consumed mail stays in memory of no process.
     """

@@ -75,7 +75,7 @@ class Lines:
         if self._size > MOST_LINE:
             self._stop(f"sent a message of more than {MOST_LINE // 1_000_000} MB")
         elif self._unasked > MOST_UNASKED + MOST_LINE:
-            self._stop(f"sent more than {(MOST_UNASKED + MOST_LINE) // 1_000_000} MB that nobody asked for")
+            self._stop(f"sent more than {(MOST_UNASKED + MOST_LINE) // 1_000_000} MB that were not requested")
 
     def _stop(self, why: str) -> None:
         self._deaf, self._parts = True, []

@@ -63,10 +63,10 @@ _WORDS: Mapping[str, End] = {
 
 @dataclass(frozen=True, slots=True)
 class EndRow:
-    """What follows from an end.
+    """The effects of an end.
 
     `runs_calls`: calls that came with it are run. `again`: how often in a row the model is asked again before the turn
-    fails; `note` is what it is told then. `what`: the error of a turn that fails by it, behind the model's name; empty
+    fails; `note` is its text. `what`: the error of a turn that fails by it, after the model's name; empty
     where the turn does not fail. `do`: what a person may do about it.
     """
 
@@ -78,7 +78,7 @@ class EndRow:
 
     @property
     def fails(self) -> bool:
-        """Whether a turn that ends so has failed: the member is failed, its lead is notified, exit code 1."""
+        """True when a turn with this end has failed: the member is failed, its lead is notified, exit code 1."""
         return bool(self.what)
 
 
@@ -117,7 +117,7 @@ ENDS: Mapping[End, EndRow] = {
         do="look at what came; a newer version may know the reason",
     ),
 }
-"""What follows from each end. A turn that fails has the error `no-answer`, and what came of the answer is kept."""
+"""The effects of each end. A turn that fails has the error `no-answer`, and the text of the answer is kept."""
 
 
 def end_of(word: str, content: Iterable[Block]) -> End:
@@ -132,7 +132,7 @@ def end_of(word: str, content: Iterable[Block]) -> End:
 
 
 def has_words(kinds: Iterable[str]) -> bool:
-    """Whether there is more than thinking among blocks of these kinds: something that can be sent back as an answer."""
+    """Return True when these kinds of blocks contain more than thinking, so that the answer can be sent again."""
     return not _THINKING.issuperset(kinds)
 
 

@@ -138,7 +138,7 @@ class Exchange:
             # Their texts may quote a header, and a header holds the key.
             raise Trouble("strange", "the request cannot be written: look at the address and the key") from None
         except RuntimeError:
-            raise Trouble("broken", "the connections were closed meanwhile") from None
+            raise Trouble("broken", "the connections were closed during the request") from None
         except httpx2.HTTPError as error:
             raise Trouble("broken", _words(error)) from None
 

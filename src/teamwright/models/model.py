@@ -31,7 +31,7 @@ class Prefix:
     betas: tuple[str, ...] = ()
     digest: str = ""
     lasting: bool = False
-    """Whether the service is to cache this request for an hour; the stored bytes are the same."""
+    """True when the service should cache this request for an hour; the stored bytes are the same."""
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], betas: Sequence[str] = ()) -> Prefix:
@@ -94,7 +94,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What this answer has used so far, by the service's own count: an answer that is cut short is booked with it."""
+    """The usage of this answer so far, as the service counts it: an answer that is cut short costs this."""
 
     usage: Usage
 
@@ -196,7 +196,7 @@ class ModelCard:
     thinking: bool = False
     caching: bool = True
     hour_cache: bool = False
-    """Whether its service takes cache breakpoints for an hour."""
+    """True when its service takes cache breakpoints for an hour."""
     efforts: tuple[str, ...] = ()
     budget_from: int | None = None
     tools: bool = True
@@ -259,7 +259,7 @@ class Meter(Protocol):
 
 
 HOUR_WRITE = 2.0
-"""What writing to the cache for an hour costs, in prices of input.
+"""The price of writing to the cache for an hour, in prices of input.
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
 
 

@@ -105,7 +105,7 @@ async def list_models(provider: str, env: Mapping[str, str], settings: ModelSett
             f'"{provider[:80]}" is not a provider',
             looked_at=[("providers", ", ".join(known))],
             do=[f"did you mean {close}?"] if close else ["teamwright models"],
-            note="nobody was asked",
+            note="no model was called",
         )
     endpoint = endpoint_of(row, env)
     require_key(row, endpoint, provider, env)

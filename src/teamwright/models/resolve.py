@@ -60,7 +60,7 @@ def resolve(name: str | None, env: Mapping[str, str], settings: ModelSettings) -
 
 
 def _caches_an_hour(provider: Provider, endpoint: Endpoint, settings: ModelSettings) -> bool:
-    """Whether breakpoints for an hour may be set: at Anthropic's own address, or as the settings say."""
+    """Return True when breakpoints for an hour may be set: at Anthropic's own address, or as the settings say."""
     if not provider.caching or provider.api != "messages":
         return False
     official = provider.id == "anthropic" and endpoint.where.startswith(OFFICIAL_HOST)
@@ -186,7 +186,7 @@ def _others(env: Mapping[str, str], keys: Mapping[str, str]) -> list[str]:
     found = [f"{name}: name a model to use it" for name in keys]
     if list(keys) == ["OPENAI_API_KEY"]:
         found = [
-            "OPENAI_API_KEY: it works when a model is named; so do OpenRouter with a key of its own, a gateway of "
+            "OPENAI_API_KEY: it works when a model is named; so do OpenRouter with its key, a gateway of "
             "yours (providers in the settings), or an open model with Ollama"
         ]
     if env.get("HOME") and (Path(env["HOME"]) / ".claude").is_dir():

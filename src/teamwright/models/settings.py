@@ -135,7 +135,7 @@ class ModelSettings:
     """How long a call waits at most for an equal prompt that was sent just before it, to read it from the service's
     cache; 0 is never."""
     cache_hour: CacheHour = "auto"
-    """Whether a lead whose teammates work is cached for an hour; `auto`: at Anthropic's own address."""
+    """Cache a lead whose teammates work for an hour; `auto`: at Anthropic's own address."""
     connect_s: float = 10.0
     """How long a connection may take."""
     read_timeout_s: float = 60.0

@@ -98,4 +98,4 @@ def _reaches_too_far(rule: Rule, scope: Scope) -> str:
 
 
 def _refused(what: str, instead: str) -> UsageError:
-    return UsageError("usage", what, do=[f"Whoever wants it says so once: {instead}"], note="nothing was changed")
+    return UsageError("usage", what, do=[f"To allow it, type: {instead}"], note="nothing was changed")

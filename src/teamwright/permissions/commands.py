@@ -245,7 +245,7 @@ def _judge(ground: Ground, rules: ToolRules, parsed: Parsed, fact: CommandFacts,
     if command.role == "unsure":
         allowing = [rule for rule in allowing if rule.exact]
     elif command.role != "run":
-        return by_mode(ground.mode, Verdict.ALLOW, "It only starts what is judged by itself.")
+        return by_mode(ground.mode, Verdict.ALLOW, "It only starts a command that has its own verdict.")
     if allowing:
         return by_rule(allowing[0])
     if fact.reads is not None and not _secretive(parsed):

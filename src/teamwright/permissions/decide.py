@@ -369,7 +369,9 @@ _ONLY_LOOK = READERS | {"WebFetch", "WebSearch"}
 """Tools that change nothing, whatever they are called with."""
 
 _GIVE = "give the work to a member: TaskCreate, or Agent with a name."
-_WAITS = "Whoever started you is still planning, so nothing is changed; read what you need and report what you found."
+_WAITS = (
+    "The agent that started you is still in plan mode, so change nothing. Read what you need and report what you found."
+)
 """What is told to those who cannot end the planning: somebody above them does."""
 
 

@@ -67,7 +67,7 @@ class Fence:
                 return Decision(Verdict.DENY, f"{one.pattern} owned by {one.owner} [{one.source}]", reason)
         if self.only is None or any(one.named(named) and one.real(real) for one in self.only):
             return None
-        reason = f"{self.whose} changes only files of its own, and {os.path.basename(named)} is none of them."
+        reason = f"{self.whose} changes only its own files, and {os.path.basename(named)} is none of them."
         return Decision(Verdict.DENY, f"writes of {self.whose} [{self.source}]", reason)
 
     def hidden(self) -> Decision:

@@ -184,5 +184,5 @@ def _by_mode(ground: Ground, named: str, real: str, writes: bool) -> Decision:
         return by_mode(ground.mode, Verdict.ALLOW, "The mode accepts changes inside the directories.")
     if not inside and not writes and place.startswith(ground.own):
         return by_mode(ground.mode, Verdict.ALLOW, "It is this agent's own file.")
-    where = "" if inside else ", which lies outside the directories"
+    where = "" if inside else ", which is outside the directories"
     return by_mode(ground.mode, Verdict.ASK, f"Nothing allows to {'change' if writes else 'read'} {named}{where}.")

@@ -48,7 +48,7 @@ class Budget:
         return not (none and self.minutes is None and self.calls is None)
 
     def has(self, name: str) -> bool:
-        """Whether there is a cap of this name."""
+        """Return True when a cap of this name exists."""
         return getattr(self, name) is not None
 
     def within(self, other: Budget) -> Budget:

@@ -38,7 +38,7 @@ class Slug:
 SLUGS: dict[str, Slug] = {
     "usage": Slug(2, 400, "The command line, a parameter or a setting is not one we know."),
     "bad-name": Slug(2, 400, "A name that could not be kept apart from others, or would leave its directory."),
-    "unknown-member": Slug(2, 404, "Nobody of that name is in the team; nothing was sent."),
+    "unknown-member": Slug(2, 404, "The team has no member of that name; nothing was sent."),
     "unknown-team": Slug(2, 404, "No team of that name is on disk."),
     "unknown-session": Slug(2, 404, "No session of that id is on disk."),
     "unknown-task": Slug(2, 404, "No task of that number is on the list."),
@@ -65,15 +65,15 @@ SLUGS: dict[str, Slug] = {
     "context-full": Slug(1, 413, "The conversation no longer fits into the model's window."),
     "disk-full": Slug(1, 507, "A write did not reach the disk."),
     "io-failed": Slug(1, 500, "The operating system would not read or write a file."),
-    "lock-timeout": Slug(1, 423, "A lock of somebody else was not released in time; nothing was written."),
+    "lock-timeout": Slug(1, 423, "Another process did not release a lock in time; nothing was written."),
     "lock-lost": Slug(1, 423, "Our lock was taken away while we held it; nothing was written."),
     "inbox-full": Slug(1, 429, "The recipient does not read its mail; nothing was sent."),
     "damaged-file": Slug(1, 422, "A file could not be read and was set aside."),
     "newer-version": Slug(1, 409, "A newer Teamwright wrote the file; this one does not change it."),
     "task-refused": Slug(1, 409, "The task graph, or another owner, forbids the change."),
-    "hook-refused": Slug(1, 403, "A hook refused the prompt; nobody was told it."),
+    "hook-refused": Slug(1, 403, "A hook refused the prompt; it was not delivered."),
     "team-refused": Slug(1, 409, "The state of the team forbids it."),
-    "request-closed": Slug(1, 409, "Somebody answered the request first, or nobody waits for it any more."),
+    "request-closed": Slug(1, 409, "The request was answered already, or no agent waits for it."),
     "undo-refused": Slug(1, 409, "An undo would lose something, or there is nothing to take back."),
     "untrusted": Slug(3, 403, "The repository has not been trusted by a person."),
     "failed": Slug(1, 500, "The run failed."),
@@ -81,7 +81,7 @@ SLUGS: dict[str, Slug] = {
     "strict": Slug(5, 409, "With --strict: a request was denied, a member failed, or a task stayed open."),
     "interrupted": Slug(130, 499, "Interrupted; everything was saved."),
     "terminated": Slug(143, 499, "Terminated; everything was saved."),
-    "bug": Slug(70, 500, "A mistake of ours; a crash file was written."),
+    "bug": Slug(70, 500, "A bug in this program; a crash file was written."),
 }
 """Every slug we use. Exit codes are those of docs/exit-codes.md; a test walks the table and the docs."""
 

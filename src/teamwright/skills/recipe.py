@@ -154,7 +154,7 @@ def _description(fields: _Fields, body: str, kind: Kind) -> str:
     more = fields.text("when-to-use").strip()
     if not said:
         if kind == "skill":
-            fields.odd("description", "the description is missing; the first line of the text stands in")
+            fields.odd("description", "the description is missing; the first line of the text is used")
         said = next((line.strip("# \t\r") for line in body.split("\n") if line.strip("# \t\r")), "")
         said = said[:200]
     said = f"{said} {more}".strip()

@@ -89,7 +89,7 @@ class Shelf:
         if found is None and name.lower().partition(":")[0] in self.untrusted:
             raise UsageError(
                 "usage",
-                f"/{name[:60]} is the repository's, and nobody trusted it as it stands",
+                f"/{name[:60]} is the repository's, and its present content is not trusted",
                 do=["teamwright trust shows it and trusts it", "--trust takes it for one run"],
                 note="nothing was sent",
             )

@@ -75,7 +75,7 @@ class FileLock:
         if age is None:
             return LockTimeout(
                 "lock-timeout",
-                f"{self.target} is in use by another process of ours",
+                f"{self.target} is in use by another process of this program",
                 looked_at=[("guard", self.guard), ("waited", f"{self.wait_s:g} s")],
                 do=["try again"],
                 note="nothing was written",
@@ -236,7 +236,7 @@ def remove_unused_guard(path: Path) -> None:
 
 
 def remove_dead_locks(directory: Path, guard_of: Callable[[Path], Path]) -> list[Path]:
-    """Remove the lock directories in a directory whose owner, a process of ours, was killed. Returns the files freed.
+    """Remove the lock directories in a directory whose owner, a Teamwright process, was killed. Return the files.
 
     Other products wait for such a lock, or lose what they write, until it is 10 s old. A lock whose owner may live is
     left: its guard is held, or it is another product's and younger than that. Raises nothing.
@@ -255,7 +255,7 @@ def _remove_dead(target: Path, guard: Path) -> bool:
     except OSError:
         return False
     try:
-        held = _flock(fd) and os.fstat(fd).st_nlink > 0  # a guard that was removed meanwhile guards nothing
+        held = _flock(fd) and os.fstat(fd).st_nlink > 0  # a guard that was removed guards nothing
         return held and lockdir.judge(fd, f"{target}.lock") is lockdir.Verdict.TAKEN_AWAY
     except OSError:
         return False

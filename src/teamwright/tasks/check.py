@@ -95,7 +95,7 @@ def failed(task: Task, checked: Checked) -> TaskRefused:
     return TaskRefused(
         "check_failed",
         f"#{task.id} is not completed: {checked.why}",
-        do=[f"Mend what the check found, then complete the task again.{end}"],
+        do=[f"Fix the problems that the check found, then complete the task again.{end}"],
     )
 
 

@@ -82,7 +82,7 @@ async def _archive(store: TaskStore, number: int, target: Path) -> bool:
 
 
 def _has_old(directory: Path, days: float) -> bool:
-    """Whether any task file is so much older than the newest one."""
+    """Return True when a task file is older than the newest one by this much."""
     try:
         with os.scandir(directory) as entries:
             changed = [entry.stat().st_mtime for entry in entries if number_of(entry.name) is not None]

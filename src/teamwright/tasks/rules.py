@@ -222,7 +222,7 @@ def require_metadata(metadata: Mapping[str, Any] | None) -> None:
 
 
 def _is_names(value: object) -> bool:
-    """Whether it is a name, a list of names, or nothing."""
+    """Return True for a name, a list of names, or nothing."""
     return isinstance(value, str | None) or (
         isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[object]", value))
     )

@@ -315,7 +315,7 @@ class TaskList:
         return wished(task, wish, actor, lambda: self.store.open_blockers(task, more))
 
     def _allow(self, metadata: Mapping[str, Any] | None, seen_from: Path | None) -> None:
-        """Whoever sets a check here is one of ours, and was allowed to run it. Raises UsageError."""
+        """Set a check; the caller is a Teamwright agent that may run it. Raises UsageError."""
         require_metadata(metadata)
         if self._check is not None and (command := own_check(metadata)):
             self._check.allow(command, seen_from)

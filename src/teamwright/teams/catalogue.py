@@ -227,7 +227,7 @@ class Teams:
                 raise TeamRefused(
                     "team-refused",
                     f'this session leads "{team.config.name}" already',
-                    do=["go on with that team", "end it first: TeamDelete"],
+                    do=["use that team", "delete it first: TeamDelete"],
                     note="nothing was created",
                 )
 
@@ -245,7 +245,7 @@ class Teams:
                     f'a team "{name}" whose lead is gone has {left}',
                     looked_at=[("team", str(place)), ("tasks", str(self.home.tasks(team.directory)))],
                     do=[
-                        f"go on with it: teamwright resume {quote(name)}, or teamwright teams adopt {quote(name)}",
+                        f"continue it: teamwright resume {quote(name)}, or teamwright teams adopt {quote(name)}",
                         f"put it into the archive: teamwright teams rm {quote(name)} --force",
                         "choose another name",
                     ],

@@ -1,4 +1,4 @@
-"""Remove what killed processes of ours left locked of a team, so that other products lose no mail over it.
+"""Remove the locks that killed Teamwright processes left in a team, so that other products lose no mail.
 
 Depends on the locks of storage. Leaves the question whether an owner is dead to them.
 """

@@ -113,7 +113,7 @@ async def see_off(team: Team, parting: Parting, *, again: bool = False) -> None:
         returned = return_mail(team, name, _ledger(team, name))
         await _tried(team, name, "the senders of what it did not read could not be told", returned, None)
         closed = _close_requests(team, parting)
-        await _tried(team, name, "a request of its own stays open", closed, None)
+        await _tried(team, name, "one of its requests stays open", closed, None)
     if parting.tell:
         ids = sorted({*parting.tasks, *(task.id for task in handed)}, key=int)
         told = tell_of(team, parting, ids, again=again)
@@ -228,7 +228,7 @@ def _terminated(parting: Parting, handed: list[str]) -> TeammateTerminated:
         )
     if handed:
         ids = ", ".join(f"#{task}" for task in handed)
-        message += f" Handed back to the list: {ids}."
+        message += f" Its open tasks are free again: {ids}."
     return TeammateTerminated(name=name, cause=cause, message=message, handed_back=handed or None)
 
 

@@ -74,7 +74,7 @@ def _refuse_another(team: Team) -> None:
             "team-refused",
             "the session's own team has members",
             looked_at=[("members", ", ".join([*(m.name for m in team.live), *team.not_yet_alive]))],
-            do=["Go on with them, or stop them first."],
+            do=["Continue with them, or stop them first."],
             note="nothing was created",
         )
 

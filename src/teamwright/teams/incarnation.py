@@ -22,11 +22,11 @@ _NOTED = ("agentId", "name", "agentType", "model", "color", "planModeRequired", 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of a member: what a process that goes on with it cannot read elsewhere.
+    """One run of a member: the facts that a resuming process cannot read elsewhere.
 
     `first` is the id of the inbox entry with its first prompt; `call` names the call that started it; `model` is as
     it was asked for (None: the lead's), `max_turns` the cap on its rounds; `budget` what it may use; `bounds` what its
-    kind held it to when it was born. `mode` is its permission mode, empty without one of its own; None where nobody
+    kind held it to when it was born. `mode` is its permission mode, empty for the lead's mode; None where no process
     noted it, in files of before. `effort` is as it was asked for. `place` says where its own process was started; None
     for one that lives in the lead's. `command` names the setting by which another program runs it; empty: it is ours.
     `crashed` says why its process ended, until the member is resumed; empty: it did not crash. `entry` has the keys of
@@ -67,10 +67,11 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """A member that is over, until the lead has been told of it: whoever goes on with the team sees it through.
+    """A member that has ended, until the lead is notified: a process that resumes the team completes this.
 
     `name` as the roster has it; `agreed_to` is the shutdown request that it agreed to, `tasks` go back to the list,
-    `tell`: the lead is told, under the id `told`; `keeps`: the member crashed or failed, and keeps its place and words.
+    `tell`: the lead is notified, with the message id `told`; `keeps`: the member crashed or failed, and keeps its place
+    and its conversation.
     """
 
     name: str
@@ -91,14 +92,14 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last life of a name that is over: the call that started it, which starts nobody a second time, and why."""
+    """The last run of a name that has ended: its cause, and the call that started it, which starts no second member."""
 
     call: str
     cause: str
 
 
 def noted_entry(member: Member) -> dict[str, Any]:
-    """What team.json keeps of a member's roster entry."""
+    """The part of a member's roster entry that team.json keeps."""
     whole = member.to_json()
     return {key: whole[key] for key in _NOTED if key in whole}
 

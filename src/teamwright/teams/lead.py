@@ -45,7 +45,7 @@ GO_ON = (
 """What a lead does next whose team is still there."""
 
 _WORK_OPEN = (
-    "Answer the plans that wait for you. Give each open task to a member or do it yourself; delete a task that is no "
+    "Answer the plans that wait for you. Give each open task to a teammate or do it yourself. Delete a task that is no "
     "longer wanted. Then give the user the result."
 )
 
@@ -185,7 +185,7 @@ class Lead:
     async def remind(self) -> TurnEnd:
         """Run one turn that tells the lead that no member works, and what is open."""
         async with self._one:
-            lines = [f"No member works ({iso()}), and not all is done.", *await self.standing(), _WORK_OPEN]
+            lines = [f"No teammate is working ({iso()}), and work is open.", *await self.standing(), _WORK_OPEN]
             beside, note = list(self._asides), self.agent.tags.note("\n".join(lines))
             blocks, ids = (
                 (*(block for _, block in beside), note),
@@ -260,7 +260,7 @@ class Lead:
             self._unheard.popleft()
             if said.blocked or said.halted:
                 self.refused = said.reason or said.halt_reason
-                text = f"a hook refused these words, and nobody was told them: {self.refused}"
+                text = f"a hook refused this prompt, and it was not delivered: {self.refused}"
                 self.agent.emit(Notice(member=LEAD, text=text, level="warning"))
             else:
                 told = (*self.agent.tags.with_files(content), *self.agent.tags.hook_notes(said.contexts))

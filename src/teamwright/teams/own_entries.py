@@ -22,7 +22,7 @@ Change = Callable[[Member], Member]
 
 
 def lead_writes(team: Team) -> bool:
-    """Whether this is a member process, whose entry the lead's process writes."""
+    """True in a member process, whose entry the lead's process writes."""
     return team.departed is not None and not team.outside.led_outside
 
 

@@ -1,7 +1,7 @@
 """Rebuild config.json or team.json of a team whose lead is gone, each from the other one, transcripts and the log.
 
 Depends on rosters, team files, transcripts and inboxes. Leaves the team of a living lead to that lead, which restores
-its files from memory, and says to nobody what it did: it returns a sentence for each team.
+its files from memory, and prints nothing: it returns a sentence for each team.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Recovery:
         return ""
 
     def _may(self, lead: LeadLease) -> bool:
-        """Whether this process may rebuild the team's files: its lead would do it, and is gone."""
+        """Return True when this process may rebuild the team's files, because its lead is gone."""
         return lead.session == self._session if self._session else not self._lives(lead)
 
     # ── config.json ──────────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +208,7 @@ class _Recovery:
     async def _rebuild_file(self, config: TeamConfig) -> str:
         place = self._session_place(config.lead_session_id)
         if place is None:
-            return ""  # no session of ours led it: it is another product's
+            return ""  # no Teamwright session led it: it is another product's
         lead = LeadLease(config.lead_session_id, 0, str(place / LEASE))
         if not self._may(lead):
             return ""
@@ -228,7 +228,7 @@ class _Recovery:
         )
 
     def _session_place(self, session: str) -> Path | None:
-        """The directory of a session of ours; None for an id that no session of ours has."""
+        """Return the directory of a Teamwright session; None for an unknown id."""
         if not session or "/" in session:
             return None
         found = glob.glob(f"{glob.escape(str(self.home.ours / 'projects'))}/*/{glob.escape(session)}/")

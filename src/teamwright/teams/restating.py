@@ -121,7 +121,7 @@ class Restating:
         plan = self.agent.plan
         if plan is not None and plan.on:
             waits = f" It was handed in as {plan.waits} and waits for an answer." if plan.waits else ""
-            yield f"You plan: nothing is changed but the plan in {plan.file}.{waits}"
+            yield f"You are in plan mode: change nothing but the plan in {plan.file}.{waits}"
         elif plan is not None and plan.left_by and str(plan.file) not in {"", "."}:
             yield f"Your last plan was approved; it is in {plan.file}."
 
@@ -129,13 +129,13 @@ class Restating:
         name = self.agent.name
         jobs = [job for job in self.jobs.list(name) if job.state == "running"]
         if jobs:
-            yield "Background commands of yours that run:"
+            yield "Your running background commands:"
         for job in jobs[:MOST_LINES]:
             yield f"- {job.id}: {_short(job.description or job.command)}; output in {job.file}"
         yield from _more(jobs)
         runs = self.agents.running(name)
         if runs:
-            yield "Sub-agents of yours that run; you are told when one ends:"
+            yield "Your running sub-agents; you are notified when one ends:"
         for run in runs[:MOST_LINES]:
             about = str(run.about.get("description") or run.name or "")
             yield f"- {run.id}" + (f": {_short(about)}" if about else "")

@@ -223,7 +223,7 @@ async def _started(team: Team, member: Member, life: Life) -> Mate:
     except CannotStart as problem:
         if life.model is None or life.command:
             raise
-        text = f"{member.name} goes on with the lead's model: {problem.what}"
+        text = f"{member.name} continues with the lead's model: {problem.what}"
         team.emit(Notice(member=member.name, text=text, level="warning"))
         return await _started(team, member, replace(life, model=None))
     return mate

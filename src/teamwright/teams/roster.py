@@ -206,7 +206,7 @@ class Roster:
 
         found = (await self.change(changed)).find(name)
         if found is None:
-            raise UnknownMember("unknown-member", f"nobody is called {name}")
+            raise UnknownMember("unknown-member", f"no member is named {name}")
         return found
 
     def _read(self) -> TeamConfig:
@@ -276,7 +276,7 @@ def _taken(member: Member) -> TeamRefused:
         "team-refused",
         f"{member.name} is in the team already and alive",
         do=[f"send {member.name} a message instead", f"replace it: stop {member.name}, then spawn it again"],
-        note="nobody was started",
+        note="nothing was started",
     )
 
 
@@ -285,7 +285,7 @@ def _unknown(config: TeamConfig, name: str) -> UnknownMember:
     close = nearest(name, names)
     return UnknownMember(
         "unknown-member",
-        f"nobody in the team is called {name[:80]}",
+        f"the team has no member named {name[:80]}",
         looked_at=[("members", ", ".join(names))],
         do=[f"did you mean {close}?"] if close else [],
         note="nothing was changed",

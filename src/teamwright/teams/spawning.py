@@ -300,7 +300,7 @@ async def start(
     async with asyncio.timeout(START_S):  # wait_for of Python 3.11 loses a cancellation that comes with the wake-up
         await mate.ready.wait()
     if mate.state in GONE and not mate.turns and not resumed:
-        raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nobody was started")
+        raise TeamRefused("team-refused", f"{mate.name} was ended while it started", note="nothing was started")
     return mate
 
 

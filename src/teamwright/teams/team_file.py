@@ -34,7 +34,7 @@ _TASK_LIST = "task_list"
 """Stands only in the file of a team that uses a shared list."""
 
 _ROSTER = "roster"
-"""What the roster says of the team itself: config.json is restored from it."""
+"""The roster without members: config.json is restored from it."""
 
 _KEYS = ("version", "uuid", "lead", "incarnations", "log", "lives", "partings", "ended")
 
@@ -79,7 +79,7 @@ class TeamFile:
 
     @property
     def roster(self) -> Mapping[str, Any]:
-        """What the roster said of the team itself when it was made: its keys, and of `members` only the lead's."""
+        """The roster at the creation of the team: its keys, and of `members` only the lead's."""
         kept = self.extra.get(_ROSTER)
         return cast("Mapping[str, Any]", kept) if isinstance(kept, dict) else {}
 

@@ -190,7 +190,7 @@ async def test_what_cannot_be_made_small_enough_ends_with_a_clear_error(tmp_path
     agent, _, _ = small(tmp_path, FULL)
     end = await run_turn(agent, told("x" * 80_000, "prompt:1"))
     assert end.stop == "failed" and end.failure is not None and end.failure.slug == "context-full"
-    assert "what was told last does not fit" in end.failure.what and any("file" in do for do in end.failure.do)
+    assert "the last message does not fit" in end.failure.what and any("file" in do for do in end.failure.do)
     agent, _, _ = small(tmp_path / "2", says("one"), FULL, says("S"), FULL)
     await run_turn(agent, told("a"))
     end = await run_turn(agent, told("x" * 80_000))

@@ -1,4 +1,4 @@
-"""What the Agent tool says of agent types: each with its whole description and its tools, within one budget."""
+"""The list of agent types in the Agent tool: each with its whole description and its tools, within one budget."""
 
 import json
 import re

@@ -54,7 +54,7 @@ CASES = [
     (THEIRS, '{"permissions": {\n"defaultMode": "bypassPermissions"}}', "ignored", 2, "own settings only"),
     (THEIRS, '{"permissions": {\n"defaultMode": "sometimes"}}', "broken", 2, "sometimes"),
     (THEIRS, '{"env": {\n"A": "1",\n"A_TOKEN": "x"}}', "ignored", 3, "own settings only"),
-    (THEIRS, '{"hooks": {\n"Stopp": []}}', "ignored", 2, "no event of ours; did you mean Stop?"),
+    (THEIRS, '{"hooks": {\n"Stopp": []}}', "ignored", 2, "it is not an event of this program; did you mean Stop?"),
     (THEIRS, hook('{"type": "prompt"}'), "ignored", 2, "'prompt' is not supported"),
     (THEIRS, hook('{"type": "command"}'), "broken", 2, "it has no command"),
     (THEIRS, '{"hooks": {"Stop": [\n{"matcher": "("}]}}', "broken", 2, "no regular expression"),

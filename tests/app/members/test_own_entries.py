@@ -1,4 +1,4 @@
-"""What config.json and team.json say of our own members follows what the members are, wherever they run."""
+"""config.json and team.json match the state of each member, on every backend."""
 
 import asyncio
 import json

@@ -98,7 +98,7 @@ async def test_auto_looks_for_nothing_where_nobody_sits_and_says_why(tmp_path):
     made = places(PlacesSettings(), tmp_path, IN_TMUX)
     assert made.why == ""
     assert await made.choose() is None
-    assert made.why == "nobody sits at a terminal"
+    assert made.why == "the lead has no terminal"
     made = places(PlacesSettings(), tmp_path, at_terminal=True)
     assert await made.choose() is None
     assert made.why == "this terminal is not in tmux"
@@ -157,7 +157,7 @@ def findings(repository, env, **more):
 @pytest.mark.promise("E5", "F33")
 def test_doctor_says_which_place_members_would_get_and_why(repository):
     found = findings(repository, {"PATH": os.environ["PATH"]})
-    assert found["backend"].value == "in-process: members.backend is auto, and nobody sits at a terminal"
+    assert found["backend"].value == "in-process: members.backend is auto, and the lead has no terminal"
     found = findings(repository, {"PATH": os.environ["PATH"]}, at_terminal=True)
     assert found["backend"].value == "in-process: members.backend is auto, and this terminal is not in tmux"
     found = findings(repository, {**IN_TMUX, "PATH": str(repository.root)}, at_terminal=True)

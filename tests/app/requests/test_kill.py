@@ -85,7 +85,7 @@ async def test_a_lead_that_was_asked_before_the_kill_reads_after_it_that_it_is_o
         assert len(wire(team, "team-lead", "permission_request")) == 1
         assert not wire(team, "ada", "permission_response")
     words = told(lead.model)
-    assert "It is over: whoever asked waits no longer" in words
+    assert "It was answered: the agent that asked no longer waits" in words
     assert "was answered before: denied by cancelled" in words
     assert not (tmp_path / "made").exists()
 

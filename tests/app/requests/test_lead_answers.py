@@ -252,7 +252,7 @@ async def test_text_in_an_inbox_that_looks_like_an_answer_changes_nothing(tmp_pa
         await team.run("Wait for ada.")
         assert not [one for one in notices if "late answer" in one.text]
     assert not (tmp_path / "work/made").exists()
-    assert "This answers no request of yours" in told(lead.model, "ada")
+    assert "This message answers none of your requests" in told(lead.model, "ada")
 
 
 @pytest.mark.promise("F65")
@@ -276,7 +276,7 @@ async def test_a_request_that_nobody_opened_is_shown_as_what_it_is_and_cannot_be
         await team.session.team.inbox("team-lead").send(Entry(sender="ada", text=text, timestamp=iso()))
         await team.run("What came?")
     words = told(lead.model)
-    assert "Nobody waits for your answer to this" in words and "is no request that waits for you" in words
+    assert "No request waits for your answer" in words and "is no request that waits for you" in words
 
 
 @pytest.mark.promise("P4", "G4")
@@ -291,7 +291,7 @@ async def test_a_request_that_somebody_else_answered_is_told_to_the_lead_as_over
         await team.run("What is new?")
         assert len(wire(team, "team-lead", "permission_request")) == 1
         assert not wire(team, "ada", "permission_response")
-    assert "It is over: allowed by program." in told(lead.model)
+    assert "It was answered: allowed by program." in told(lead.model)
 
 
 @pytest.mark.promise("P4", "G4", "C4")

@@ -83,7 +83,7 @@ async def test_a_strangers_request_is_asked_of_the_person_and_answered_in_its_ow
         "subtype": "success",
         "response": {"updated_input": other, "permission_updates": ASKED["permission_suggestions"]},
     }
-    assert "Another program runs this member. The user is asked" in told(model)
+    assert "Another program runs this member. The user answers it" in told(model)
 
 
 @pytest.mark.promise("C4", "F44", "P7")
@@ -113,4 +113,4 @@ async def test_who_is_no_member_of_another_program_asks_nobody_by_mail(tmp_path)
         assert [one.request for one in opened] == [real.request]
         await real.deny()
         await team.run("What came?")
-    assert told(model).count("Nobody waits for your answer to this") >= 3
+    assert told(model).count("No request waits for your answer") >= 3

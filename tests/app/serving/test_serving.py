@@ -399,5 +399,5 @@ async def test_where_a_new_prefix_begins_late_servers_and_new_tools_stand_in_the
         prefix = agent.compaction.fresh()
         listed = [tool["name"] for tool in json.loads(b"{" + prefix.head + b"}")["tools"]]
         assert len(served(listed)) == 15 and [name for name in listed if name not in LEAD_ONLY][-1] == "McpCall"
-        offered = agent.toolbox.names - {"AskUserQuestion"}  # nobody is here to answer
+        offered = agent.toolbox.names - {"AskUserQuestion"}  # no user is present
         assert set(born) & offered < set(listed) == offered

@@ -1,4 +1,4 @@
-"""The caps of a headless run that nobody gave caps."""
+"""The default caps of a headless run."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Every end of an answer in every format: what it means, what the turn makes of it, and what a team is told."""
+"""Every end of an answer in every format: its meaning, its effect on the turn, and the team's notice."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -81,7 +81,7 @@ async def test_an_answer_without_its_call_or_words_or_end_fails_after_a_few_trie
 
 
 class Mixed(ScriptedModel):
-    """The lead answers from a script, each member from an adapter of its own."""
+    """The lead answers from a script, each member from its own adapter."""
 
     def __init__(self, lead, members):
         super().__init__({"lead": lead}, card=ModelCard("mixed", "mixed", "mixed", usd_in=0.0, usd_out=0.0))

@@ -105,7 +105,7 @@ async def test_what_is_stopped_takes_along_what_it_started(tmp_path):
         one, two = (runs_of(team)[who] for who in ("one", "two"))
         await soon(team.session.agents.stop(one, "enough"))
         assert (one.state, two.state) == ("killed", "killed")
-        assert two.why == "whoever started it has ended"
+        assert two.why == "the agent that started it has ended"
         await soon(run)
     assert two.id not in notices_in(model.told("lead"))
 

@@ -95,7 +95,7 @@ async def test_the_callers_next_request_and_its_forks_are_the_same_bytes_up_to_t
     *stand_ins, words = body["messages"][-1]["content"]
     assert [block["tool_use_id"] for block in stand_ins] == [b["id"] for b in answer["content"][2:]]
     assert len({json.dumps(block["content"]) for block in stand_ins}) == 1
-    key = re.search(r'tags with key=\\"(\w+)', first.decode())
+    key = re.search(r'such as <system-reminder key=\\"(\w+)', first.decode())
     assert key and words["text"].startswith(f'{TAG} key="{key[1]}">'), "P15"
     assert words["text"].endswith("</fork-boilerplate>\n\nCount the tests.")
     assert one.count(b'"cache_control"') <= 4
@@ -157,8 +157,11 @@ async def test_a_fork_is_never_forked_and_what_would_speak_for_its_caller_refuse
         assert only(team).text == "Finished."
         assert not await team.tasks.all()
     said = refusals(model, "work")
-    assert [len([text for text in said if word in text]) for word in ("starts no agents", "writes to nobody")] == [3, 1]
-    assert "does not have TaskCreate" in said[-3] and "asks nobody" in said[-2]
+    assert [len([text for text in said if word in text]) for word in ("starts no agents", "sends no messages")] == [
+        3,
+        1,
+    ]
+    assert "does not have TaskCreate" in said[-3] and "asks no questions" in said[-2]
     assert (tmp_path / "work" / "made").read_text() == "own work\n"
 
 
@@ -184,7 +187,7 @@ async def test_what_a_fork_has_of_its_caller_cannot_be_said_and_a_named_kind_beg
         kinds = [run.kind for run in team.session.agents.runs.values()]
         assert kinds == ["general-purpose", "Explore"] and all(r.background for r in team.session.agents.runs.values())
     first = results(model)[:3]
-    assert "model cannot be said of it" in first[0] and "mode cannot be said of it" in first[1]
+    assert "model cannot be given" in first[0] and "mode cannot be given" in first[1]
     assert "does not take run_in_background now" in first[2]
     assert "run_in_background" not in schema["input_schema"]["properties"] and "a fork of you" in schema["description"]
     assert "default" not in schema["input_schema"]["properties"]["subagent_type"]

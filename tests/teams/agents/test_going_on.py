@@ -45,8 +45,8 @@ async def test_one_that_has_ended_goes_on_with_all_it_knew_under_the_same_id(tmp
     ("given", "said"),
     [
         ({"resume": "a000000"}, "there is no sub-agent 'a000000' in this session"),
-        ({"resume": "a000000", "model": "haiku"}, "model cannot be said with resume"),
-        ({"resume": "a000000", "subagent_type": "Explore"}, "subagent_type cannot be said with resume"),
+        ({"resume": "a000000", "model": "haiku"}, "model cannot be given with resume"),
+        ({"resume": "a000000", "subagent_type": "Explore"}, "subagent_type cannot be given with resume"),
         ({"team_name": "crew"}, "team_name is for a teammate, and a teammate needs a name"),
         ({"resume": "a000000", "team_name": "crew"}, "team_name is for a teammate"),
     ],
@@ -273,7 +273,7 @@ async def test_nothing_begins_once_the_session_has_ended_however_long_it_took_to
             await agents.end_background()
             slow.go.set()
             ends = await asyncio.gather(again, new, return_exceptions=True)
-        assert all(isinstance(end, LimitExceeded) and "the session is over" in end.what for end in ends)
+        assert all(isinstance(end, LimitExceeded) and "the session has ended" in end.what for end in ends)
         assert not agents.running() and list(agents.runs) == [run.id] and run.state == "completed"
 
 

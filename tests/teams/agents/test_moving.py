@@ -25,7 +25,7 @@ async def test_what_is_waited_for_goes_on_in_the_background_and_nothing_of_it_is
         assert await to_background(team.session) == [], "it is there already"
         await until(team, lambda: results(model))
         assert run.running and not model.notices()
-        assert "went on in the background" in results(model)[0] and f"output_file: {run.file}" in results(model)[0]
+        assert "continues in the background" in results(model)[0] and f"output_file: {run.file}" in results(model)[0]
         model.go.set()
         await within(WAIT_S, done)
         assert [r.asker for r in model.requests].count(run.id) == 2, "no step was done a second time"
@@ -42,7 +42,7 @@ async def test_after_the_time_that_a_setting_says_one_goes_on_in_the_background_
     async with crew(tmp_path, model, settings={"agents.background_after_s": 0.05}) as team:
         assert team.session.agents.settings.background_after_s == 0.05
         await team.run("Go.")
-    assert "went on in the background" in results(model)[0] and len(model.notices()) == 1
+    assert "continues in the background" in results(model)[0] and len(model.notices()) == 1
 
 
 @pytest.mark.promise("row F4")

@@ -14,11 +14,11 @@ TOO_OLD = "tmux 2.9 is too old: 3.2 or newer is needed"
     ("found", "choice"),
     [
         (Surroundings(IN_TMUX, at_terminal=True), Choice("tmux", "this terminal is in tmux")),
-        (Surroundings(IN_TMUX, at_terminal=False), Choice("in-process", "nobody sits at a terminal")),
+        (Surroundings(IN_TMUX, at_terminal=False), Choice("in-process", "the lead has no terminal")),
         (Surroundings({}, at_terminal=True), Choice("in-process", "this terminal is not in tmux")),
         (Surroundings({"TMUX": "x,1,0"}, at_terminal=True), Choice("in-process", "this terminal is not in tmux")),
         (Surroundings(IN_TMUX, at_terminal=True, no_tmux=TOO_OLD), Choice("in-process", TOO_OLD)),
-        (Surroundings({}, at_terminal=False, recipes={"kitty": ""}), Choice("in-process", "nobody sits at a terminal")),
+        (Surroundings({}, at_terminal=False, recipes={"kitty": ""}), Choice("in-process", "the lead has no terminal")),
     ],
 )
 def test_auto_takes_panes_only_where_a_person_sits_in_tmux_and_says_why(found, choice):

@@ -151,7 +151,7 @@ async def test_a_program_that_cannot_be_started_is_an_error_and_leaves_nothing(
     place, programs, tmp_path, argv, cwd, why
 ):
     before = children()
-    with pytest.raises(CannotStart, match="ada could not be started as a process of its own") as raised:
+    with pytest.raises(CannotStart, match="ada could not be started as a separate process") as raised:
         await place.open(programs.launch(argv=argv, cwd=Path(cwd)))
     assert (raised.value.slug, why in raised.value.what) == ("backend", True)
     assert logs(tmp_path / "members") == []

@@ -130,5 +130,5 @@ def test_when_the_member_is_stopped_its_background_ends_with_it_and_is_settled(t
     assert json.loads(play.results()[1])["task_type"] == "teammate"
     facts = files.facts()
     assert [fact["type"] for fact in facts] == ["begun", "ended", "settled"]
-    assert (facts[1]["state"], facts[1]["why"]) == ("killed", "whoever started it has ended")
+    assert (facts[1]["state"], facts[1]["why"]) == ("killed", "the agent that started it has ended")
     assert play.notices() == []

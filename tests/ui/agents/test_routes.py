@@ -48,7 +48,7 @@ BACKGROUND = [
         "time limit",
         settings={"agents.background_after_s": 0.3},
         states=("running", "background", "completed"),
-        status="went on in the background",
+        status="continues in the background",
     ),
 ]
 

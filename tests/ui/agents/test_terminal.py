@@ -56,7 +56,7 @@ def test_what_the_lead_waits_for_is_moved_by_a_person_and_its_end_wakes_the_lead
         person.sees("It found 412.")
         person.says("/quit")
         assert person.leaves() == 0
-    assert "went on in the background" in play.results()[0] and play.notices() == [(id, "completed")]
+    assert "continues in the background" in play.results()[0] and play.notices() == [(id, "completed")]
     assert files.states() == ["running", "background", "completed"]
     assert play.count == {"lead": 3, "kid": 1}, "no step was done a second time"
 

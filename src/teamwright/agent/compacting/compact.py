@@ -52,8 +52,8 @@ TIGHT = 0.6
 """Of what there is room for: what is kept when the service said that all was full, for our count was too low."""
 
 _NOTHING = "nothing was said yet that a summary could stand for"
-_CALLS = "a call of it was cut off and has no result yet: it goes on first"
-_OVER = "its life is over"
+_CALLS = "one of its calls was cut off and has no result yet: the agent continues with that call first"
+_OVER = "the agent has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ async def compact_now(agent: Agent, keep: str = "") -> Shortened:
             await _serve(agent, wanted)
     finally:
         if not wanted.done.done() and compaction.wanted is wanted:
-            compaction.wanted = None  # whoever asked waits no longer
+            compaction.wanted = None  # the agent that asked no longer waits
         rests.cancel()
         if (await asyncio.gather(rests, return_exceptions=True))[0] is True:
             compaction.turn.release()
@@ -279,8 +279,8 @@ def _why_full(agent: Agent, heard: Heard, made: Shortened) -> Heard:
     tokens = f"{context_of(agent.conversation, agent.compaction):,} tokens by our count"
     if made.done or made.why == _NOTHING:
         even = ", even after compaction" if agent.conversation.compacted else ""
-        what = f"what was told last does not fit into the window of {name}{even}: {tokens}"
+        what = f"the last message does not fit into the window of {name}{even}: {tokens}"
     else:
         what = f"the conversation no longer fits into the window of {name} and could not be compacted: {made.why}"
-    do = ("put what is long into a file and name the file", "go on with a model of a larger window")
+    do = ("put what is long into a file and name the file", "use a model with a larger window")
     return replace(heard, what=what, do=do)

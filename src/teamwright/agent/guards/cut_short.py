@@ -1,6 +1,6 @@
-"""What is kept of an answer that was cut short: its words, what it used, and a note to the model.
+"""Keep the text and the usage of an answer that was cut short, and give the model a note.
 
-Whoever cancels a turn (a person, a deadline, the end of the session) has read those words and pays for them. Knows the
+A turn is cancelled by a person, a deadline or the end of the session; its text was shown and is paid for. Knows the
 agent and what had come; does not know who cancelled.
 """
 
@@ -24,7 +24,7 @@ NOTE_NO_WORDS = "Your answer was interrupted before a word of it came."
 
 
 class SoFar:
-    """What has come of one answer."""
+    """The text and usage that one answer has had so far."""
 
     __slots__ = ("_begun", "_broken", "_lost", "_text", "_thought", "_usage")
 
@@ -92,7 +92,7 @@ def keep_failed(agent: Agent, failure: Failure) -> None:
 def keep_cut_short(agent: Agent, request: Request, so_far: SoFar) -> None:
     """Store and book what had come of an answer that is cut short now, and tell the model of it.
 
-    Raises nothing for a disk that takes no line: what cut the answer short goes on.
+    Raises nothing when the disk takes no line: the cancellation continues.
     """
     cut = so_far.reply(agent, request)
     if cut is None:

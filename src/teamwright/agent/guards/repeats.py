@@ -1,7 +1,7 @@
 """When an agent repeats itself: the same calls with the same results, again and again, while nothing else changes.
 
-Three times in a row it is told so, six times end its turn. Commands that wait are no repetition, and neither is a call
-after which a file or a task is another one. Knows calls, results and directories; runs nothing.
+After three times in a row the model receives a note; after six its turn ends. Commands that wait are no repetition,
+and neither is a call after which a file or a task has changed. Knows calls, results and directories; runs nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from teamwright.agent.tool import ToolResult
 from teamwright.protocol.blocks import ToolCall, encode
 
 NOTED = 3
-"""So many times in a row, and the agent is told."""
+"""Repetitions in a row after which the agent receives a note."""
 
 ENDED = 6
 """So many times in a row, and its turn ends."""
@@ -39,7 +39,7 @@ NOTE = (
 _VARYING = re.compile(
     r"\bc[0-9]+-[0-9a-f]{8}\b|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\d+(?:[.,]\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?)\b"
 )
-"""What differs between two equal results: names of output files, times of day, durations."""
+"""Parts that differ between two equal results: names of output files, times of day, durations."""
 
 
 class Repeats:
@@ -64,7 +64,7 @@ class Repeats:
         self._last, self._noted = None, False
 
     async def note(self, calls: Sequence[ToolCall], results: Mapping[str, ToolResult], began: float) -> str:
-        """Take in a round that began at this time; what the agent is told of it, empty when nothing."""
+        """Count a round that began at this time. Return the note for the agent, or an empty text."""
         newest, recent = _Round(calls, results, began), self._rounds[-LONGEST_CYCLE:]
         if newest not in recent:
             # No repetition that is found later reaches back before these.
@@ -103,7 +103,7 @@ class Repeats:
         return found
 
     async def _changed(self, rounds: int) -> bool:
-        """Whether a file is another one than when this was asked last."""
+        """Return True when the file has changed since the last call."""
         if self._last is None:
             self._since = self._rounds[-rounds].began - CLOCK_SLACK_S
         before, places = self._last, tuple(self._places())

@@ -380,8 +380,8 @@ class Team:
     async def delete(self, *, force: bool = False) -> None:
         """End all members and put the team into the archive: requests, mail and tasks.
 
-        Turns that run are waited for, up to `goodbye_s`. Nobody can be started afterwards: leave the block. Raises
-        TeamRefused while a run goes on, and while a task is open without `force`; nothing was ended then.
+        Turns that run are waited for, up to `goodbye_s`. No member can be started afterwards: leave the block. Raises
+        TeamRefused during a run, and while a task is open without `force`; nothing was ended then.
         """
         self._require_running()
         if self._run is not None and not self._run.done:

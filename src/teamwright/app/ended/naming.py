@@ -71,7 +71,7 @@ class NamedTeam:
 
     @property
     def may_be_ours(self) -> bool:
-        """Whether a session of ours may have made it: always in a home of ours, elsewhere where it has a team.json."""
+        """Return True when Teamwright may have made it: in its own home, or elsewhere where it has a team.json."""
         return not self.home.foreign or self.home.team_file(self.directory).exists()
 
     def refuse_foreign(self) -> None:

@@ -178,7 +178,7 @@ def _refuse_open(team: NamedTeam, view: TeamView, tasks: tuple[str, ...]) -> Non
             *([("damaged", damaged)] if damaged else []),
         ],
         do=[
-            *([] if team.damaged else [f"go on with it: teamwright resume {quote(team.name)}"]),
+            *([] if team.damaged else [f"continue it: teamwright resume {quote(team.name)}"]),
             f"put it into the archive: teamwright teams rm {quote(team.name)} --force",
         ],
         note="nothing was removed",

@@ -1,4 +1,4 @@
-"""What is too old to keep: archived teams, finished tasks of shared lists, and sessions that nobody will miss.
+"""Remove what is too old to keep: archived teams, finished tasks of shared lists, and finished sessions.
 
 A session goes when nothing in it changed for the stated days, counted back from the newest session and not from the
 clock, no process drives it, no team on disk is its own, and its task list has nothing open. Bounded work a call.
@@ -55,8 +55,8 @@ def retention_days(home: Home, cwd: Path, settings_file: Path | None = None) -> 
 
 @dataclass(slots=True)
 class Removed:
-    """What one call removed: ids of sessions, and directories of archived teams; and how many tasks of which shared
-    list it archived."""
+    """The items that one call removed: ids of sessions, directories of archived teams, and for each shared list the
+    number of tasks that it archived."""
 
     days: float
     tasks: dict[str, int] = field(default_factory=dict[str, int])

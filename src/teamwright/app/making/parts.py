@@ -76,7 +76,7 @@ class Parts:
     """Makes, for one agent, what the instructions of deeper directories say at their first touch."""
     max_rounds: int | None = None
     each_rounds: int | None = None
-    """Model calls of each other agent in this run, where it has no cap of its own."""
+    """Model calls of each other agent in this run, where it has no other cap."""
     effort: Effort | None = None
     """The lead's, as a flag or a program said it for this run."""
     appended: str = ""
@@ -182,7 +182,7 @@ class Parts:
         return taken(card, said)
 
     def _rounds_left(self, cap: int | None, conversation: Conversation) -> int | None:
-        """Model calls that an agent has left: of its own cap, which is for its life, else of the run's for each."""
+        """Return the model calls that an agent has left, of its cap over all resumes, else of the run's cap."""
         return self.each_rounds if cap is None else max(0, cap - conversation.answers)
 
     def _gate(self, born: Born) -> Gate:

@@ -112,7 +112,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
             "backend",
             f"{' and '.join(cannot)} cannot be handed to another process",
             do=["start this member in-process", "name the model, and put tools behind an MCP server"],
-            note="nobody was started",
+            note="nothing was started",
         )
     out: dict[str, Any] = {}
     for item in fields(Options):

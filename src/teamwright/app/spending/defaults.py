@@ -1,4 +1,4 @@
-"""The caps of a headless run that nobody gave caps: nobody watches it, so it must end by itself.
+"""The default caps of a headless run: no person watches it, so it must end without one.
 
 What flags, a team's file or a program give goes before them. Knows budgets and options; counts nothing.
 """

@@ -62,7 +62,7 @@ class Sums:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Sums:
-        """What `as_json` made. Raises KeyError, TypeError, ValueError, AttributeError."""
+        """Read the value that `as_json` made. Raises KeyError, TypeError, ValueError, AttributeError."""
         if data["v"] != VERSION:
             raise ValueError("another version")
         books = Ledger(

@@ -57,7 +57,7 @@ class Purse:
         self.run = Scope("", budget, final=True, minutes=lambda: (monotonic() - started) / 60)
         self.each = each
         self.assumed: tuple[str, ...] = ()
-        """Caps of the run that nobody gave."""
+        """Default caps of the run."""
         self.books = Ledger()
         self.context: dict[str, int] = {}
         self.on_raised: Callable[[str], None] = _nobody
@@ -76,7 +76,7 @@ class Purse:
 
     @property
     def given(self) -> Budget:
-        """The caps of the whole run that somebody gave: for a cap on money all prices must be known."""
+        """The caps of the whole run that were set: for a cap on money all prices must be known."""
         return replace(self.budget, **dict.fromkeys(self.assumed))
 
     @property

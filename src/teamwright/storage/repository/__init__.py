@@ -1,1 +1,1 @@
-"""What the files of a git repository say: configuration, directories, index, and what could run something."""
+"""Read the files of a git repository: configuration, directories, index, and entries that could run a program."""

@@ -24,7 +24,7 @@ _STRAY = re.compile(rb"(?:\A|[/\0])(?:\.{0,2}|\.git)(?:[/\0]|\Z)", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """What is known of an index. `readable`: all its entries are known, as git will read them."""
+    """The entries of an index. `readable`: all its entries are known, as git will read them."""
 
     readable: bool = True
     submodules: bool = False
@@ -32,7 +32,7 @@ class IndexFacts:
 
 
 def read_index(path: Path, hash_size: int) -> IndexFacts:
-    """What the entries of an index are, in a repository with hashes of so many bytes; none where there is no index."""
+    """Return the entries of an index whose hashes have this many bytes; none where there is no index."""
     try:
         found = _Index(read_plain(path, INDEX_MOST), hash_size)
     except FileNotFoundError:
@@ -94,7 +94,7 @@ class _Index:
         return at if at <= end else None
 
     def _extensions(self, at: int) -> bool:
-        """Whether the extensions say of the entries what was read: git may begin to read where they say."""
+        """Return True when the extensions match the entries that were read: git may begin to read at their offsets."""
         content, first = self.content, at
         while at + 8 <= self.end:
             name, length = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
@@ -107,7 +107,7 @@ class _Index:
         return at == self.end
 
     def _blocks(self, table: bytes) -> bool:
-        """Whether the blocks of entries that git reads side by side are those that follow one another."""
+        """Return True when the blocks that git reads in parallel are the blocks in sequence."""
         number = 0
         for at in range(0, len(table), 8):
             offset, count = (int.from_bytes(table[part : part + 4], "big") for part in (at, at + 4))

@@ -37,7 +37,7 @@ from teamwright.teams.spec import SpawnSpec
 LEFT = "the session was left"
 """Why one was stopped that ran when its session ended."""
 
-INTERRUPTED = "whoever waited for it was interrupted"
+INTERRUPTED = "the agent that waited for it was interrupted"
 """Why one was stopped in the foreground."""
 
 GRACE_S = 5.0
@@ -214,7 +214,7 @@ class Agents:
 
     def _check_room(self) -> None:
         if self._closed:
-            raise LimitExceeded("limit", "the session is over", note="nothing was started")
+            raise LimitExceeded("limit", "the session has ended", note="nothing was started")
         self._limits.check_agents(len(self.running()) + self._starting)
 
     def _new_id(self) -> tuple[str, Path]:
@@ -280,7 +280,7 @@ class Agents:
         with suppress(ExceptionGroup, OSError):
             await self._jobs.stop_all(run.id)
         if self.running(run.id):
-            await self.stop_all(run.id, "whoever started it has ended")
+            await self.stop_all(run.id, "the agent that started it has ended")
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -350,7 +350,7 @@ class Agents:
                 raise TeamRefused(
                     "team-refused",
                     f"{run.id} has ended, and nothing runs in the background here",
-                    do=[f'Agent with resume "{run.id}" goes on with it.'],
+                    do=[f'Agent with resume "{run.id}" continues it.'],
                     note="nothing was sent",
                 )
             await self._go_on(run, text, sender, call, background=True, id=id)

@@ -49,7 +49,7 @@ class AgentSettings:
             return "a coordinator hands work over by its own rules (coordinator is on)"
         if not self.background:
             return "a fork always runs in the background (agents.background is off)"
-        return "in a headless run nobody sees what forks do" if headless else ""
+        return "in a headless run no person sees the work of forks" if headless else ""
 
     @property
     def hidden(self) -> dict[str, str]:

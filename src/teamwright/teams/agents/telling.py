@@ -65,7 +65,7 @@ def owners_of(lead: Lead | None, team: Team, jobs: BackgroundJobs) -> None:
         owners.tell(job.owner, job_notification(job), job.key)
 
     async def left(name: str) -> None:
-        await agents.stop_all(name, "whoever started it has ended")
+        await agents.stop_all(name, "the agent that started it has ended")
         await jobs.stop_all(name)
 
     jobs.on_done = done

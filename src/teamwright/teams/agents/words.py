@@ -127,7 +127,7 @@ class RunFile:
 
     def begin(self, run: Run) -> None:
         """The file is there from the first moment on."""
-        head = f"[{run.id}: {run.kind}, {run.description}]" if run.generation == 1 else "[it goes on]"
+        head = f"[{run.id}: {run.kind}, {run.description}]" if run.generation == 1 else "[it continues]"
         self._write(f"{head}\n")
 
     def said(self, content: list[Block]) -> None:

@@ -86,7 +86,7 @@ def _words(who: Leaver, farewell: Farewell) -> tuple[str, str | None]:
         return told.encode(), None
     text = f"{who.name} has ended: {farewell.cause}."
     if farewell.how in COMES_BACK:
-        text += " Started again with the same flags, it goes on where it was."
+        text += " When it is started again with the same flags, it continues."
     return text, summary_of(text)
 
 

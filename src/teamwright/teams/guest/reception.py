@@ -87,7 +87,7 @@ class Reception:
         id, (_, _, to) = message.request_id, message.request_id.partition("@")
         written = ms_of(entry.timestamp or "") or ms_of(message.timestamp)
         if (to and to.lower() != self.name.lower()) or (written is not None and written < self.since_ms):
-            self._say(f"{id} is no request to this life of {self.name}: it ends nobody", "info")
+            self._say(f"{id} is not a request to this run of {self.name}: it has no effect", "info")
             return entry.with_(text=fenced(entry.text))
         mate = self.team.own(self.name)
         body = {"kind": "shutdown", "requester": LEAD, "target": self.name, "reason": message.reason}
@@ -142,7 +142,7 @@ class Reception:
         return None
 
     def _unverified(self, what: str) -> None:
-        self._say(f"the lead {what}; unverified: nobody can tell who wrote it", "info")
+        self._say(f"the lead {what}; unverified: the sender cannot be proved", "info")
 
     def _say(self, text: str, level: str) -> None:
         self.team.emit(Notice(member=self.name, text=text, level=level))

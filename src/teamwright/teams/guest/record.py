@@ -95,5 +95,5 @@ def read_record(room: Path) -> GuestRecord | None:
     except OSError as problem:
         raise storage_error(problem, path) from problem
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        do = [f"remove {path}: the member then begins anew"]
+        do = [f"remove {path}: the member then starts with an empty conversation"]
         raise StorageError("damaged-file", f"{path} is not ours: {problem}", do=do) from problem

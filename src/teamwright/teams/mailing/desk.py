@@ -48,7 +48,7 @@ def kind_of(entry: Entry) -> str:
 
 
 def wakes(entry: Entry) -> bool:
-    """Whether the entry may start a model call: idle notices only with a result or a failure, a new mode never.
+    """Return True when the entry may start a model call: an idle notice with a result or a failure, never a new mode.
 
     The approval of a shutdown does not: the notice that the member has ended follows and takes it along.
     """

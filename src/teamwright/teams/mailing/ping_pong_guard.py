@@ -15,7 +15,7 @@ from teamwright.teams.team import Team
 def talked(team: Team, sender: str, to: str) -> bool:
     """Count a message between two members; True when the guard stops the two from now on."""
     if LEAD in {sender, to} or sender == "user":
-        # Somebody else acted: the two may talk again.
+        # Another member acted: the two may talk again.
         for pair in [p for p in team.talk if to in p]:
             del team.talk[pair]
             for name in pair:
@@ -27,7 +27,7 @@ def talked(team: Team, sender: str, to: str) -> bool:
 
 
 async def notify_lead(team: Team, one: str, other: str) -> None:
-    """Notify the lead that the guard stopped two members. A mailbox that takes no notice is told in an event."""
+    """Notify the lead that the guard stopped two members. Emit an event when its mailbox takes no notice."""
     count = team.settings.ping_pong
     text = (
         f"{one} and {other} exchanged {count} messages and no task changed. Their further messages to each other are "
@@ -43,7 +43,7 @@ async def notify_lead(team: Team, one: str, other: str) -> None:
 
 
 def held(team: Team, name: str, sender: str) -> bool:
-    """Whether mail of this sender does not wake the member for now."""
+    """Return True while mail of this sender does not wake the member."""
     return team.talk.get(frozenset({name, sender}), 0) > team.settings.ping_pong
 
 
@@ -53,7 +53,7 @@ def held_by(team: Team, name: str) -> list[str]:
 
 
 async def keeps_mail(team: Team) -> bool:
-    """Whether the guard keeps mail that its recipient has not read. Raises StorageError."""
+    """Return True when the guard keeps mail that its recipient has not read. Raises StorageError."""
     for name in {name for pair in team.talk for name in pair}:
         senders = {sender.lower() for sender in held_by(team, name)}
         if senders and any(entry.sender.lower() in senders for entry in await team.inbox(name).unread()):

@@ -81,8 +81,8 @@ async def send_text(team: Team, sender: str, to: str, text: str, summary: str = 
     if member.name.lower() == sender.lower():
         raise TeamRefused(
             "team-refused",
-            "that is your own name: a message to yourself would wake nobody",
-            do=["Write to another member, or go on with your work."],
+            "you cannot send a message to yourself",
+            do=["Write to another member, or continue your work."],
             note="nothing was sent",
         )
     id = call.message_to(member.name) if call is not None else message_id()
@@ -127,7 +127,7 @@ async def broadcast(team: Team, sender: str, text: str, summary: str = "", call:
     if not others:
         raise TeamRefused(
             "team-refused",
-            "there is nobody else in the team",
+            "the team has no other member",
             do=["Start a teammate first, or do the work yourself."],
             note="nothing was sent",
         )

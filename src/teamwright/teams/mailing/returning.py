@@ -81,7 +81,7 @@ async def _tell(team: Team, name: str, entry: Entry, to: str) -> None:
             return
     about = entry.summary or summary_of(entry.text)
     whose = "your message" if entry.sender.lower() == to.lower() else f"a message of {entry.sender}"
-    text = f'{name} has ended and did not read {whose}: "{about}". Give it to somebody else if it still matters.'
+    text = f'{name} has ended and did not read {whose}: "{about}". Send it to another member if it still matters.'
     if entry.sender.lower() != to.lower():
         text = f"{text}\n\n{entry.text}"  # the sender has it in its conversation, anybody else has not
     if _is_return(entry):

@@ -13,8 +13,8 @@ from teamwright.protocol.ids import LEAD, keyed_id, message_id
 from teamwright.protocol.mail import Entry
 
 NEXT = (
-    "Its open task stays with it, and it takes no other. Stop it to give the task back to the list, "
-    "or have somebody else do the rest."
+    "It keeps its open task and takes no other. Stop it to give the task back to the list, "
+    "or give the rest to another teammate."
 )
 """What the lead may do about it."""
 

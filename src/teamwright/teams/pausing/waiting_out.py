@@ -52,7 +52,7 @@ class WaitingOut:
         if self.due is not None:
             wait_s = max(1, round(self.due - time.monotonic()))
             return (
-                f"{end.why}. It is paused and nothing is lost: it tries again by itself in about {wait_s} s, "
+                f"{end.why}. It is paused and nothing is lost: it tries again automatically in about {wait_s} s, "
                 f"up to {TRIES_MOST} times, or at once when you write to it."
             )
         if self.tries:

@@ -46,7 +46,7 @@ class Choice:
 _Row = tuple[Callable[[Surroundings], bool], str, Callable[[Surroundings], str]]
 
 _AUTO: tuple[_Row, ...] = (
-    (lambda found: not found.at_terminal, IN_PROCESS, lambda _: "nobody sits at a terminal"),
+    (lambda found: not found.at_terminal, IN_PROCESS, lambda _: "the lead has no terminal"),
     (lambda found: not found.in_tmux, IN_PROCESS, lambda _: "this terminal is not in tmux"),
     (lambda found: bool(found.no_tmux), IN_PROCESS, lambda found: found.no_tmux),
     (lambda _: True, TMUX, lambda _: "this terminal is in tmux"),

@@ -57,7 +57,7 @@ def why_not(recipe: Recipe, environ: Mapping[str, str]) -> str:
         if shutil.which(program, path=environ.get("PATH", "")) is None:
             return f"its program is not installed (no {program} in PATH)"
     missing = [name for name in recipe.variables if not environ.get(name)]
-    return f"this terminal is not one of its own ({missing[0]} is not set)" if missing else ""
+    return f"this is not a terminal of this backend ({missing[0]} is not set)" if missing else ""
 
 
 class Custom:

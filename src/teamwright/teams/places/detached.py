@@ -183,7 +183,7 @@ def _tail(log: Path) -> str:
 def _cannot_start(launch: Launch, why: str, words: str = "") -> CannotStart:
     return CannotStart(
         "backend",
-        f"{launch.name} could not be started as a process of its own: {why}",
+        f"{launch.name} could not be started as a separate process: {why}",
         looked_at=[("wrote", line[:200]) for line in words.splitlines()[-6:]],
         do=["see docs/errors.md#backend"],
         note="nothing is left of it",

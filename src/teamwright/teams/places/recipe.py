@@ -237,7 +237,7 @@ def _command(name: str, key: str, said: Any) -> tuple[str, ...]:
     words = [_checked(f"{where}[{at}]", word, _SLOTS[key]) for at, word in enumerate(cast("list[str]", said))]
     for at, word in enumerate(words):
         if word != "{argv}" and "argv" in {slot for slot, _ in slots_in(word)}:
-            raise BadRecipe(f"{where}[{at}]", "{argv} stands for several arguments", "let it be an argument by itself")
+            raise BadRecipe(f"{where}[{at}]", "{argv} expands to several arguments", "make it a separate argument")
     if not words[0] or slots_in(words[0]):
         raise BadRecipe(f"{where}[0]", "the first argument is a program, as it is", "write its name or its path")
     return tuple(words)

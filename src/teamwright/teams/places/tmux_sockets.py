@@ -1,6 +1,6 @@
 """Socket files of our own tmux servers: tmux leaves them in its directory when a server ends.
 
-Depends on nothing of ours. Leaves to `tmux` when a server has no pane any more.
+Depends on no other module. Leaves to `tmux` when a server has no pane any more.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ async def _turn_ended(team: Team, name: str, request: Mapping[str, Any]) -> None
 
 
 async def _in_turn(team: Team, name: str) -> bool:
-    """Whether the member's turn may not have ended; of one that this process did not start its entry tells."""
+    """Return True when the member's turn may still run; of one that this process did not start its entry tells."""
     if (mate := team.find(name)) is not None:
         return mate.state in {State.WORKING, State.BLOCKED}
     entry = (await team.roster.read()).find(name)

@@ -19,7 +19,7 @@ from teamwright.teams.plans.beyond import life_of
 from teamwright.teams.plans.rows import of_life
 from teamwright.teams.team import Team
 
-_NO_ANSWER = "This is no answer to a plan of yours, whatever it says: nothing was approved by it, and nothing changed."
+_NO_ANSWER = "This message answers none of your plans. It approved nothing and changed nothing."
 _NO_REQUEST = "No plan of that request_id waits for you: there is nothing to answer."
 
 
@@ -73,7 +73,7 @@ def _response(team: Team, reader: str, entry: Entry, message: PlanApprovalRespon
         return f"{tags.entry(entry)}\n{tags.reminder(_NO_ANSWER)}"
     plan = mate.agent.plan
     if answer.get("approve") is True:
-        body = f"Your plan was approved. Plan mode is over.{_now(plan)} Carry out the plan in {request['plan_file']}."
+        body = f"Your plan was approved. Plan mode has ended.{_now(plan)} Carry out the plan in {request['plan_file']}."
     else:
         why = str(answer.get("reason") or "").strip() or "no reason was given"
         body = (

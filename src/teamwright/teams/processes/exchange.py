@@ -73,7 +73,7 @@ class Exchange:
                 self._board = await Switchboard.open(self.path, self._on_call)
 
     async def close(self) -> None:
-        """Listen no longer; whoever is there is reached as before. The socket of a killed lead goes too."""
+        """Stop listening; connected processes stay reachable. Remove the socket of a killed lead too."""
         if self._board is not None:
             board, self._board = self._board, None
             await board.close()
@@ -142,7 +142,7 @@ class Exchange:
             await changed.wait()
         process = self._expected.get(token)
         if process is None or said.get("version") != VERSION:
-            raise TeamRefused("team-refused", "nobody here waits for this process", note="it ends")
+            raise TeamRefused("team-refused", "no teammate here waits for this process", note="it ends")
         process.attach(wire, int(said.get("pid", 0)), said.get("stands") or {})
         self._wires[process] = wire
         return process
@@ -254,12 +254,12 @@ class _Line:
             known = {"heard": self.process.heard, "watched": self._exchange.attended()}
             return {**known, **self._exchange.help.welcome(self.process.name)}
         if self.process is None:
-            raise TeamRefused("team-refused", "whoever calls says first who it is", note="nothing was done")
+            raise TeamRefused("team-refused", "a process must identify itself first", note="nothing was done")
         return await self._exchange.help.called(self.process.name, name, said)
 
 
 def _says(process: Process, what: str, said: Said) -> None:
-    """How it is now: it rests, or it has this permission mode of its own."""
+    """Return its present state: idle, or with its own permission mode."""
     if what == "mode":
         process.said_mode = str(said["mode"])
     else:

@@ -278,7 +278,7 @@ class Process(Away):
     def _unreachable(self) -> TeamRefused:
         return TeamRefused(
             "team-refused",
-            f"{self.name} runs in a process of its own, which cannot be reached",
+            f"{self.name} runs in a separate process, which cannot be reached",
             do=["Write to it instead, or stop it and start another."],
             note="nothing was changed",
         )

@@ -135,7 +135,7 @@ class Elsewhere:
         except TeamwrightError:
             kind = IN_PROCESS
         where = "in the lead's process" if kind == IN_PROCESS else f"in {kind}"
-        text = f"{member.name} lived in {was} and goes on {where}: {why}"
+        text = f"{member.name} ran in {was} and continues {where}: {why}"
         self.team.emit(Notice(member=member.name, text=text, level="warning"))
         return kind
 
@@ -191,7 +191,7 @@ class Elsewhere:
         await self._until_ready(process)
         process.begun = True
         if process.state in GONE and not process.turns and not resumed:
-            raise TeamRefused("team-refused", f"{member.name} was ended while it started", note="nobody was started")
+            raise TeamRefused("team-refused", f"{member.name} was ended while it started", note="nothing was started")
 
     def _take_in(self, process: Process, member: Member, undo: AsyncExitStack) -> None:
         """It is a member from now on; `undo` takes it back."""
@@ -235,7 +235,7 @@ class Elsewhere:
             "backend",
             f"the process of {process.name} {how}",
             looked_at=[("it said", line) for line in words.strip().splitlines()[-8:]],
-            note="nobody was started",
+            note="nothing was started",
         )
 
     async def _called_again(self, process: Process, life: Life) -> bool:

@@ -230,8 +230,8 @@ class RosterScribe:
         if not self._gave_up:
             self._gave_up = True
             text = (
-                f"another program keeps overwriting config.json with {', '.join(wrong)} wrong: it was put right "
-                f"{MOST_REPAIRS} times within a minute, and will be again when the minute is over"
+                f"another program keeps overwriting config.json with {', '.join(wrong)} wrong: it was corrected "
+                f"{MOST_REPAIRS} times within a minute, and will be corrected again after the minute"
             )
             self._team.emit(Notice(member=OUTSIDE, text=text, level="warning"))
         self._later(wait_s + 0.1)
@@ -266,14 +266,14 @@ class RosterScribe:
             team.outside.listless = not team.outside.shared_list and not team.home.tasks(team.directory).is_dir()
             what = f'another program removed the files of the team "{team.name}": {place}'
             then = (
-                "Members go on, but nobody can be written to or started; what they report still reaches you. "
-                "Nothing is made anew: finish without the team, or call TeamDelete and make another."
+                "Teammates continue and report to you, but you can neither write to them nor start others. "
+                "The file is not restored: finish without the team, or call TeamDelete and create another team."
             )
         elif "config.json" in gone or await self._restored_team_file():
             return
         else:
             what = f'another program removed or damaged team.json of the team "{team.name}": {place / "team.json"}'
-            then = "The team goes on, but nobody can be started in it, and other sessions may take it for deserted."
+            then = "The team continues, but no teammate can be started, and other sessions may see it as abandoned."
         team.emit(Notice(member=OUTSIDE, text=f"{what}. {then}", level="warning"))
         await leave_note(team, "system", LEAD, f"{what[0].upper()}{what[1:]}. {then}", "files of the team are gone")
 

@@ -56,7 +56,7 @@ class Scribe:
         await self._tasks.close()
 
     def note(self, _number: int, event: TeamEvent) -> None:
-        """A member of ours changed: its entry in the roster is brought up to date."""
+        """Update the roster entry of a member that changed."""
         processes = self._team.outside.processes
         if isinstance(event, ModeChanged) or (isinstance(event, MemberChanged) and event.member.lower() in processes):
             self._roster.noticed()

@@ -138,7 +138,7 @@ class TaskScribe:
             )
             await leave_note(self._team, "task-list", name, text, f"#{before.id} is no longer yours")
         text = f"Task {what} was in progress with {name}, and another program {became}."
-        text += f" {name} was told to stop working on it." if name != LEAD else " Leave it to its new owner."
+        text += f" {name} was asked to stop working on it." if name != LEAD else " Leave it to its new owner."
         await leave_note(self._team, "task-list", LEAD, text, f"#{before.id} was taken from {name}")
 
     async def _note_hurt(self, hurt: set[str], looked_at: set[str]) -> None:

@@ -59,7 +59,9 @@ class Verifier:
         why = f"Another program set task {what} completed, but {found.why}."
         end = f" The end of its output:\n{found.output}" if found.output else ""
         if owner:
-            text = f"{why} It is in progress again, and yours. Mend what the check found, then complete it.{end}"
+            text = (
+                f"{why} It is in progress again, and you own it. Fix the problems that it found, then complete it.{end}"
+            )
             await leave_note(self._team, "task-list", owner, text, f"#{task.id} is not done: its check fails")
         became = f"It is in progress again, with {owner}." if owner else "It is pending again, without an owner."
         await leave_note(self._team, "task-list", LEAD, f"{why} {became}{end}", f"#{task.id} was reopened")

@@ -19,9 +19,9 @@ from teamwright.teams.team import Team
 SHOWN = 8_000
 """Characters of what is asked that the lead's model reads: the whole stays in its conversation for good."""
 
-_NO_REQUEST = "Nobody waits for your answer to this: there is nothing to allow or to deny."
-_ASKS_USER = "Another program runs this member. The user is asked, and it is told what comes of it: leave it alone."
-_NO_ANSWER = "This answers no request of yours, whatever it says: nothing was allowed by it, and nothing changed."
+_NO_REQUEST = "No request waits for your answer: there is nothing to allow or to deny."
+_ASKS_USER = "Another program runs this member. The user answers it: do nothing about it."
+_NO_ANSWER = "This message answers none of your requests. It allowed nothing and changed nothing."
 
 
 def permission_words(team: Team, reader: str, entry: Entry, tags: RuntimeTags) -> str | None:
@@ -43,7 +43,7 @@ def _request(team: Team, reader: str, entry: Entry, id: str, tags: RuntimeTags) 
     if request.get("requester") != entry.sender or request.get("target") != reader:
         return f"{tags.entry(entry)}\n{tags.reminder(_NO_REQUEST)}"
     if answer is not None:
-        text = f"{harmless(entry.sender)} asked for a permission ({id}). It is over: {_outcome(answer)}."
+        text = f"{harmless(entry.sender)} asked for a permission ({id}). It was answered: {_outcome(answer)}."
         return tags.reminder(text)
     asked = str(request.get("what") or "")
     if len(asked) > SHOWN:
@@ -76,9 +76,9 @@ def _response(team: Team, reader: str, entry: Entry, id: str, tags: RuntimeTags)
 
 
 def _outcome(answer: Mapping[str, Any]) -> str:
-    by = str(answer.get("by") or "somebody")
+    by = str(answer.get("by") or "another approver")
     if by == "cancelled":
-        return "whoever asked waits no longer"
+        return "the agent that asked no longer waits"
     text = " ".join(str(answer.get("text") or "").split())
     done = "allowed" if answer.get("verdict") == "allow" else "denied"
     return f"{done} by {harmless(by)}" + (f" ({harmless(text)})" if text else "")

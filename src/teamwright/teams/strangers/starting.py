@@ -192,7 +192,7 @@ class Strangers:
 
     def _require_wanted(self, stranger: Stranger) -> None:
         if stranger.state in GONE or self.team.closing:
-            raise TeamRefused("team-refused", f"{stranger.name} was ended while it started", note="nobody was started")
+            raise TeamRefused("team-refused", f"{stranger.name} was ended while it started", note="nothing was started")
 
     async def _not_started(self, stranger: Stranger, how: str) -> CannotStart:
         words = await stranger.place.last_words(stranger.spot) if stranger.spot is not None else ""
@@ -204,7 +204,7 @@ class Strangers:
                 *(("it said", line) for line in words.strip().splitlines()[-8:]),
             ],
             do=["start it once by hand in this directory: it may ask something first", "see docs/strangers.md"],
-            note="nobody was started",
+            note="nothing was started",
         )
 
     async def _take_back(self, stranger: Stranger) -> None:

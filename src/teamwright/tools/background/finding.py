@@ -42,9 +42,7 @@ Found = TypeVar("Found", Run, Job)
 def _own(found: Found, owner: str, id: str, caller: str) -> Found:
     if caller not in {owner, LEAD} and owner:
         whose = LEAD_ALIAS if owner == LEAD else owner
-        raise TeamRefused(
-            "team-refused", f"{id} belongs to {whose}", do=["Ask whoever started it."], note="nothing was done"
-        )
+        raise TeamRefused("team-refused", f"{id} belongs to {whose}", do=["Ask its owner."], note="nothing was done")
     return found
 
 

@@ -26,8 +26,8 @@ class TaskOutputInput(ToolInput):
     """Parameters of TaskOutput."""
 
     task_id: str = Field(description="Id of the sub-agent or command.")
-    block: bool = Field(True, description="Wait for the end.")
-    timeout: int = Field(30_000, ge=0, description="Milliseconds to wait, at most 600000.")
+    block: bool = Field(True, description="Waiting for the end.")
+    timeout: int = Field(30_000, ge=0, description="Waiting time in milliseconds, at most 600000.")
 
 
 class TaskOutput(Tool[TaskOutputInput]):

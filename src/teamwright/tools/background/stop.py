@@ -21,7 +21,7 @@ from teamwright.tools.team.caller import Caller, json_result
 class TaskStopInput(ToolInput):
     """Parameters of TaskStop; the older `shell_id` is taken too."""
 
-    task_id: str = Field(min_length=1, description="Id of the sub-agent or command; for the lead also a member's name.")
+    task_id: str = Field(min_length=1, description="Id of the sub-agent or command; or a teammate's name.")
 
     @model_validator(mode="before")
     @classmethod
@@ -75,7 +75,7 @@ class TaskStop(Tool[TaskStopInput]):
                 "team-refused",
                 "only the lead ends a member",
                 do=["Write to lead if a member should stop."],
-                note="nobody was stopped",
+                note="nothing was stopped",
             )
         mate = self._caller.team.find(name)
         if mate is not None:
@@ -84,7 +84,7 @@ class TaskStop(Tool[TaskStopInput]):
 
 
 def _not_the_lead() -> TeamRefused:
-    return TeamRefused("team-refused", "the lead ends with its session", note="nobody was stopped")
+    return TeamRefused("team-refused", "the lead ends with its session", note="nothing was stopped")
 
 
 def _shown(name: str) -> str:

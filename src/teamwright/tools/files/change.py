@@ -105,7 +105,7 @@ def _refusal(place: Workplace, path: Path, before: bytes) -> ToolResult | None:
     if seen.digest == now:
         return None
     who, whose = place.edits.by.get(os.path.realpath(path), ("", ""))
-    cause = f"{who} changed it" if whose == now else "a command or somebody outside the team changed it"
+    cause = f"{who} changed it" if whose == now else "a command or a program outside the team changed it"
     said = f"Conflict: {path} is not what you read: {cause}. Nothing was written."
     return ToolResult(
         f"{said}\n{_since(place, path, seen.digest, before)}Read it again, then make your change where it still fits.",
@@ -126,7 +126,7 @@ def _since(place: Workplace, path: Path, read: str, now: bytes) -> str:
 
 def _appeared(real: Path) -> ToolResult:
     return ToolResult.error(
-        f"Conflict: {real} has appeared meanwhile. Nothing was written.", "Read it, then try again."
+        f"Conflict: {real} was created since you looked. Nothing was written.", "Read it, then try again."
     )
 
 

@@ -19,10 +19,10 @@ _LONGEST_LOOK = 20_000
 class EditInput(ToolInput):
     """Parameters of Edit."""
 
-    file_path: str = Field(description="The file.")
-    old_string: str = Field(description="The text to replace, exactly as in the file.")
-    new_string: str = Field(description="The text to put there.")
-    replace_all: bool = Field(False, description="Replace every occurrence.")
+    file_path: str = Field(description="Path of the file.")
+    old_string: str = Field(description="Exact text to replace.")
+    new_string: str = Field(description="Replacement.")
+    replace_all: bool = Field(False, description="Replacement of every occurrence.")
 
 
 class Edit(FileChange[EditInput]):

@@ -30,8 +30,8 @@ _MAGIC = re.compile(r"[*?\[{]")
 class GlobInput(ToolInput):
     """Parameters of Glob."""
 
-    pattern: str = Field(description="Such as `src/**/*.ts` or `*.{js,ts}`.")
-    path: str | None = Field(None, description="Directory to look in.")
+    pattern: str = Field(description="Path pattern, e.g. `src/**/*.ts` or `*.{js,ts}`.")
+    path: str | None = Field(None, description="Directory to search.")
 
 
 @dataclass(slots=True)

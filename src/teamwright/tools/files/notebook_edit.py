@@ -19,11 +19,11 @@ from teamwright.tools.files.notebook import Cell, Notebook
 class NotebookEditInput(ToolInput):
     """Parameters of NotebookEdit."""
 
-    notebook_path: str = Field(description="The notebook.")
-    new_source: str = Field("", description="The cell's new text.")
-    cell_id: str | None = Field(None, description="Its id or number from 0. For insert: the cell before; none: first.")
-    cell_type: Literal["code", "markdown"] | None = None
-    edit_mode: Literal["replace", "insert", "delete"] = "replace"
+    notebook_path: str = Field(description="Path of the notebook.")
+    new_source: str = Field("", description="New text of the cell.")
+    cell_id: str | None = Field(None, description="Id or number (from 0) of the cell; for insert, of the cell before.")
+    cell_type: Literal["code", "markdown"] | None = Field(None, description="Type of the cell.")
+    edit_mode: Literal["replace", "insert", "delete"] = Field("replace", description="Kind of change.")
 
 
 class NotebookEdit(FileChange[NotebookEditInput]):

@@ -36,8 +36,8 @@ TEXT_CUT = 60_000
 class ReadInput(ToolInput):
     """Parameters of Read."""
 
-    file_path: str = Field(description="The file.")
-    offset: int | None = Field(None, ge=0, description="First line, from 1.")
+    file_path: str = Field(description="Path of the file.")
+    offset: int | None = Field(None, ge=0, description="Number of the first line, from 1.")
     limit: int | None = Field(None, ge=1, description="Number of lines.")
 
 
@@ -141,7 +141,7 @@ def _text(path: Path, text: str, call: ReadInput, *, numbered: bool) -> ToolResu
         given.append(f"{number:6}\t{cut}" if numbered else cut)
     last = first + len(given) - 1
     note = f"\n[lines {first} to {last} of {len(lines)}]" if (first, last) != (1, len(lines)) else ""
-    more = f" Go on with offset {last + 1}." if last < len(lines) else ""
+    more = f" Continue with offset {last + 1}." if last < len(lines) else ""
     brief = f"{len(given)} line{'' if len(given) == 1 else 's'}"
     facts = {"path": str(path), "first": first, "last": last, "lines": len(lines)}
     return ToolResult("\n".join(given) + note + more, brief=brief, facts=facts)

@@ -15,8 +15,8 @@ from teamwright.tools.files.text import Text, decode
 class WriteInput(ToolInput):
     """Parameters of Write."""
 
-    file_path: str = Field(description="The file.")
-    content: str = Field(description="All of its new content.")
+    file_path: str = Field(description="Path of the file.")
+    content: str = Field(description="Whole new content.")
 
 
 class Write(FileChange[WriteInput]):

@@ -28,9 +28,9 @@ NAMED_MOST = 1_500
 class McpCallInput(ToolInput):
     """Parameters of McpCall."""
 
-    server: str = Field(description="The server's name.")
-    tool: str = Field("", description="The tool's name.")
-    arguments: dict[str, Any] | None = Field(None, description="What the tool takes.")
+    server: str = Field(description="Name of the server.")
+    tool: str = Field("", description="Name of the tool.")
+    arguments: dict[str, Any] | None = Field(None, description="Input of the tool.")
 
 
 class McpCall(Tool[McpCallInput]):

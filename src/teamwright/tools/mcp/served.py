@@ -86,7 +86,7 @@ class Served(Tool[Arguments]):
 
 def _next(server: Server, problem: ServerTrouble) -> str:
     if not problem.dead:
-        return "Nobody knows whether the call had an effect: look before you call it again."
+        return "It is not known whether the call had an effect: check before you repeat it."
     if server.begin_again:
         return "If the call was underway, look what it did. The server is started again by your next call."
     return "Go on without it, and say so in your answer."

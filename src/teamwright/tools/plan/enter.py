@@ -45,5 +45,5 @@ class EnterPlanMode(Tool[NoInput]):
 def how_to_leave(mode: PlanMode) -> str:
     """Where the plan goes and how plan mode ends, in one line."""
     if mode.leaving is Leaving.NEVER:
-        return "Your final text is your plan: whoever started you reads it. You do not carry it out."
+        return "Your final text is your plan: the agent that started you reads it. Do not carry it out."
     return f"Write the plan to {mode.file}, or give it as `plan` when you call ExitPlanMode. Then {_HOW[mode.leaving]}."

@@ -18,10 +18,10 @@ from teamwright.tools.plan.enter import how_to_leave
 
 
 class AllowedPrompt(ToolInput):
-    """One thing that the agent would like to run without being asked."""
+    """Allowed command."""
 
-    tool: Literal["Bash"] = "Bash"
-    prompt: str = Field(description="A command or a pattern: npm test, git log:*.")
+    tool: Literal["Bash"] = Field("Bash", description="Name of the tool.")
+    prompt: str = Field(description="Command or pattern: npm test, git log:*.")
 
 
 class ExitPlanInput(ToolInput):
@@ -29,9 +29,9 @@ class ExitPlanInput(ToolInput):
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
-    plan: str | None = Field(None, description="The whole plan; leave it out when the plan file has it.")
+    plan: str | None = Field(None, description="Whole plan; not needed when the plan file contains it.")
     allowedPrompts: list[AllowedPrompt] = Field(
-        default_factory=list[AllowedPrompt], description="Commands that you will need, for whoever approves."
+        default_factory=list[AllowedPrompt], description="Commands that you will need, for the approver."
     )
 
 
@@ -85,12 +85,12 @@ class ExitPlanMode(Tool[ExitPlanInput]):
             return None
         if mode.inherited:
             return ToolResult.error(
-                "Whoever started you is in plan mode, and only it can leave it. Nothing was approved.",
+                "The agent that started you is in plan mode, and only that agent can leave it. Nothing was approved.",
                 "Read what you need, and report what you found or would do.",
             )
         return ToolResult.error(
             "You are not in plan mode, so there is nothing to leave, and nothing was approved.",
-            "Go on with what you were allowed before.",
+            "Continue with your former permissions.",
         )
 
     def _plan(self, call: ExitPlanInput, ctx: ToolContext) -> str | ToolResult:
@@ -126,10 +126,10 @@ class ExitPlanMode(Tool[ExitPlanInput]):
         mode = self._mode
         by = f" {outcome.by} approved the plan." if outcome.by else ""
         if mode.inherited:
-            rest = "Whoever started you still plans, so nothing is changed yet; read on, and report."
+            rest = "The agent that started you is still in plan mode, so change nothing. Continue to read, and report."
         else:
             rest = f"The permission mode is {mode.policy.lasting_mode}. Carry out the plan."
-        return ToolResult(f"Plan mode is over.{by} The plan is in {mode.file}.\n{rest}", brief="plan mode is over")
+        return ToolResult(f"Plan mode has ended.{by} The plan is in {mode.file}.\n{rest}", brief="plan mode has ended")
 
 
 def _handed_in(outcome: Outcome) -> ToolResult:

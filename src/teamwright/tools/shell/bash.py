@@ -83,10 +83,10 @@ class BashSettings:
 class BashInput(ToolInput):
     """Parameters of Bash."""
 
-    command: str = Field(description="The command.")
-    timeout: int | None = Field(None, gt=0, description="Milliseconds, at most 600000.")
-    description: str = Field("", description="What it does, in 5 to 10 words.")
-    run_in_background: bool = Field(False, description="Return at once; you are told when it ends.")
+    command: str = Field(description="Shell command.")
+    timeout: int | None = Field(None, gt=0, description="Time limit in milliseconds, at most 600000.")
+    description: str = Field("", description="Purpose in 5 to 10 words.")
+    run_in_background: bool = Field(False, description="Immediate return, and a notice at the end.")
     _cwd: Path | None = PrivateAttr(default=None)
     _real: str = PrivateAttr(default="")
     _means: str = PrivateAttr(default="")
@@ -226,7 +226,7 @@ class Bash(Tool[BashInput]):
         if self._startup is not None:
             await self._startup.ready()
             if not call.was_meant(self._means(call, place.cwd)):
-                return ToolResult.error("The shell's aliases were read meanwhile: nothing was run.", "Call it again.")
+                return ToolResult.error("The shell's aliases have changed: nothing was run.", "Call it again.")
         try:
             if call.run_in_background:
                 return self._start(call, ctx)
@@ -263,7 +263,7 @@ class Bash(Tool[BashInput]):
         )
         return ToolResult(
             f"Started in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
-            f"You are told when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
+            f"You are notified when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
             brief=f"background {job.id}",
             facts={"job": job.id, "output_file": str(job.file)},
         )
@@ -314,10 +314,10 @@ class Bash(Tool[BashInput]):
         """It runs on as a job: a person did not want the agent to wait."""
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         if job is None:
-            return ToolResult("The command goes on in the background; it has closed its output.", brief="background")
+            return ToolResult("The command continues in the background; it has closed its output.", brief="background")
         return ToolResult(
-            f"Went on in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
-            f"You are told when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
+            f"It continues in the background as {job.id}. Output: {job.file} (Read it at any time).\n"
+            f"You are notified when it ends: do not wait for it. To stop it: kill -- -{job.pid}",
             brief=f"background {job.id}",
             facts={"job": job.id, "output_file": str(job.file)},
         )
@@ -328,8 +328,8 @@ class Bash(Tool[BashInput]):
         job = self._jobs.adopt(process, output, owner=ctx.member, text=call.command)
         stop = f"To stop it: kill {process.kill_arguments()}"
         if job is None:
-            return f"[What the command started in the background goes on, until the session ends. {stop}]"
-        return f"[What the command started goes on as {job.id}. Its output: {job.file}. {stop}]"
+            return f"[The background processes of the command continue until the session ends. {stop}]"
+        return f"[The processes of the command continue as {job.id}. Its output: {job.file}. {stop}]"
 
 
 def _moved(place: Workplace, before: Path, ended_in: Path) -> str:

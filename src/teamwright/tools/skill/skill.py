@@ -34,9 +34,9 @@ Fork: TypeAlias = Callable[[SpawnSpec, ToolContext], Awaitable[ToolResult]]
 class SkillInput(ToolInput):
     """Parameters of Skill."""
 
-    skill: str = Field(description="The name.")
-    args: str = Field("", description="What the skill is to be used on.")
-    file: str = Field("", description="Another file of the skill, as it is named there.")
+    skill: str = Field(description="Name of the skill.")
+    args: str = Field("", description="Input of the skill.")
+    file: str = Field("", description="Name of another file of the skill.")
 
 
 class SkillTool(Tool[SkillInput]):

@@ -36,18 +36,17 @@ def check_preview(metadata: Mapping[str, Any] | None) -> str:
 class TaskCreateInput(ToolInput):
     """Parameters as observed."""
 
-    subject: str = Field(description="What is to be done, in one line.")
-    description: str = Field(description="All that somebody else needs to do it.")
-    activeForm: str | None = Field(None, description="The same as an activity, e.g. Fixing the parser.")
-    owner: str = Field("", description="The member that does it and is notified now.")
-    reserved_for: list[str] = Field([], alias="for", description="The only members that may claim it.")
-    blockedBy: list[str] = Field([], description="Numbers that this task must wait for.")
-    ready: bool = Field(False, description="Idle teammates may claim it before your turn ends.")
+    subject: str = Field(description="Work in one line.")
+    description: str = Field(description="Goal, files that may change, and check, in full.")
+    activeForm: str | None = Field(None, description="Work as an activity, e.g. Fixing the parser.")
+    owner: str = Field("", description="Name of the member that does it.")
+    reserved_for: list[str] = Field([], alias="for", description="Names of the only members that may claim it.")
+    blockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
+    ready: bool = Field(False, description="Permission to claim it before your turn ends.")
     metadata: dict[str, Any] | None = Field(
         None,
-        description='Any keys. {"needs": ["Edit"]} keeps it for members with that tool; '
-        '{"budget": {"tokens": 90000}} caps what it may use; {"check": "make test"} is run before it counts as '
-        "completed, and must succeed.",
+        description='Any keys. {"needs": ["Edit"]}: tools of a member that may claim it; {"budget": '
+        '{"tokens": 90000}}: its limit; {"check": "make test"}: command that must succeed before it is completed.',
     )
 
 
@@ -113,7 +112,7 @@ class TaskCreate(Tool[TaskCreateInput]):
 
     async def _looked_at(self, task: Task, me: str) -> str:
         """Why the task was taken back; empty when it stays. It is taken back too when nobody waits for the answer."""
-        refusal = "nobody waited for the hook"
+        refusal = "the call was cancelled before the hook answered"
         try:
             refusal = await self._watch.created(task) if self._watch is not None else ""
         finally:

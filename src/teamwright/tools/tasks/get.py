@@ -18,7 +18,7 @@ from teamwright.tools.tasks.port import TaskPort
 class TaskGetInput(ToolInput):
     """Parameters as observed."""
 
-    taskId: str = Field(description="The number of the task.")
+    taskId: str = Field(description="Number of the task.")
 
 
 class TaskGet(Tool[TaskGetInput]):
@@ -55,7 +55,7 @@ class TaskGet(Tool[TaskGetInput]):
 
 def shown(task: Task, waits: Sequence[str], *, unverified: bool = False) -> str:
     """A task in full. `waits`: its blockers that are still open; `unverified`: nobody saw its check succeed."""
-    note = " (unverified: nobody saw its check succeed)" if unverified else ""
+    note = " (unverified: its check was not seen to succeed)" if unverified else ""
     lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}{note}"]
     if task.owner:
         lines.append(f"Owner: {task.owner}")

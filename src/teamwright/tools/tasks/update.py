@@ -22,16 +22,16 @@ NEXT = "Call TaskList now: take the next free task, or see what your work has fr
 class TaskUpdateInput(ToolInput):
     """Parameters as observed."""
 
-    taskId: str = Field(description="The number of the task.")
-    subject: str | None = None
-    description: str | None = None
-    activeForm: str | None = None
-    owner: str | None = Field(None, description="A member's name; empty: no owner.")
-    status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
-    ready: bool = Field(False, description="Idle teammates may claim it before your turn ends.")
-    addBlocks: list[str] = Field([], description="Numbers that must wait for this task.")
-    addBlockedBy: list[str] = Field([], description="Numbers that this task must wait for.")
-    metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes one.")
+    taskId: str = Field(description="Number of the task.")
+    subject: str | None = Field(None, description="New subject.")
+    description: str | None = Field(None, description="New description.")
+    activeForm: str | None = Field(None, description="New activity.")
+    owner: str | None = Field(None, description="Name of a member; empty: no owner.")
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = Field(None, description="New status.")
+    ready: bool = Field(False, description="Permission to claim it before your turn ends.")
+    addBlocks: list[str] = Field([], description="Numbers of tasks that wait for this one.")
+    addBlockedBy: list[str] = Field([], description="Numbers of tasks that this one waits for.")
+    metadata: dict[str, Any] | None = Field(None, description="Keys to set; null removes a key.")
 
 
 class TaskUpdate(Tool[TaskUpdateInput]):

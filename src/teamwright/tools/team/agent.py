@@ -26,8 +26,8 @@ from teamwright.tools.team.subagent import TYPE_OR_FORK, SubagentInput, answer_o
 class AgentInput(SubagentInput):
     """Parameters of the two routes."""
 
-    name: str | None = Field(None, description="Makes it a teammate of that name.")
-    team_name: str | None = Field(None, description="Your own team; may be left out.")
+    name: str | None = Field(None, description="Name of a new teammate.")
+    team_name: str | None = Field(None, description="Name of your team; not needed.")
 
     def access(self) -> Access:
         """As a sub-agent's; who only coordinates may start members alone."""
@@ -126,7 +126,7 @@ class AgentTool(Tool[AgentInput]):
         text = (
             f"{mate.name} is running.\n{back}agent_id: {mate.name}@{team.name}\n"
             f"name: {mate.name}\nteam_name: {team.name}\n"
-            f"model: {mate.model}\n{_place_line(mate.where)}It has your prompt. You are told when it reports."
+            f"model: {mate.model}\n{_place_line(mate.where)}It has your prompt. You are notified when it reports."
         )
         return ToolResult(text, brief=f"{mate.name} is running", facts=facts)
 
@@ -164,7 +164,7 @@ def _refuse_of_subagents(call: AgentInput) -> None:
     if call.run_in_background is False:
         raise UsageError(
             "usage",
-            "nobody waits for a teammate: it works beside you",
+            "a call never waits for a teammate: it works beside you",
             do=["Leave run_in_background out, or leave name out for a sub-agent."],
             note="nothing was started",
         )

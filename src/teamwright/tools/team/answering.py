@@ -45,7 +45,7 @@ async def answer_permission(
         raise TeamRefused(
             "team-refused",
             "a permission_response is the lead's answer, and you are not the lead",
-            do=["Go on with your work; what you asked for is answered by whoever may."],
+            do=["Continue your work; an approver answers your request."],
             note="nothing was answered",
         )
     if given is None:
@@ -57,6 +57,6 @@ async def answer_permission(
         )
     member = await permits.answered_by_lead(given)
     done = "allowed" if given.approve else "denied"
-    text = f"{member} was told: {done}. It goes on."
+    text = f"{member} received the answer: {done}. It continues."
     body = {"success": True, "message": text, "request_id": given.request_id, "target": member}
     return json_result(body, f"{done} {given.request_id} of {member}")

@@ -11,29 +11,29 @@ from teamwright.permissions.verdict import Asker, Question
 
 
 class Option(ToolInput):
-    """One answer to choose."""
+    """Answer."""
 
-    label: str
-    description: str | None = None
+    label: str = Field(description="Answer in a few words.")
+    description: str | None = Field(None, description="Effect of the answer.")
 
 
 class OneQuestion(ToolInput):
-    """One question with its answers."""
+    """Question with answers."""
 
-    question: str
-    header: str | None = Field(None, description="One or two words.")
-    options: list[Option | str] = Field(default_factory=list[Option | str])
-    multiSelect: bool = False
+    question: str = Field(description="Question in a sentence.")
+    header: str | None = Field(None, description="Title of one or two words.")
+    options: list[Option | str] = Field(default_factory=list[Option | str], description="2 to 4 short answers.")
+    multiSelect: bool = Field(False, description="Several answers.")
 
 
 class AskUserInput(ToolInput):
     """One to four questions."""
 
-    questions: list[OneQuestion] = Field(min_length=1, max_length=4)
+    questions: list[OneQuestion] = Field(min_length=1, max_length=4, description="1 to 4 questions.")
 
 
 class AskUserQuestion(Tool[AskUserInput]):
-    """Asks the user through whoever can answer; says so when nobody can."""
+    """Asks the user; says so when no user can answer."""
 
     name = "AskUserQuestion"
     input_type = AskUserInput
@@ -46,7 +46,7 @@ class AskUserQuestion(Tool[AskUserInput]):
         *,
         offered: bool = True,
     ) -> None:
-        """`offered`: somebody may answer; else only a conversation that began earlier knows of the tool."""
+        """`offered`: a user can answer. Otherwise only an older conversation names the tool."""
         self.offered = offered
         self._member = member
         self._asker = asker
@@ -81,7 +81,7 @@ class AskUserQuestion(Tool[AskUserInput]):
                 if self._waiting is not None:
                     self._waiting(None)
             if not answer.allowed:
-                why = answer.text or "Nobody is here to answer."
+                why = answer.text or "No user is present to answer."
                 return ToolResult(f"{why}\nDecide yourself, and state in your answer what you assumed.", brief=why)
             answers.append(f"{one.question}\n→ {answer.text}")
         return ToolResult("The user answered:\n" + "\n".join(answers), brief=answers[0])

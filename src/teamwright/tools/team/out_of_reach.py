@@ -12,8 +12,8 @@ from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
 _ALIASES = {"Agent": ("Task",)}
 _WHY = {
     "Agent": "A fork starts no agents",
-    "SendMessage": "A fork writes to nobody",
-    "AskUserQuestion": "A fork asks nobody",
+    "SendMessage": "A fork sends no messages",
+    "AskUserQuestion": "A fork asks no questions",
 }
 
 

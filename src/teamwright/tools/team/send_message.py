@@ -27,8 +27,8 @@ from teamwright.tools.team.to_agent import tell_agent
 _OUTCOMES = {
     "woke": "It is awake now.",
     "queued_next_round": "It reads it before its next step.",
-    "accepted": "It is in the inbox; whether anybody reads it is not known.",
-    "no_consumer": "It is in the inbox; nobody reads it now.",
+    "accepted": "It is in the inbox; it is not known whether a process reads it.",
+    "no_consumer": "It is in the inbox, but no process reads it now.",
 }
 
 WHO = "Give a member's name in `to`: ListAgents shows them."
@@ -44,24 +44,26 @@ def _begun(text: str) -> str:
 
 
 class Structured(ToolInput):
-    """A protocol message in the place of text."""
+    """Message of the protocol."""
 
-    type: Literal["shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"]
-    request_id: str | None = None
-    approve: bool | None = None
-    reason: str | None = None
-    feedback: str | None = None
-    updated_input: dict[str, Any] | None = None
-    mode: str | None = None
+    type: Literal[
+        "shutdown_request", "shutdown_response", "permission_response", "plan_approval_response", "set_mode"
+    ] = Field(description="Kind of message.")
+    request_id: str | None = Field(None, description="Id of the request.")
+    approve: bool | None = Field(None, description="Your answer.")
+    reason: str | None = Field(None, description="Reason.")
+    feedback: str | None = Field(None, description="Changes that a plan needs.")
+    updated_input: dict[str, Any] | None = Field(None, description="Input to run instead.")
+    mode: str | None = Field(None, description="Permission mode.")
 
 
 class SendMessageInput(ToolInput):
     """`to`, `message`, `summary`; the older five-type shape is taken too."""
 
-    to: str = Field(description="A member's name, lead, * for all, or the id of a sub-agent.")
-    message: str | Structured = Field(description="Text, or one of the objects below.")
-    summary: str | None = Field(None, description="5 to 10 words.")
-    no_reply: bool = Field(False, description="True: wakes nobody; it is read with the next message.")
+    to: str = Field(description="Name of a teammate, lead, * for all, or id of a sub-agent.")
+    message: str | Structured = Field(description="Text, or one of the objects above.")
+    summary: str | None = Field(None, description="Summary in 5 to 10 words.")
+    no_reply: bool = Field(False, description="Delivery with the next message, without waking the recipient.")
 
     @model_validator(mode="before")
     @classmethod
@@ -174,7 +176,7 @@ class SendMessage(Tool[SendMessageInput]):
                 note="nothing was sent",
             )
         request_id = await self._stopping.ask(to, message.reason or "", key)
-        text = f"{to} was asked to stop. You are told when it has ended, or why it objects."
+        text = f"{to} was asked to stop. You are notified when it has ended, or why it objects."
         return json_result(
             {"success": True, "message": text, "request_id": request_id, "target": to}, f"shutdown? → {to}"
         )
@@ -217,7 +219,7 @@ class SendMessage(Tool[SendMessageInput]):
                 "agreed to stop",
             )
             return ToolResult(made.content, brief=made.brief, facts=made.facts, ends_turn=True)
-        text = "The lead was told your reason. Go on with your work."
+        text = "The lead received your reason. Continue your work."
         return json_result({"success": True, "message": text, "request_id": message.request_id}, f"objected: {reason}")
 
     def _comes_of_it(self, sent: Sent) -> str:

@@ -34,24 +34,24 @@ _OF_A_NEW_ONE = ("subagent_type", "model", "effort", "mode", "max_turns", "budge
 _OF_ITS_CALLER = ("model", "mode", "effort")
 """Parameters that a fork cannot be given: it is its caller in all of these."""
 
-TYPE_OR_FORK = "An agent type of the list; default: a fork of you."
+TYPE_OR_FORK = "An agent type of the list above; default: a fork of you."
 
 
 class SubagentInput(ToolInput):
     """Parameters of a sub-agent."""
 
-    description: str = Field(description="3 to 5 words.")
-    prompt: str = Field(description="The whole job.")
-    subagent_type: str | None = Field("general-purpose", description="general-purpose, Explore, Plan or Bash.")
-    model: str | None = Field(None, description="Another model than yours.")
-    effort: str | None = Field(None, description="How hard it thinks, if not as you: low, medium, high, xhigh, max.")
+    description: str = Field(description="Job in 3 to 5 words.")
+    prompt: str = Field(description="Whole job.")
+    subagent_type: str | None = Field("general-purpose", description="An agent type of the list above.")
+    model: str | None = Field(None, description="Model; default: yours.")
+    effort: str | None = Field(None, description="Thinking effort: low, medium, high, xhigh, max; default: yours.")
     mode: Literal["default", "acceptEdits", "bypassPermissions", "delegate", "dontAsk", "plan"] | None = Field(
-        None, description="Permission mode; never more than yours."
+        None, description="Permission mode, never wider than yours."
     )
-    max_turns: int | None = Field(None, gt=0, description="At most so many model calls.")
-    budget_tokens: int | None = Field(None, gt=0, description="At most so many tokens, in and out.")
-    run_in_background: bool | None = Field(None, description="Do not wait; you are told when it ends.")
-    resume: str | None = Field(None, description="Id of a sub-agent that has ended: it goes on with `prompt`.")
+    max_turns: int | None = Field(None, gt=0, description="Limit of model calls.")
+    budget_tokens: int | None = Field(None, gt=0, description="Limit of tokens, input and output.")
+    run_in_background: bool | None = Field(None, description="Immediate return, and a notice at the end.")
+    resume: str | None = Field(None, description="agentId of a sub-agent that has ended.")
 
     @property
     def forks(self) -> bool:
@@ -88,7 +88,7 @@ class SubagentInput(ToolInput):
 class NamedSubagentInput(SubagentInput):
     """Parameters of a sub-agent where there are no members: a name is its own."""
 
-    name: str | None = Field(None, description="SendMessage reaches it by this name too.")
+    name: str | None = Field(None, description="Name for SendMessage, besides the agentId.")
 
 
 class ForkingSubagentInput(NamedSubagentInput):
@@ -161,7 +161,7 @@ def _refuse_of_forks(call: SubagentInput) -> None:
     if given:
         raise UsageError(
             "usage",
-            f"a fork is as its caller: {', '.join(given)} cannot be said of it",
+            f"a fork has its caller's settings: {', '.join(given)} cannot be given",
             do=["Leave that out, or name a subagent_type."],
             note="nothing was started",
         )
@@ -230,7 +230,7 @@ def _resumed(agents: Agents, call: SubagentInput, caller: str) -> Run:
     if given:
         raise UsageError(
             "usage",
-            f"an agent that goes on is what it was: {', '.join(given)} cannot be said with resume",
+            f"a resumed agent keeps its settings: {', '.join(given)} cannot be given with resume",
             do=["Leave that out, or start a new one without resume."],
             note="nothing was started",
         )
@@ -241,12 +241,12 @@ def _resumed(agents: Agents, call: SubagentInput, caller: str) -> Run:
 
 
 def _launched(run: Run, prompt: str, *, moved: bool, can_read: bool) -> ToolResult:
-    how = "went on in the background" if moved else "runs in the background"
-    file, says = (f"output_file: {run.file}\n", "The file has what it says meanwhile. ") if can_read else ("", "")
+    how = "continues in the background" if moved else "runs in the background"
+    file, says = (f"output_file: {run.file}\n", "The file has its text so far. ") if can_read else ("", "")
     text = (
         f"The sub-agent {how}.\nagentId: {run.id}\n{file}"
-        f"You are told when it ends: go on with other work, or end your turn. {says}"
-        f'SendMessage with to "{run.id}" tells it more; TaskStop ends it.'
+        f"You are notified when it ends: continue with other work, or end your turn. {says}"
+        f'SendMessage with to "{run.id}" gives it more instructions; TaskStop ends it.'
     )
     made = launched_facts(run, prompt, can_read=can_read)
     return ToolResult(text, brief=f"{run.id} in the background", facts=made)
@@ -260,7 +260,7 @@ def _answer(run: Run, prompt: str) -> ToolResult:
     if run.state == "completed":
         return ToolResult([text_block(run.text or "(no text)"), text_block(about)], brief="answered", facts=made)
     if not run.text:
-        do = f'Try once more, Agent with resume "{run.id}" goes on with it; or do it yourself.'
+        do = f'Call Agent once more with resume "{run.id}" to continue it, or do the job yourself.'
         return ToolResult.error(f"The sub-agent {run.id} failed: {run.why}.", do)
     note = f"The sub-agent did not finish: {run.why}. This is what it had said:"
     return ToolResult([text_block(note), text_block(run.text), text_block(about)], brief=run.why, facts=made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.protocol.errors import TeamRefused
 from teamwright.teams.forming import create_team
 from teamwright.tools.team.caller import Caller, json_result
 
@@ -12,9 +13,9 @@ from teamwright.tools.team.caller import Caller, json_result
 class TeamCreateInput(ToolInput):
     """Parameters as observed."""
 
-    team_name: str = Field(description="A short name, e.g. release-review.")
-    description: str | None = Field(None, description="What the team is for.")
-    agent_type: str | None = Field(None, description="Your own role; default team-lead.")
+    team_name: str = Field(description="Short name, e.g. release-review.")
+    description: str | None = Field(None, description="Purpose of the team.")
+    agent_type: str | None = Field(None, description="Your role.")
 
 
 class TeamCreate(Tool[TeamCreateInput]):
@@ -38,7 +39,12 @@ class TeamCreate(Tool[TeamCreateInput]):
         """Create it; the result has the keys of the system we interoperate with."""
         team = self._caller.team
         before = team.directory
-        config = await create_team(team, call.team_name, call.description, call.agent_type)
+        try:
+            config = await create_team(team, call.team_name, call.description, call.agent_type)
+        except TeamRefused:
+            if not team.directory or team.implicit:
+                raise
+            config = await team.roster.read()  # a session has one team: the call returns it under its name
         body = {
             "team_name": config.name,
             "team_file_path": str(team.home.config(team.directory)),

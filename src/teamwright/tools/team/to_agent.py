@@ -21,8 +21,8 @@ class ToAgentInput(ToolInput):
     """Parameters of SendMessage to a sub-agent."""
 
     to: str = Field(min_length=1, description="Id or name of a sub-agent.")
-    message: str = Field(min_length=1, description="The text.")
-    summary: str | None = Field(None, description="5 to 10 words.")
+    message: str = Field(min_length=1, description="Text.")
+    summary: str | None = Field(None, description="Summary in 5 to 10 words.")
 
 
 class ToAgent(Tool[ToAgentInput]):
@@ -57,6 +57,6 @@ async def tell_agent(agents: Agents, run: Run, text: str, sender: str, ctx: Tool
     if await agents.send(run, text, sender, call):
         said, outcome = f"{run.id} reads it before its next step.", "queued_next_round"
     else:
-        said, outcome = f"{run.id} goes on with it in the background. You are told when it ends.", "resumed"
+        said, outcome = f"{run.id} continues in the background. You are notified when it ends.", "resumed"
     body = {"success": True, "message": said, "outcome": outcome, "agentId": run.id, "outputFile": str(run.file)}
     return json_result(body, f"→ {run.id}")

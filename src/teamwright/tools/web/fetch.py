@@ -38,8 +38,8 @@ _HEADERS = {
 class WebFetchInput(ToolInput):
     """Parameters of WebFetch."""
 
-    url: str = Field(description="http or https.")
-    prompt: str = Field("", description="Ignored: you get the whole text.")
+    url: str = Field(description="Address with http or https.")
+    prompt: str = Field("", description="Unused; the result is the whole text.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ async def _run(invocation: Invocation, session: Session, outlet: Outlet, ending:
     ending.hurry = session.outside.hurry
     session.outside.end = lambda: ending.end(signal.SIGTERM)
     outlet.on_lost = lambda: ending.end(signal.SIGPIPE)
-    _opening_lines(invocation, session, outlet)  # whoever reads them may end the run
+    _opening_lines(invocation, session, outlet)  # their reader may end the run
     try:
         return await task, None
     except asyncio.CancelledError:

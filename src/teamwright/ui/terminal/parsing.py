@@ -120,12 +120,12 @@ def parse(line: str, members: Collection[str], is_path: bool = False, written: C
 
 
 def bare_command(line: str) -> str | None:
-    """Return the command that a line without a slash stands for (`exit`), or None."""
+    """Return the command that a line without a slash means (`exit`), or None."""
     return BARE.get(line.strip().lower())
 
 
 def is_note(line: str) -> bool:
-    """Whether the line is a note to oneself. A blank before the `#` makes it a prompt."""
+    """Return True for a note to oneself. A blank before the `#` makes it a prompt."""
     return _NOTE.fullmatch(line.rstrip()) is not None
 
 

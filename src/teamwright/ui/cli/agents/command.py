@@ -29,7 +29,7 @@ def agents(ctx: click.Context, /, as_json: bool, **flags: Any) -> int:
         return _listed(ctx, flags, as_json=as_json)
     if as_json or any(flags.values()):
         behind = f"teamwright agents {ctx.invoked_subcommand} …"
-        raise UsageError("usage", f"flags of {ctx.invoked_subcommand} are written behind it", do=[behind])
+        raise UsageError("usage", f"flags of {ctx.invoked_subcommand} are written after it", do=[behind])
     return 0
 
 
@@ -90,7 +90,7 @@ def _list(found: KindsView) -> None:
 
 
 def _row(view: KindView) -> tuple[str, str, str, str, str]:
-    """One agent type. Without a model of its own it has its caller's; without a list of tools, all of them."""
+    """One agent type. Without a model it has its caller's; without a list of tools, all of them."""
     if view.state == "broken":
         return one_line(view.name), view.state, "", one_line(view.source), ""
     tools: list[str] = view.fields.get("tools", ["all"])

@@ -29,7 +29,11 @@ git checkout .
 git restore .
 git -C sub checkout ..
 git clean -fdx .
-rsync -a --delete sub/ .
+rsync -a --delete sub .
+rsync -a other/ .
+cp -r other/. .
+cp -a other/ .
+mv -t ../outside src
 """
 ALLOWED = r"""
 rm -r sub
@@ -41,6 +45,9 @@ chmod 755 .
 chmod -R 755 sub
 mv sub/x.txt .
 cp a.py .
+cp -r other copy
+cp -r other/. copy
+rsync -a other/ sub
 git checkout sub
 touch .
 """

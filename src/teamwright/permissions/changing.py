@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,9 +34,12 @@ _RECURSIVE = re.compile(r"-[A-Za-z]*R|--recursive")
 _ALL_BELOW = {
     **dict.fromkeys(("rm", "mv"), re.compile("")),
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl"), _RECURSIVE),
-    "rsync": re.compile("--del"),
 }
 """Programs that change everything below what they are given, once one of their words begins so."""
+
+_INTO_LAST = table("cp mv rsync")
+_CONTENTS = re.compile(r"(?:.*/)?\.{0,2}/?", re.DOTALL)
+"""A directory that stands for what is in it, to some systems at least."""
 
 _IN_PLACE = {
     "sed": re.compile(r"-[nErsuz]*i|--in-place"),
@@ -156,11 +159,17 @@ def _targets(name: str, command: Command, understood: bool) -> Iterator[Operand]
     else:
         yield from _by_git(command) if name == "git" else ()
         return
-    all_below = _ALL_BELOW.get(name)
-    deep = all_below is not None and any(map(all_below.match, map(str, command.words)))
+    begins = _ALL_BELOW.get(name)
+    deep = begins is not None and any(map(begins.match, map(str, command.words)))
     for at in given:
-        into = name == "mv" and at == given[-1]
-        yield Operand(command.shape(at), certain=True, below="*" if deep and not into else "")
+        into = name in _INTO_LAST and at == given[-1] and not any(str(word).startswith("-t") for word in command.words)
+        below = _merges(command.words[1:at]) if into else deep
+        yield Operand(command.shape(at), certain=True, below="*" if below else "")
+
+
+def _merges(words: Sequence[str | None]) -> bool:
+    """Return whether the contents of a directory are put among those of the target, or the others are removed there."""
+    return any(word and (_CONTENTS.fullmatch(word) or word.startswith("--del")) for word in words)
 
 
 def _first_test(command: Command) -> int:

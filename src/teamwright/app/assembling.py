@@ -40,6 +40,7 @@ from teamwright.app.spending.defaults import rounds_of_each
 from teamwright.app.spending.purse import Purse
 from teamwright.models.effort import asked_effort
 from teamwright.models.resolve import key_variables
+from teamwright.models.settings import LIMIT_HEADLESS_S
 from teamwright.permissions.verdict import Asker
 from teamwright.protocol.envelope import new_key
 from teamwright.protocol.ids import SessionId
@@ -109,7 +110,10 @@ def models_in(ground: Ground, numbers: CallNumbers) -> Models:
     options = ground.options
     model = options.model if options.model is not None else model_of_resumed(ground)
     play = Play(options.given, numbers.of, options.pace_s)
-    return models_for(model, model_settings(ground.settings), ground.env, play, ground.home.governors)
+    settings = model_settings(ground.settings)
+    if options.headless:
+        settings = replace(settings, limit_most_s=min(settings.limit_most_s, LIMIT_HEADLESS_S))
+    return models_for(model, settings, ground.env, play, ground.home.governors)
 
 
 def maker_of(ground: Ground, models: Models, purse: Purse, log: EventLog, kit: Kit, numbers: CallNumbers) -> Maker:

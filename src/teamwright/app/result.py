@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias
 
 from teamwright.protocol.errors import LimitExceeded, TeamwrightError
@@ -120,6 +120,11 @@ class Result:
         return tuple(one for one in self.members if one.error)
 
     @property
+    def all_failed(self) -> bool:
+        """Whether there were members besides the lead, and all of them failed."""
+        return len(self.members) > 1 and all(one.error for one in self.members[1:])
+
+    @property
     def exit_code(self) -> int:
         """The exit code of this ending; an error that kept the run from starting has its own."""
         if self.error is not None and self.stop == "failed":
@@ -140,3 +145,12 @@ class Result:
             raise LimitExceeded("limit", f"the run reached its limit: {self.limit}", do=[self.resume_command])
         slug, what = _UNDONE[self.stop]
         raise TeamwrightError(slug, what, do=[self.resume_command])
+
+
+def judged(result: Result) -> Result:
+    """Return the result of a run that came to its end; a run whose members all failed is no success."""
+    if result.stop != "done" or not result.all_failed:
+        return result
+    why = "; ".join(f"{one.name}: {one.error}" for one in result.members[1:])
+    error = TeamwrightError("cut-off", f"every member failed: {why}", do=[result.resume_command])
+    return replace(result, stop="cut_off", error=error)

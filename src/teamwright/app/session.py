@@ -24,7 +24,7 @@ from teamwright.app.modes import Modes
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.renewing.reload import Reloading
-from teamwright.app.result import MemberLine, Result, Stop, TaskLine
+from teamwright.app.result import MemberLine, Result, Stop, TaskLine, judged
 from teamwright.app.spending.wiring import take_tasks
 from teamwright.app.tally import Tally
 from teamwright.app.typed import typed
@@ -187,7 +187,7 @@ class Session:
         if self.tally.stopped_at_work and await self._tasks_open():
             self.cut_off += sorted(self.tally.stopped_at_work - set(self.cut_off))
         purse = self.maker.purse
-        return replace(
+        settled = replace(
             result,
             stop="cut_off" if result.stop == "done" and self.cut_off else result.stop,
             cut_off=tuple(self.cut_off),
@@ -200,6 +200,7 @@ class Session:
             messages_seen=self.tally.seen,
             messages_undelivered=len(self.tally.waiting),
         )
+        return judged(settled)
 
     async def _tasks_open(self) -> bool:
         return any(task.status != "completed" and not task.others for task in await self.task_lines())
@@ -371,11 +372,12 @@ class Session:
 
     def _member_lines(self) -> tuple[MemberLine, ...]:
         purse, failed = self.maker.purse, self.tally.failed
+        used = purse.with_subagents
         lead = MemberLine(
             LEAD,
             "lead",
             self.lead.agent.model.card.name,
-            purse.by_member.get(LEAD, Usage()),
+            used.get(LEAD, Usage()),
             self.lead.turns,
             purse.context.get(LEAD, 0),
         )
@@ -384,7 +386,7 @@ class Session:
                 name,
                 "failed" if state == "completed" and name in failed else state,
                 self.tally.models.get(name, ""),
-                purse.by_member.get(name, Usage()),
+                used.get(name, Usage()),
                 context=purse.context.get(name, 0),
                 error=failed.get(name, ""),
                 ended=self._ended(name),

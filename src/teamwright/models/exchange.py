@@ -61,7 +61,8 @@ def new_client(endpoint: Endpoint, clocks: Clocks) -> AsyncClient:
             logger.setLevel(logging.WARNING)
     try:
         return httpx2.AsyncClient(
-            verify=endpoint.secure or not endpoint.loopback,
+            # Without `trust_env` the certificates of the environment have to be named.
+            verify=httpx2.create_ssl_context() if endpoint.secure and endpoint.loopback else not endpoint.loopback,
             trust_env=not endpoint.loopback,
             follow_redirects=False,
             timeout=httpx2.Timeout(None, connect=clocks.connect_s, write=clocks.stall_s),

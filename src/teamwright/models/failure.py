@@ -5,6 +5,7 @@ Knows endpoints and troubles; decides nothing about trying again. No key is in a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -102,6 +103,10 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
         return Told("no-access", f"{name} refused access (HTTP 403)", _check_access(endpoint), key=True)
     if (status == 404 and trouble.answer.type) or "model identifier is invalid" in trouble.message:
         return Told("unknown-model", f"{name} does not have the model {card.wire}", (f"teamwright models {name}",))
+    if _NO_TOOLS.search(trouble.message):
+        return Told(
+            "model-failed", f"{card.wire} at {name} does not call tools, and agents need them", _tools(endpoint)
+        )
     if status == 404:
         ways = (*_check_address(endpoint), *([OTHER_API] if endpoint.local and endpoint.api == "messages" else []))
         return Told("no-network", f"{endpoint.where} does not speak {endpoint.facts.title}", ways)
@@ -117,10 +122,35 @@ def _refused(trouble: Trouble, card: ModelCard, endpoint: Endpoint) -> Told:
     return Told("model-failed", f"{name} refused the request (HTTP {status})")
 
 
+_NO_TOOLS = re.compile(
+    r"does not support (?:tools|tool|function)|tool (?:choice|use|calling).{0,40}(?:requires|not (?:enabled|supported))"
+    r"|tools? (?:is|are) not supported|--enable-auto-tool-choice|requires? --jinja|tools param requires",
+    re.I,
+)
+"""The words of engines whose model, or whose start, has no tools."""
+_WITH_TOOLS = {
+    "llamacpp": "start it with tools: llama-server --jinja -m FILE.gguf",
+    "vllm": "start it with tools: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser NAME",
+    "sglang": "start it with tools: sglang serve --model-path MODEL --tool-call-parser NAME",
+}
+
+
+def _tools(endpoint: Endpoint) -> tuple[str, ...]:
+    start = _WITH_TOOLS.get(endpoint.provider)
+    ways = (start,) if start else tuple(_WITH_TOOLS.values()) if endpoint.provider not in _ONE_WAY else ()
+    return (f"choose a model that is made for tools: teamwright models {endpoint.provider}", *ways)
+
+
+_ONE_WAY = frozenset({"ollama", "lmstudio", "openrouter", "anthropic", "openai", "google", "bedrock"})
+"""Providers where nothing but another model helps."""
+
+
 def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
     name = endpoint.provider
     if trouble.kind == "setup":
         return Told("no-network", f"{name} cannot be called: {trouble.message}", _set_up(trouble.message))
+    if trouble.kind == "connect" and _TLS.search(trouble.message):
+        return Told("no-network", f"the TLS connection to {name} at {endpoint.where} failed", _tls(endpoint))
     if trouble.kind == "connect":
         return Told("no-network", f"{name} at {endpoint.where} could not be reached", _reach(endpoint))
     if trouble.kind == "stalled":
@@ -141,11 +171,22 @@ def _set_up(message: str) -> tuple[str, ...]:
     return ("correct or unset the variable that names the proxy",)
 
 
+_TLS = re.compile(r"certificate|\bssl\b|\btls\b|wrong version number|handshake", re.I)
+
+
+def _tls(endpoint: Endpoint) -> tuple[str, ...]:
+    """What to do where something answers, and not with TLS that can be trusted."""
+    http = f"if it has no TLS: http://{endpoint.where}"
+    return (http, "if its certificate is your own: export SSL_CERT_FILE=PATH_OF_THE_CERTIFICATE")
+
+
 def _reach(endpoint: Endpoint) -> tuple[str, ...]:
     """What to do where nobody answers; on this machine no network is in the way."""
     start = to_start(endpoint.provider) if endpoint.local else ""
     if start:
         return (f"start {endpoint.provider}: {start}",)
+    if endpoint.loopback and endpoint.secure:
+        return (*_tls(endpoint)[:1], f"or start what listens at {endpoint.where}")
     if endpoint.loopback:
         return (f"start what listens at {endpoint.where}, then try again",)
     return ("check the network and the proxy settings",)

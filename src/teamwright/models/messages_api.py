@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -345,7 +345,7 @@ class _Try:
 
     def _take(self, event: dict[str, Any]) -> list[TextPart | ThinkingPart | Counted]:
         try:
-            meant = self._translator.take(event)
+            meant = self._meant(event)
             told = meant if (tags := self.tags) is None else [one for each in meant for one in tags.take(each)]
             parts = [self.assembly.take(one) for one in told]
         except (TypeError, ValueError, AttributeError, LookupError):
@@ -353,6 +353,14 @@ class _Try:
         if self.assembly.whole:
             self.exchange.end_soon(trailing=self._translator.trailing)
         return [part for part in parts if part is not None]
+
+    def _meant(self, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        try:
+            return self._translator.take(event)
+        except Trouble as trouble:
+            for one in trouble.events:
+                self.assembly.take(dict(one))
+            raise
 
     def text(self) -> list[Block]:
         """The text that had come."""

@@ -264,10 +264,14 @@ https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
 
 
 def price(card: ModelCard, usage: Usage) -> Usage:
-    """The usage of one request with its money filled in from the card; unknown prices give `usd=None`."""
+    """The usage of one request with its money filled in from the card; unknown prices give `usd=None`.
+
+    So does a request whose service reported no tokens, unless the model costs nothing.
+    """
     long = card.long_prompt
     rates = long if long is not None and usage.prompt_tokens > long.over_tokens else card
-    if rates.usd_in is None or rates.usd_out is None:
+    unreported = usage.requests and not usage.tokens and (rates.usd_in or rates.usd_out)
+    if rates.usd_in is None or rates.usd_out is None or unreported:
         usd = None
     else:
         read = rates.usd_in if rates.usd_cache_read is None else rates.usd_cache_read

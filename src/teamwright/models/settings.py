@@ -20,6 +20,9 @@ STALL_QUIET_S = 600.0
 """The same for a local server, which reads a long prompt without a sign of life, and for APIs other than the Messages
 API, where models think without one."""
 
+LIMIT_HEADLESS_S = 300.0
+"""How long an agent of a headless run waits for a limit of the service to pass, in seconds."""
+
 Thinking: TypeAlias = Literal["adaptive", "off"]
 CacheHour: TypeAlias = Literal["auto", "on", "off"]
 
@@ -130,7 +133,8 @@ class ModelSettings:
     retry_after_most_s: float = 300.0
     """The longest pause that a service may ask for; beyond it the agent is paused instead."""
     limit_most_s: float = 3600.0
-    """How long a limit may last, by what the service says, for an agent to try again by itself after it."""
+    """How long a limit may last, by the service's word, for an agent to try again automatically after it. A headless
+    run waits `LIMIT_HEADLESS_S` at most."""
     stagger_s: float = 4.0
     """How long a call waits at most for an equal prompt that was sent just before it, to read it from the service's
     cache; 0 is never."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, cast
 
@@ -38,6 +38,7 @@ STATUS_OF = {
     "server_error": 500,
     "server_is_overloaded": 503,
     # Google's
+    "QUOTA_PER_DAY": 402,
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
     "API_KEY_INVALID": 401,
@@ -57,7 +58,7 @@ STATUS_OF = {
 }
 """The status that belongs to an error type, for errors that come inside a stream or with status 200."""
 
-_MEANT = {"insufficient_quota": 402, "API_KEY_INVALID": 401}
+_MEANT = {"insufficient_quota": 402, "API_KEY_INVALID": 401, "QUOTA_PER_DAY": 402}
 """Types that say more than the status they come with: nothing to wait for, and a wrong key."""
 
 _CONTEXT_FULL = re.compile(
@@ -96,6 +97,8 @@ class Trouble(Exception):
         self.kind = kind
         self.message = message
         self.answer = answer or Answered()
+        self.events: Sequence[Mapping[str, Any]] = ()
+        """Events of the Messages API that came with it, such as counts: what was used is paid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +245,17 @@ def _details(error: Mapping[str, Any]) -> tuple[str, float | None]:
         fields = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
         if fields.get("reason") in _MEANT:
             reason = str(fields["reason"])
+        if any("PerDay" in str(one.get("quotaId", "")) for one in _violations(fields)):
+            reason = "QUOTA_PER_DAY"
         if str(fields.get("@type", "")).endswith("RetryInfo"):
             wait = _number(str(fields.get("retryDelay", "")).removesuffix("s"))
     return reason, wait
+
+
+def _violations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Google's quotas that are spent: `quotaId` says for how long each holds."""
+    rows: object = fields.get("violations")
+    return [cast("dict[str, Any]", row) for row in cast("list[Any]", rows or []) if isinstance(row, dict)]
 
 
 def _plain(body: bytes) -> str:

@@ -19,7 +19,7 @@ from teamwright.models.model import Refusal
 from teamwright.protocol.budget import NO_CAPS, Budget
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.events import FAILED, Compacted, RoundEnded, TaskChanged, TaskInfo, TeamChanged, TeamEvent
-from teamwright.protocol.usage import Usage
+from teamwright.protocol.usage import UNUSED, Usage
 from teamwright.protocol.values import dataclass
 
 
@@ -98,6 +98,18 @@ class Purse:
     def by_member(self) -> dict[str, Usage]:
         """What each agent used in this process, sub-agents under their ids."""
         return {name: account.usage for name, account in self.books.agents.items()}
+
+    @property
+    def with_subagents(self) -> dict[str, Usage]:
+        """What the lead and each member used, with what their sub-agents did: it adds up to `total`."""
+        accounts, used = self.books.agents, dict[str, Usage]()
+        for name, account in accounts.items():
+            owner, seen = name, {name}
+            while (above := accounts[owner].caller if owner in accounts else "") and above not in seen:
+                owner = above
+                seen.add(owner)
+            used[owner] = used.get(owner, UNUSED) + account.usage
+        return used
 
     def task_of(self, agent: str) -> str:
         """The task that the agent works on: of those it has in progress the one it took last; empty: none."""

@@ -165,7 +165,7 @@ class BedrockAnswer:
     def __init__(self, ids: CallIds) -> None:
         self._ids = ids
         self._telling = Telling()
-        self._counted = False
+        self._counted = self._unreadable = False
 
     @property
     def trailing(self) -> bool:
@@ -200,7 +200,8 @@ class BedrockAnswer:
         """The answer is whole. Raises `Trouble` for one that the service could not read itself."""
         reason = str(said.get("stopReason") or "")
         if reason in _UNREADABLE:
-            raise Trouble("broken", "the model wrote a call that cannot be read")
+            self._unreadable = True  # the counts come after it
+            return
         self._telling.end(_STOPS.get(reason, reason))
 
     def metadata(self, said: Event) -> None:
@@ -209,6 +210,10 @@ class BedrockAnswer:
         self._counted = True
         read, write = number(usage, "cacheReadInputTokens"), number(usage, "cacheWriteInputTokens")
         self._telling.count(number(usage, "inputTokens"), number(usage, "outputTokens"), read, write)
+        if self._unreadable:
+            trouble = Trouble("broken", "the model wrote a call that cannot be read")
+            trouble.events = self._telling.told()
+            raise trouble
 
 
 _HEARD: dict[str, Callable[[BedrockAnswer, Event], None]] = {

@@ -201,6 +201,8 @@ class GeminiAnswer:
 
     def _end(self, finish: str, said: str) -> None:
         if finish in _UNREADABLE:
-            raise Trouble("broken", said or f"the model wrote a call that cannot be read ({finish})")
+            trouble = Trouble("broken", said or f"the model wrote a call that cannot be read ({finish})")
+            trouble.events = self._telling.told()
+            raise trouble
         stop = FILTER if finish in _FILTERED else _STOPS.get(finish, finish)
         self._telling.end("tool_use" if stop == "end_turn" and self._telling.calls else stop)

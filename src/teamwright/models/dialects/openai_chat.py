@@ -34,6 +34,10 @@ BY = "openai-chat"
 NEWER_HOSTS = (".openai.com", ".azure.com")
 """Who refuses `max_tokens`, which everybody else knows."""
 
+REASONING_HOSTS = (".deepseek.com",)
+"""Services that refuse a call in the history without `reasoning_content`, be it empty.
+https://api-docs.deepseek.com/guides/thinking_mode (seen 2026-11-23)"""
+
 _STOPS = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
@@ -55,7 +59,9 @@ class OpenAiChat:
         self._endpoint = endpoint
         host = urlsplit(endpoint.base_url).hostname or ""
         self._limit = "max_completion_tokens" if host.endswith(NEWER_HOSTS) else "max_tokens"
-        self._converted = Converted(self._head, _pieces)
+        self._by = f"{BY}:{endpoint.provider}"
+        self._demands = host.endswith(REASONING_HOSTS)
+        self._converted = Converted(self._head, self._pieces)
 
     async def outgoing(self, prefix: Prefix, items: Sequence[bytes]) -> Outgoing:
         """The request, joined of parts that were encoded before."""
@@ -69,7 +75,13 @@ class OpenAiChat:
 
     def translator(self, items: Sequence[bytes]) -> ChatAnswer:
         """For one answer."""
-        return ChatAnswer(CallIds(items))
+        return ChatAnswer(CallIds(items), self._by)
+
+    def _pieces(self, message: Message) -> Iterable[Piece]:
+        if message.role != "assistant":
+            return _told(message.blocks)
+        own = [block["thinking"] for block in message.blocks if block.get("by") == self._by]
+        return _said(message.blocks, "".join(own) if own or self._demands else None)
 
     def _head(self, head: Head) -> bytes:
         fields: dict[str, Any] = {"model": head.model, "stream": True, "stream_options": {"include_usage": True}}
@@ -102,12 +114,6 @@ def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _pieces(message: Message) -> Iterable[Piece]:
-    if message.role == "assistant":
-        return _said(message.blocks)
-    return _told(message.blocks)
-
-
 def _told(blocks: list[Block]) -> Iterable[Piece]:
     """Results first, each a message of its own; then the texts, and images of both."""
     seen: list[Block] = []
@@ -133,7 +139,8 @@ def _result(block: Block, found: list[Block]) -> str:
     return f"[failed] {text}" if block.get("is_error") else text
 
 
-def _said(blocks: list[Block]) -> Iterable[Piece]:
+def _said(blocks: list[Block], thought: str | None) -> Iterable[Piece]:
+    """An answer. `thought` is this service's own, and goes back with calls: some refuse calls without it."""
     text = "\n\n".join(block["text"] for block in blocks if block.get("type") == "text")
     calls = [
         {
@@ -145,7 +152,8 @@ def _said(blocks: list[Block]) -> Iterable[Piece]:
         if block.get("type") == "tool_use"
     ]
     if calls:
-        yield _message({"role": "assistant", "content": text or None, "tool_calls": calls})
+        reasoning = {} if thought is None else {"reasoning_content": thought}
+        yield _message({"role": "assistant", "content": text or None, **reasoning, "tool_calls": calls})
     elif text:
         yield _message({"role": "assistant", "content": text})
 
@@ -157,8 +165,9 @@ def _message(message: Event) -> Piece:
 class ChatAnswer:
     """What one stream of chunks means."""
 
-    def __init__(self, ids: CallIds) -> None:
+    def __init__(self, ids: CallIds, by: str = BY) -> None:
         self._ids = ids
+        self._by = by
         self._telling = Telling()
         self._begun = self._refused = self._counted = False
         self._calls: dict[object, _Call] = {}
@@ -185,9 +194,11 @@ class ChatAnswer:
         return telling.told()
 
     def _delta(self, delta: Event) -> None:
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thought, str):
-            self._telling.thinking("thinking", thought, BY)
+        own, other = delta.get("reasoning_content"), delta.get("reasoning")
+        if isinstance(own, str) and own:
+            self._telling.thinking("thinking", own, self._by)
+        elif isinstance(other, str):
+            self._telling.thinking("thinking", other, BY)
         content: object = delta.get("content")
         parts = "".join(str(part.get("text") or "") for part in listed(delta, "content"))
         self._telling.text("text", content if isinstance(content, str) else parts)

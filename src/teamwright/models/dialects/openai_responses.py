@@ -126,7 +126,9 @@ def _image(block: Block) -> Event:
 
 
 def _said(blocks: list[Block]) -> Iterable[Event]:
-    for block in blocks:
+    """An answer. Reasoning is left out when nothing comes after it: the API refuses such an item."""
+    last = max((at for at, block in enumerate(blocks) if block.get("type") in ("text", "tool_use")), default=-1)
+    for block in blocks[: last + 1]:
         kind = block.get("type")
         if kind == "text":
             yield {"role": "assistant", "content": block["text"]}

@@ -34,12 +34,20 @@ def notification(run: Run) -> str:
         lines.append(f"It ended before it read {run.unread} message{'s' if run.unread > 1 else ''}.")
     lines.append(f"Its output file: {run.file}")
     lines.append(f"It used {run.tokens} tokens and {run.tools} tool calls in {run.duration_ms} ms.")
-    if run.state != "completed":
+    if run.state != "completed" and may_continue(run):
         lines.append(f'To continue it with its whole conversation, call Agent with resume "{run.id}".')
     if run.text:
         head = "Its result:" if run.state == "completed" else "Its text until then:"
         lines.append(f"{head}\n\n{harmless(run.text)}")
     return "\n".join(lines)
+
+
+def may_continue(run: Run) -> bool:
+    """Return whether it helps to continue a sub-agent that ended: not after a refused request, nor at a spent cap."""
+    end = run.end
+    if end is None or run.state == "killed":
+        return True
+    return end.failure.retriable if end.failure is not None else end.stop != "limit"
 
 
 def job_notification(job: Job) -> str:

@@ -23,7 +23,7 @@ from teamwright.protocol.ids import member_name
 from teamwright.teams.agents.book import Agents
 from teamwright.teams.agents.ports import FromCall
 from teamwright.teams.agents.run import Run
-from teamwright.teams.agents.words import facts, it_runs, launched_facts, usage
+from teamwright.teams.agents.words import facts, it_runs, launched_facts, may_continue, usage
 from teamwright.teams.spec import SpawnSpec
 from teamwright.tools.background.finding import known_agent
 
@@ -260,7 +260,12 @@ def _answer(run: Run, prompt: str) -> ToolResult:
     if run.state == "completed":
         return ToolResult([text_block(run.text or "(no text)"), text_block(about)], brief="answered", facts=made)
     if not run.text:
-        do = f'Call Agent once more with resume "{run.id}" to continue it, or do the job yourself.'
+        again = f'Call Agent once more with resume "{run.id}" to continue it, or do the job yourself.'
+        do = (
+            again
+            if may_continue(run)
+            else "Another try would end in the same way. Do the job yourself, or report why not."
+        )
         return ToolResult.error(f"The sub-agent {run.id} failed: {run.why}.", do)
     note = f"The sub-agent did not finish: {run.why}. This is what it had said:"
     return ToolResult([text_block(note), text_block(run.text), text_block(about)], brief=run.why, facts=made)

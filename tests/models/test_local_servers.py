@@ -97,8 +97,8 @@ async def test_what_cannot_fit_is_not_sent_until_the_server_has_a_larger_window(
     assert model.card.context_tokens == 65_536
 
 
-def test_an_answer_has_a_quarter_of_a_small_window():
-    for window, most in ((8_192, 2_048), (32_768, 8_192), (200_000, 8_192)):
+def test_an_answer_has_an_eighth_or_a_quarter_of_a_small_window():
+    for window, most in ((8_192, 1_024), (32_768, 8_192), (200_000, 8_192)):
         card, _ = resolve(NAME, {}, ModelSettings(context_tokens=window))
         assert json.loads(b"{" + prefix_for(card, ModelSettings(), [], []).head + b"}")["max_tokens"] == most
 

@@ -21,6 +21,10 @@ OUTPUT_MOST = 32_000
 _MARK = {"cache_control": {"type": "ephemeral"}}
 
 
+SMALL_WINDOW = 16_384
+"""A smaller window, in tokens, keeps an eighth of itself for an answer and not a quarter: the tools need most of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """How many of the first system blocks and tools other agents have too; None: all of them."""
@@ -47,8 +51,9 @@ def request_fields(
 
     `effort` is one that the model documents; a budget of thinking comes on top of the longest answer.
     """
-    # A service that adds both up refuses a prompt whose answer could not fit: a quarter of the window is kept for it.
-    most = settings.max_output_tokens or min(card.max_output_tokens, OUTPUT_MOST, card.context_tokens // 4)
+    # A service that adds both up refuses a prompt whose answer could not fit: a part of the window is kept for it.
+    part = 4 if card.context_tokens >= SMALL_WINDOW else 8
+    most = settings.max_output_tokens or min(card.max_output_tokens, OUTPUT_MOST, card.context_tokens // part)
     most += effort if isinstance(effort, int) else 0
     fields: dict[str, Any] = {"model": card.wire, "max_tokens": min(most, card.max_output_tokens)}
     if system:

@@ -193,7 +193,7 @@ class Lead:
         session = self._session()
         words = ["-p", f"SOAK {self.backend}"] if session is None else ["resume", session, "-p", "Continue."]
         flags = ["--dangerously-skip-permissions", "--backend", self.backend, "--max-turns", "1000000"]
-        flags += ["--max-tokens", "100000000000", "--timeout", "10h"]
+        flags += ["--max-tokens", "100000000000", "--max-budget-usd", "1000000", "--timeout", "10h"]
         with (self.program.cwd / f"life-{self.lives}.err").open("wb") as said:
             self.process = self.program.start(*words, *flags, stdout=said, stderr=said, start_new_session=True)
 

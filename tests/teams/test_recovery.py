@@ -22,6 +22,28 @@ from tests.teams.crew import a_team, told, until
 CHILD = Path(__file__).parents[1] / "storage" / "child.py"
 
 
+def with_members(*entries: object) -> bytes:
+    """A roster that has all keys but these entries."""
+    return json.dumps({"name": "crew", "createdAt": 1, "leadAgentId": "team-lead@crew", "members": [*entries]}).encode()
+
+
+ODD = [
+    b"{}",
+    b"[]",
+    b"null",
+    b'{"name": "crew", "createdAt": 1, "leadAgentId": "team-lead@crew", "leadSessionId": "x"}',
+    b'{"name": "crew", "leadAgentId": "team-lead@crew", "members": null}',
+    b'{"name": "crew", "leadAgentId": "team-lead@crew", "members": {}}',
+    b'{"name": 7, "leadAgentId": "team-lead@crew", "members": [{"name": "team-lead", "agentId": "team-lead@crew"}]}',
+    with_members(),
+    with_members("ada", 3),
+    with_members({}),
+    with_members({"name": 5, "agentId": "team-lead@crew"}),
+    with_members({"name": "team-lead", "agentId": None}),
+]
+"""Rosters that are valid JSON and no rosters."""
+
+
 @pytest.fixture
 def home(own_home) -> Home:
     return home_of()
@@ -63,17 +85,19 @@ def roster(home: Home) -> list[dict]:
 
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5", "F04")
-@pytest.mark.parametrize("damage", [b"", b'{"name": "crew", "members": [{"na'])
+@pytest.mark.parametrize("damage", [b"", b'{"name": "crew", "members": [{"na', *ODD])
 async def test_a_resume_rebuilds_a_roster_that_was_left_empty_or_cut(tmp_path, home, damage):
     await leave_ada_and_bob(tmp_path)
     before = parse_config(home.config("crew").read_bytes())
     home.config("crew").write_bytes(damage)
+    home.inbox("crew", "zoe").write_bytes(b"[]")  # of a member that another program had added
     back, warnings = await resumed_members(tmp_path)
     assert back == ["ada", "Bob"]
     after = parse_config(home.config("crew").read_bytes())
     assert replace(after, lead_session_id=before.lead_session_id) == before
     assert [copy.read_bytes() for copy in home.team("crew").glob("config.json.bad.*")] == [damage]
-    assert [w for w in warnings if "was rebuilt from team.json" in w and "config.json.bad." in w]
+    [said] = [w for w in warnings if "was rebuilt from team.json" in w and "config.json.bad." in w]
+    assert "without members that other programs had added: zoe (their inboxes are kept)" in said
 
 
 @pytest.mark.finding("N2")
@@ -132,8 +156,15 @@ async def test_a_team_of_a_living_lead_and_one_of_another_product_are_left_alone
     assert not (foreign / "team.json").exists()
 
 
+LEADER = {"agentId": "team-lead@theirs", "name": "team-lead"}
 CONFIG = json.dumps(
-    {"name": "theirs", "createdAt": 1, "leadAgentId": "team-lead@theirs", "leadSessionId": "50101e6d", "members": []}
+    {
+        "name": "theirs",
+        "createdAt": 1,
+        "leadAgentId": "team-lead@theirs",
+        "leadSessionId": "50101e6d",
+        "members": [LEADER],
+    }
 ).encode()
 
 

@@ -211,7 +211,10 @@ async def test_members_that_start_while_a_stranger_rewrites_are_all_on_the_roste
 
 @pytest.mark.finding("N2")
 @pytest.mark.promise("P5")
-@pytest.mark.parametrize("damage", ["", '{"name": "crew", "members": [{"na'])
+@pytest.mark.parametrize(
+    "damage",
+    ["", '{"name": "crew", "members": [{"na', "{}", '{"name": "crew", "leadAgentId": "team-lead@crew", "members": []}'],
+)
 async def test_a_roster_that_another_program_left_empty_or_cut_is_restored_from_memory(tmp_path, damage):
     async with a_team(tmp_path, quiet_model()) as team, a_stranger() as stranger:
         heard = Told(team)

@@ -160,9 +160,10 @@ def test_a_damaged_team_goes_by_force_and_nobody_has_to_remove_files_by_hand(hom
     "command",
     [("send", "lead@Release", "hello"), ("stop", "Release"), ("status", "Release"), ("teams", "rm", "Release")],
 )
-def test_each_command_about_a_team_first_rebuilds_a_roster_that_was_left_empty(home, says, command):
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"name": "Release", "leadAgentId": "x", "members": []}'])
+def test_each_command_about_a_team_first_rebuilds_a_roster_that_was_left_empty(home, says, command, damage):
     directory = dead_team(home)
-    home.config(directory).write_bytes(b"")
+    home.config(directory).write_bytes(damage)
     code, said = says(*command)
     assert code == 0, said
     assert said.count('config.json of the team "Release" was damaged and was rebuilt') == 1

@@ -147,7 +147,8 @@ _TEAM_KEYS = ("name", "description", "createdAt", "leadAgentId", "leadSessionId"
 
 
 def parse_member(data: Mapping[str, Any]) -> Member:
-    """One entry; unknown keys go to `extra`. A missing name or id is a damaged entry: KeyError."""
+    """One entry; unknown keys go to `extra`. Raises KeyError, TypeError for an entry without a name or an id."""
+    _require_text(data, "name", "agentId")
     known: dict[str, Any] = {attribute: data[key] for key, attribute in _MEMBER_KEYS if key in data}
     known["subscriptions"] = tuple(known.get("subscriptions") or ())
     keys = {key for key, _ in _MEMBER_KEYS}
@@ -159,6 +160,10 @@ def parse_config(raw: bytes) -> TeamConfig:
     """The roster in these bytes. Raises StorageError (`damaged-file`) for what is not a roster."""
     try:
         data = cast("dict[str, Any]", json.loads(raw))
+        _require_text(data, "name", "leadAgentId")
+        members: object = data["members"]
+        if not isinstance(members, list) or not members:
+            raise TypeError("members is no list, or has not even the lead")
         hidden = data.get("hiddenPaneIds")
         return TeamConfig(
             name=data["name"],
@@ -166,9 +171,15 @@ def parse_config(raw: bytes) -> TeamConfig:
             lead_session_id=data.get("leadSessionId", ""),
             created_at=data.get("createdAt", 0),
             description=data.get("description"),
-            members=tuple(parse_member(m) for m in data["members"]),
+            members=tuple(parse_member(m) for m in cast("list[dict[str, Any]]", members)),
             hidden_pane_ids=None if hidden is None else tuple(hidden),
             extra={key: value for key, value in data.items() if key not in _TEAM_KEYS},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise StorageError("damaged-file", f"config.json is not a roster: {problem}") from problem
+
+
+def _require_text(data: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if not isinstance(data[key], str) or not data[key]:
+            raise TypeError(f"{key} is no text")

@@ -132,10 +132,20 @@ class _Recovery:
         copy = await roster.restore(config)
         if copy is None:
             return ""
+        others = self._members_of_other_programs(file, config)
+        without = f": {', '.join(others)} (their inboxes are kept)" if others else ""
         return (
             f'config.json of the team "{config.name}" was damaged and was rebuilt from team.json and the '
-            f"transcripts, without members that other programs had added. The damaged bytes are kept in {copy}."
+            f"transcripts, without members that other programs had added{without}. "
+            f"The damaged bytes are kept in {copy}."
         )
+
+    def _members_of_other_programs(self, file: TeamFile, config: TeamConfig) -> list[str]:
+        """The names that have an inbox, and that no agent of ours ever had."""
+        names = {*(member.name for member in config.members), *file.lives, *file.ended, *file.incarnations}
+        ours = {inbox_stem(name).lower() for name in names}
+        inboxes = (self.home.team(self.directory) / "inboxes").glob("*.json")
+        return sorted(path.stem for path in inboxes if path.stem.lower() not in ours)
 
     def roster_from(self, file: TeamFile) -> TeamConfig:
         """The roster that team.json, the transcripts and the inboxes tell of."""

@@ -139,6 +139,33 @@ def test_json_is_one_object_with_the_fields_that_scripts_know(served):
     assert set(result["team"]["messages"]) == {"sent", "seen", "undelivered"}
 
 
+@pytest.mark.finding("C8")
+def test_stream_json_has_the_fields_that_the_sdks_of_the_ecosystem_read(tmp_path, repo):
+    home = tmp_path / "home"
+    for name, text in {
+        "commands/ship.md": "Ship it.",
+        "skills/notes/SKILL.md": "---\nname: notes\ndescription: Writes notes.\n---\nWrite.",
+        "agents/scout.md": "---\nname: scout\ndescription: Looks.\n---\nLook.",
+    }.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    turns = [Answer("Reading.", tools=[("Read", {"file_path": "main.py"})]), "Done."]
+    with LoopbackModel.in_thread(turns) as server:
+        done = Program(repo, home, server.url).run("-p", "hi", "--output-format", "stream-json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    init, result = lines[0], lines[-1]
+    assert {"ship", "notes"} <= set(init["slash_commands"])
+    assert {"scout", "general-purpose", "Explore"} <= set(init["agents"])
+    assert init["skills"] == ["notes"]
+    said = [line["message"] for line in lines if line["type"] == "assistant"]
+    assert [one["stop_reason"] for one in said] == ["tool_use", "end_turn"]
+    assert len({one["id"] for one in said}) == 2 and all(one["id"].startswith("msg_") for one in said)
+    took = [line["event"].get("ms", 0) for line in lines if line.get("event", {}).get("type") == "round_ended"]
+    assert len(took) == 2
+    assert result["duration_api_ms"] == sum(took) > 0
+    assert result["duration_api_ms"] <= result["duration_ms"]
+
+
 @pytest.mark.promise("H8")
 def test_stream_json_is_an_object_a_line_from_init_to_result(tmp_path, repo):
     turns = [Answer("Reading.", tools=[("Read", {"file_path": "main.py"})]), "Done."]

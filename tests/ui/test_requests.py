@@ -291,7 +291,7 @@ def test_a_suggestion_is_granted_with_its_key(repo, home):
 
     with waiting(repo, home, play) as run:
         request = run.opened()
-        assert "  grant m and mode acceptEdits" in run.requests().stdout
+        assert "  grant m and edits of the lead and of members in its mode are not asked about" in run.requests().stdout
         assert run.requests("allow", request["id"], "--grant", "x").returncode == 2
         assert run.requests("allow", request["id"], "--grant", "m").returncode == 0
         run.ended()

@@ -174,6 +174,7 @@ class Agent:
         """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""
         used, model, caller = answer.usage, answer.model, self.caller
         made = RoundEnded(member=self.name, usage=used, model=model, tools=calls, caller=caller, task=task, aside=aside)
+        made = replace(made, ms=answer.ms)
         self.emit(replace(made, counted=ESTIMATED) if answer.estimated else made)
 
     def lost_tries(self, answer: Reply | Failure, task: str) -> None:
@@ -183,8 +184,8 @@ class Agent:
             made = RoundEnded(member=self.name, usage=answer.lost, model=model, tools=0, caller=self.caller, task=task)
             self.emit(replace(made, aside=FAILED))
 
-    def say(self, role: str, content: Sequence[Block], usage: Usage | None = None) -> None:
-        """Tell surfaces of a line that was stored, without the key of the runtime's tags."""
+    def say(self, role: str, content: Sequence[Block], answer: Reply | None = None) -> None:
+        """Tell surfaces of a line that was stored, without the key of the runtime's tags. `answer`: a model's."""
         if not self.attended():
             return
         content = self.tags.bare(content)
@@ -194,7 +195,9 @@ class Agent:
                 agent_id=self.agent_id,
                 message={"role": role, "content": content},
                 parent_call=self.parent_call,
-                usage=usage,
+                usage=None if answer is None else answer.usage,
                 model=self.model.card.wire,
+                id="" if answer is None else answer.id,
+                stop_reason="" if answer is None else answer.stop_reason,
             )
         )

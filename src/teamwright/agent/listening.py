@@ -7,6 +7,8 @@ does not know what a call is for.
 from __future__ import annotations
 
 import re
+import time
+import uuid
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
@@ -63,6 +65,7 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
 async def _heard(agent: Agent, request: Request, so_far: SoFar) -> Reply | Failure:
     activity, tags, held = agent.activity, agent.tags, ""
     activity.asks_model(agent.model.card.name)
+    asked_at = time.monotonic()
     async with aclosing(agent.model.stream(request)) as parts:
         async for part in parts:
             activity.hears()
@@ -74,7 +77,8 @@ async def _heard(agent: Agent, request: Request, so_far: SoFar) -> Reply | Failu
                         _show(agent, shown)
                 case Reply():
                     _show(agent, held)
-                    reply = priced(agent.model.card, part)
+                    took = int((time.monotonic() - asked_at) * 1000)
+                    reply = replace(priced(agent.model.card, part), id=part.id or f"msg_{uuid.uuid4().hex}", ms=took)
                     content = tags.masked(with_own_ids(reply.content))
                     if content != reply.content:
                         reply = replace(reply, content=content)

@@ -78,7 +78,7 @@ class _SoFar:
             agent.conversation.reply(
                 answer if len(content) == len(answer.content) else replace(answer, content=content)
             )
-            agent.say("assistant", content, answer.usage)
+            agent.say("assistant", content, answer)
         self.rounds += 1
         self.usage += answer.usage
         if agent.rounds_left is not None:

@@ -117,7 +117,7 @@ def _ground(options: Options, home: Home, cwd: Path, session: SessionId, *, resu
     flags = flags_of(options)
     trust = Trust.load(home).verdict(cwd, session=options.trust, compat=reads_other_product(home, flags))
     settings = load_settings(home, cwd, flags, trust)
-    _require_forks(settings, options)
+    settings = _with_possible_forks(settings, options)
     definition, warnings = definition_of(trust)
     settings = replace(settings, warnings=(*settings.warnings, *warnings))
     if definition is not None:
@@ -139,14 +139,17 @@ def _usual() -> dict[str, str]:
     return {name: os.environ[name] for name in USUAL if name in os.environ}
 
 
-def _require_forks(settings: Settings, options: Options) -> None:
-    """Raises CannotStart (`bad-settings`) when forks are wanted and cannot be had."""
-    why = settings.agents.no_forks(headless=options.headless)
+NO_FORKS = "agents.fork has no effect in a headless run: Agent without subagent_type starts general-purpose"
+
+
+def _with_possible_forks(settings: Settings, options: Options) -> Settings:
+    """The settings, without forks in a headless run. Raises CannotStart (`bad-settings`) where settings contradict."""
+    why = settings.agents.no_forks()
     if not why:
-        return
+        if not (settings.agents.fork and options.headless):
+            return settings
+        return replace(settings, agents=replace(settings.agents, fork=False), warnings=(*settings.warnings, NO_FORKS))
     do = ['set "agents": {"fork": false}; for one run in a file that --settings names']
-    if options.headless:
-        do.append("run it at a terminal, or from Python")
     where = [("said by", str(settings.origins.get("agents.fork", "the settings")))]
     what = f"agents.fork is on and cannot be honoured: {why}"
     raise CannotStart("bad-settings", what, looked_at=where, do=do, note="nothing was started")

@@ -39,6 +39,7 @@ from teamwright.app.modes import Kept, keep, kept_mode, take_up
 from teamwright.app.options import Options
 from teamwright.app.outside.hearing import Outside
 from teamwright.app.renewing.reload import Reloading
+from teamwright.app.requests.granting import Grants
 from teamwright.app.requests.making import ask_timeout, grants_of, requests_of
 from teamwright.app.session import Deadlines, Session
 from teamwright.app.shell_line import run_line
@@ -131,7 +132,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> Session:
     exchange = await have_processes(ground, team, maker, log, grants, watcher.follow)
     session = Session(ground.id, options, *parts, warnings, reloading=Reloading(ground, maker), exchange=exchange)
     session.pruning = pruning
-    grants.modes = lambda: session.modes
+    _grant_in(session, grants)
     log.subscribe(partial(_note, session), live=False)
     wire(maker.purse, team, log)
     await _take_up(session, ground, undo)
@@ -204,6 +205,12 @@ def _heard(session: Session) -> Generator[list[str]]:
         yield told
     finally:
         unsubscribe()
+
+
+def _grant_in(session: Session, grants: Grants) -> None:
+    """Let grants change modes of this session, and answer what was granted before."""
+    grants.modes = lambda: session.modes
+    session.requests.answerers.append(grants.answer)
 
 
 async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:

@@ -37,6 +37,8 @@ class Tally:
     """What has been counted so far. Notices without content are not messages; rounds are the lead's."""
 
     rounds: int = 0
+    api_ms: int = 0
+    """How long all model calls took, in milliseconds; those side by side add up."""
     sent: int = 0
     seen: int = 0
     calls: int = 0
@@ -69,8 +71,9 @@ class Tally:
                 self.early |= dict.fromkeys(id for id in event.message_ids if id not in known)
                 while len(self.early) > EARLY_MOST:
                     del self.early[next(iter(self.early))]
-            case RoundEnded(member=member, aside=""):
-                self.rounds += member == LEAD
+            case RoundEnded(member=member, aside=aside, ms=took):
+                self.rounds += member == LEAD and not aside
+                self.api_ms += took
             case ToolCalled():
                 self.calls += 1
             case TaskChanged(member=member) if member != OUTSIDE and "@" not in member:

@@ -96,11 +96,12 @@ def _whole_pairs(value: dict[str, Any]) -> dict[str, Any]:
 class Assembly:
     """Takes events in order; `whole` is true from `message_stop` on and never before."""
 
-    __slots__ = ("_blocks", "_usage", "model", "stop_reason", "whole")
+    __slots__ = ("_blocks", "_usage", "id", "model", "stop_reason", "whole")
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Growing] = {}
         self._usage: dict[str, Any] = {}
+        self.id = ""
         self.model = ""
         self.stop_reason = ""
         self.whole = False
@@ -115,6 +116,7 @@ class Assembly:
         if kind == "message_start":
             message = cast("dict[str, Any]", event.get("message") or {})
             self.model = str(message.get("model") or "")
+            self.id = str(message.get("id") or "")
             self._count(message.get("usage"))
             return Counted(self.usage())
         elif kind == "message_delta":

@@ -252,6 +252,7 @@ class MessagesApi:
             price(self._card, assembly.usage()),
             assembly.model or self._card.wire,
             attempt.exchange.request_id,
+            id=assembly.id,
         )
 
     def _used(self, attempt: _Try) -> Usage:

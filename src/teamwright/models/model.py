@@ -107,6 +107,7 @@ class Reply:
     `max_tokens` dropped). `stop_reason` is the service's word in the vocabulary of the Messages API, `end` what it
     means. `request_id` names it in logs. A `usage` without money is priced by the model's card. `lost` is what broken
     tries before it had used when they broke: it is paid too. `estimated`: the service did not say all of `usage`.
+    `id` is the service's own of the answer, `ms` the milliseconds from the request to the whole answer.
     """
 
     content: list[Block]
@@ -116,6 +117,8 @@ class Reply:
     request_id: str = ""
     lost: Usage = UNUSED
     estimated: bool = False
+    id: str = ""
+    ms: int = 0
 
     @property
     def end(self) -> End:

@@ -86,7 +86,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     if isinstance(event, RoundEnded | RunEnded):
         out["usage"] = usage_to_json(event.usage)
         for name in _SELDOM:
-            if out.get(name) == "":
+            if out.get(name) in {"", 0}:
                 del out[name]
     elif isinstance(event, TaskChanged | MessageSent):
         mark = event.file
@@ -101,7 +101,7 @@ def to_json(event: TeamEvent) -> dict[str, Any]:
     return out
 
 
-_SELDOM = ("caller", "task", "aside", "counted")
+_SELDOM = ("caller", "task", "aside", "counted", "ms")
 """Fields of a round that are written only where they say something."""
 
 _TASK_FIELDS = tuple(item.name for item in fields(TaskInfo))

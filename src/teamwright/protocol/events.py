@@ -51,7 +51,8 @@ class RoundEnded(Event):
 
     the agent worked on when it asked, and what this is booked to; both may be empty. `aside` says what it was asked
     beside its work (`compaction`), or `failed`: what broken tries had used. That is no round of a turn. `counted` is
-    `estimated` where an answer was cut short before the service had counted all of it.
+    `estimated` where an answer was cut short before the service had counted all of it. `ms` is how long the model call
+    took, in milliseconds.
     """
 
     KIND = "round_ended"
@@ -62,6 +63,7 @@ class RoundEnded(Event):
     task: str = ""
     aside: str = ""
     counted: str = ""
+    ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

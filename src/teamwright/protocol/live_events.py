@@ -51,7 +51,7 @@ class Spoken(Event):
     """A whole line of a conversation was stored: what the model said, or what it was told.
 
     `parent_call` is the tool call id that started a sub-agent; `message` is `{"role", "content"}` and must not
-    be changed by the reader.
+    be changed by the reader. `id` and `stop_reason` are those of a model's answer.
     """
 
     KIND = "spoken"
@@ -60,6 +60,8 @@ class Spoken(Event):
     parent_call: str | None = None
     usage: Usage | None = None
     model: str = ""
+    id: str = ""
+    stop_reason: str = ""
 
     @property
     def content(self) -> list[Block]:

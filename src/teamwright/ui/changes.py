@@ -79,10 +79,8 @@ def around(again: int, cut_off: str, damaged: int) -> list[str]:
     """What is to be said beside all files."""
     lines = [f"{_files(again)} edited and as before again"] if again else []
     lines += [f"an undo that began at {cut_off} was cut off: undo again to complete it"] if cut_off else []
-    return [
-        *lines,
-        *([f"{damaged} line{'' if damaged == 1 else 's'} of the journal cannot be read"] if damaged else []),
-    ]
+    lines += [f"{damaged} line{'' if damaged == 1 else 's'} of the journal cannot be read"] if damaged else []
+    return [*lines, COMMANDS_STAY]
 
 
 # ── undo ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -91,8 +89,9 @@ def around(again: int, cut_off: str, damaged: int) -> list[str]:
 def plan_rows(plan: Plan, cwd: str) -> list[tuple[str, str, str]]:
     """What an undo would do, a file a row: the act, the path, whose edits."""
     rows = [(_act(step.after, already=step.already), step.path, step.members) for step in plan.steps]
-    rows += [("leave", path, ()) for path in plan.left]
-    return [(act, shown_path(path, cwd), ", ".join(members)) for act, path, members in rows]
+    why = {one.path: one.why for one in plan.refused}
+    rows += [("leave", path, (why[path],) if path in why else ()) for path in plan.left]
+    return [(act, shown_path(path, cwd), ", ".join(words)) for act, path, words in rows]
 
 
 def _act(after: str | None, *, already: bool) -> str:
@@ -108,8 +107,8 @@ def undone_lines(undone: Undone) -> list[str]:
 
 
 def _undone(file: UndoneFile) -> str:
-    members = ", ".join(file.members)
-    return f"{_DID[file.did]:<9}  {file.path}" + (f"  ({members})" if members else "")
+    beside = ", ".join(file.members) or file.why
+    return f"{_DID[file.did]:<9}  {file.path}" + (f"  ({beside})" if beside else "")
 
 
 def stat_rows(changes: Iterable[FileChange]) -> Iterator[tuple[str, str, str, str]]:

@@ -377,21 +377,37 @@ async def test_what_is_forbidden_while_a_request_waits_is_not_run_by_its_yes(tmp
 
 
 @pytest.mark.promise("G4")
-async def test_a_mode_and_a_rule_granted_with_an_answer_hold_for_the_session(tmp_path):
+@pytest.mark.finding("U4")
+async def test_accepted_edits_of_one_member_hold_for_that_member_alone_and_for_the_session(tmp_path):
     asked = Asked()
     write = ("Write", {"file_path": "one.txt", "content": "1"})
     other = ("Write", {"file_path": "two.txt", "content": "2"})
     model = ScriptedModel(
-        {"lead": ["ok"] * 5, "ada": [write, other, TOUCH, ("Bash", {"command": "touch more"}), "done"]}
+        {
+            "lead": ["ok"] * 8,
+            "ada": [write, other, TOUCH, ("Bash", {"command": "touch more"}), "done", "ok", other, "done"],
+            "ben": [("Write", {"file_path": "his.txt", "content": "3"}), "done"],
+        }
     )
+    notices: list[str] = []
     async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
         await team.spawn("ada", "Go.")
+        team.session.log.subscribe(
+            lambda _n, event: notices.append(event.text) if isinstance(event, Notice) else None, live=False
+        )
         first = await asked.next()
         assert {"type": "setMode", "mode": "acceptEdits", "destination": "session"} in first.suggestions
         await first.allow(updates=[{"type": "setMode", "mode": "acceptEdits", "destination": "session"}])
         result = await team.run("Wait for ada.")
-        assert team.mode == "acceptEdits"
-    assert asked.queue.empty() and not result.denials, "touch is an edit in that mode"
+        assert team.mode == "default" and {one.mode for one in team.members} == {"default"}
+        assert asked.queue.empty() and not result.denials, "touch is an edit in that mode"
+        await team.spawn("ben", "Go.")
+        his = await asked.next()
+        assert his.owner == "ben"
+        await his.deny("not his")
+        await team.run("Wait for ben.")
+        [told] = [text for text in notices if "are not asked about" in text]
+        assert told.startswith("edits of ada ") and "every other agent is asked as before" in told
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["made", "more", "one.txt", "two.txt"]
 
 

@@ -31,6 +31,8 @@ def test_the_recorded_team_asks_before_it_writes_and_what_it_wrote_is_shown_and_
         person.sees("docs/flags.md  +2 -0  writer 1 edit")
         person.until(lambda rows: any("3 idle" in row or "lead   idle" in row for row in rows))
         person.says("/undo")
+        person.sees("take this back?")
+        person.says("y")
         person.until(lambda _rows: page.read_text() == PAGE)
     finally:
         person.ends()

@@ -47,6 +47,7 @@ def rests(person: Person) -> None:
 
 
 @pytest.mark.slow_after(1)
+@pytest.mark.finding("U12", "C9")
 def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Path):
     os.mkfifo(repo / "gate")
     with at_terminal(a_team, repo, BYPASS) as (person, server):
@@ -77,10 +78,15 @@ def test_a_person_sees_who_changed_what_and_takes_the_last_prompt_back(repo: Pat
 
         (repo / "long.txt").write_text("mine\n")
         person.says("/undo")
-        person.sees("1 file cannot be taken back, so none was", "long.txt: it changed since", "--except long.txt")
-        person.says("/undo --except long.txt")
+        person.sees("restore  main.py", "leave  ", "long.txt  it changed since", "(Bash) changed are not covered [y/n]")
+        asked = len(server.bodies)
+        person.says("n")
+        person.sees("nothing was changed\n")
+        assert (repo / "hers.txt").exists() and len(server.bodies) == asked, "the n answers, and is no prompt"
+        person.says("/undo")
+        person.says("y")
         person.sees('took back the edits of "edit all"', "restored   main.py  (lead)", "removed    hers.txt  (ada)")
-        person.sees("left       long.txt", "what shell commands changed is not taken back")
+        person.sees("left       long.txt  (it changed since)", "shell commands (Bash) changed are not covered")
         assert (repo / "main.py").read_text() == "print('hello')\n"
         assert not (repo / "hers.txt").exists() and (repo / "long.txt").read_text() == "mine\n"
 
@@ -110,6 +116,8 @@ def test_an_undo_while_somebody_works_is_done_when_the_person_insists(repo: Path
         person.says("/undo")
         person.sees("lead is at work")
         person.says("/undo --force")
+        person.sees("take this back?")
+        person.says("y")
         person.sees("removed    made.txt  (lead)")
         assert not (repo / "made.txt").exists()
         with open(repo / "gate", "w") as gate:

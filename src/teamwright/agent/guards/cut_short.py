@@ -113,7 +113,7 @@ def keep_cut_short(agent: Agent, request: Request, so_far: SoFar) -> None:
 def _store(agent: Agent, cut: Reply, note_of_words: str = NOTE) -> None:
     if cut.content:
         agent.conversation.reply(cut)
-        agent.say("assistant", cut.content, cut.usage)
+        agent.say("assistant", cut.content, cut)
     note = agent.tags.note(note_of_words if cut.content else NOTE_NO_WORDS)
     agent.conversation.tell(Told((note,)))
     agent.say("user", (note,))

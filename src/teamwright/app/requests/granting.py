@@ -13,7 +13,7 @@ from teamwright.app.modes import Modes
 from teamwright.app.requests.keeping import Places, keep
 from teamwright.permissions.bounds import check_mode
 from teamwright.permissions.decide import Policy
-from teamwright.permissions.verdict import Answer, Mode, Update
+from teamwright.permissions.verdict import Answer, Mode, Question, Update
 from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.protocol.events import Emit, Notice
 from teamwright.protocol.ids import LEAD
@@ -58,17 +58,35 @@ class Grants:
             if one.mode is not Mode.BUBBLE:
                 one.apply(session, f"granted by {by}", by_user=by in PEOPLE)
 
+    async def answer(self, question: Question) -> Answer | None:
+        """Answer a question that the accepted edits of its member cover; None for every other one."""
+        if self.modes is None or question.owner not in self.modes().maker.policies.free_edits:
+            return None
+        covered = [update.mode for update in question.suggestions] == [Mode.ACCEPT_EDITS]
+        return Answer(True, "terminal") if covered and question.kind == "permission" else None
+
     def _check(self, update: Update, policy: Policy) -> None:
         """What no answer may grant is not saved either. Raises UsageError."""
         Policy(policy.lasting_mode, (), policy.scope).apply(replace(update, destination="session"))
 
     async def _set_mode(self, owner: str, mode: Mode, by: str) -> None:
-        """For the member that asked; and for the lead where it is stricter, or the member could not use it."""
+        """For the member that asked; for the lead where it asked itself, or the member could not use the mode.
+
+        Edits are accepted for the member alone: the questions about them are answered, and no mode changes.
+        """
         if self.modes is None:
             return
         modes, lead = self.modes(), self.modes().maker.policy
         check_mode(Update("setMode", mode=mode), lead.lasting_mode)
-        if _WIDTH.get(lead.lasting_mode, 0) < _WIDTH[mode] or owner == LEAD:
+        narrower = _WIDTH.get(lead.lasting_mode, 0) < _WIDTH[mode]
+        if mode is Mode.ACCEPT_EDITS and owner != LEAD and narrower:
+            modes.maker.policies.free_edits.add(owner)
+            shown = (
+                f"edits of {owner} are not asked about until this session ends; every other agent is asked as before"
+            )
+            self._tell(owner, f"{shown}. /mode {lead.lasting_mode} @{owner} takes this back")
+            return
+        if narrower or owner == LEAD:
             if modes.lead.policy.delegating:
                 lead.mode = mode  # it goes on coordinating; those below it follow
             else:

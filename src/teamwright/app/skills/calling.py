@@ -52,6 +52,16 @@ def command_lines(session: Session) -> list[CommandLine]:
     return [CommandLine(f"/{one.name}", one.hint, one.line, one.place) for one in found]
 
 
+def offered_names(session: Session) -> dict[str, list[str]]:
+    """Return what a program finds here, by kind: slash commands without the slash, agent types, skills."""
+    maker = session.maker
+    return {
+        "slash_commands": [one.name.removeprefix("/") for one in command_lines(session)],
+        "agents": [name for name in maker.resolver.kinds.known() if maker.policies.may_start(name)],
+        "skills": [one.name for one in maker.kit.shelf.used if one.kind == "skill"],
+    }
+
+
 def find_command(session: Session, name: str) -> Recipe:
     """The command of that name. Raises UsageError with the nearest and the others."""
     return session.maker.kit.shelf.command(name.removeprefix("/"))

@@ -65,14 +65,27 @@ def edit_of(place: Place, call: str) -> FileChange:
     return found
 
 
-async def undo_here(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> Undone:
+async def undo_here(
+    session: Session, member: str | None, left: tuple[str, ...], *, force: bool, agreed: Plan | None = None
+) -> Undone:
     """Take back the last prompt's edits in a session that runs here; the lead is told with its next turn.
 
-    Raises TeamwrightError (`undo-refused`) for files that must not be touched, and while somebody works unless
-    `force`; UnknownMember, UsageError, StorageError.
+    `agreed` is what the person said yes to. Raises TeamwrightError (`undo-refused`) when there is nothing to take back
+    or something else than was agreed to, and while somebody works unless `force`; UnknownMember, UsageError,
+    StorageError.
     """
     place = place_of_session(session)
-    plan = _planned(place, member, left)
+    plan = undo_here_ahead(session, member, left, force=force)
+    _require_agreed(plan, agreed)
+    made = await carry_out(place.history, place.cwd, plan, lambda id, text: session.lead.keep(text, f"undo-{id}"))
+    for step in plan.steps:
+        session.maker.edits.by[step.path] = (BY_UNDO, step.after or "")
+    return made
+
+
+def undo_here_ahead(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> Plan:
+    """What an undo in this session would do now; nothing is changed. Raises as `undo_here`."""
+    plan = _planned(place_of_session(session), member, left)
     if not force and (busy := _at_work(session)):
         raise TeamwrightError(
             "undo-refused",
@@ -80,10 +93,7 @@ async def undo_here(session: Session, member: str | None, left: tuple[str, ...],
             do=["wait for it, or end it: Ctrl-C, /interrupt NAME, /stop NAME", "all the same: /undo --force"],
             note="nothing was changed",
         )
-    made = await carry_out(place.history, place.cwd, plan, lambda id, text: session.lead.keep(text, f"undo-{id}"))
-    for step in plan.steps:
-        session.maker.edits.by[step.path] = (BY_UNDO, step.after or "")
-    return made
+    return plan
 
 
 def undo_ahead(place: Place, member: str | None, left: tuple[str, ...]) -> Plan:
@@ -111,9 +121,7 @@ async def undo_ended(
                 note="nothing was changed",
             )
         plan = _planned(place, member, left)
-        if agreed is not None and plan != agreed:
-            what = "there is something else to take back now than was shown"
-            raise TeamwrightError("undo-refused", what, do=["look again"], note="nothing was changed")
+        _require_agreed(plan, agreed)
         return await carry_out(place.history, place.cwd, plan, lambda id, text: _told_later(place, id, text))
     finally:
         lease.release()
@@ -123,6 +131,12 @@ def _planned(place: Place, member: str | None, left: tuple[str, ...]) -> Plan:
     edits = read_edits(place.history)
     wish = wish_of(place, edits, member, left, owners_in(place) if member else {})
     return planned(edits, place.history, place.cwd, wish)
+
+
+def _require_agreed(plan: Plan, agreed: Plan | None) -> None:
+    if agreed is not None and plan != agreed:
+        what = "there is something else to take back now than was shown"
+        raise TeamwrightError("undo-refused", what, do=["look again"], note="nothing was changed")
 
 
 def _at_work(session: Session) -> list[str]:

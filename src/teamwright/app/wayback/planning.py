@@ -43,7 +43,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes."""
+    """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes.
+
+    `left` are files that stay as they are; `refused` says why, where nobody asked for that.
+    """
 
     prompt: Prompt
     steps: tuple[Step, ...]

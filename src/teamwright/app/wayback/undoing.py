@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Literal, TypeAlias
@@ -24,7 +25,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.tools.files.former import digest, kept
 from teamwright.tools.files.replacing import held, place, read_all
 
-COMMANDS_STAY = "what shell commands changed is not taken back"
+COMMANDS_STAY = "files that shell commands (Bash) changed are not covered"
 """What an undo does not cover, in the words of all faces."""
 
 Did: TypeAlias = Literal["restored", "removed", "already", "kept"]
@@ -39,11 +40,15 @@ _NAMED = 7
 
 @dataclass(frozen=True, slots=True)
 class UndoneFile:
-    """One file of an undo: its path as people read it, what became of it, whose edits were taken back."""
+    """One file of an undo: its path as people read it, what became of it, whose edits were taken back.
+
+    `why` says why it was left, where nobody asked for that.
+    """
 
     path: str
     did: Did
     members: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +83,20 @@ class Wish:
 
 
 def planned(edits: Edits, history: Path, cwd: str, wish: Wish) -> Plan:
-    """What would be done. Raises TeamwrightError (`undo-refused`) with every file that must not be touched, and why;
-    UsageError for a file to leave that is none of them; StorageError."""
+    """What would be done; files that must not be touched are left, with the reason in `refused`.
+
+    Raises TeamwrightError (`undo-refused`) when no file is left to take back, UsageError for a file to leave that is
+    none of them, StorageError.
+    """
     plan = plan_undo(edits, history, wish.by, wish.left)
     if plan is None:
         raise _nothing(edits, wish.who)
     _require_known(plan, wish.left, cwd)
     if plan.refused:
-        raise _refusal(plan, cwd)
+        if not plan.steps:
+            raise _refusal(plan, cwd)
+        rest = plan_undo(edits, history, wish.by, {*wish.left, *(one.path for one in plan.refused)})
+        plan = plan if rest is None else replace(rest, refused=plan.refused)
     if not plan.steps and plan.undo is None:
         raise TeamwrightError("undo-refused", "every file is to be left as it is", note="nothing was changed")
     return plan
@@ -115,7 +126,8 @@ async def carry_out(history: Path, cwd: str, plan: Plan, tell: Callable[[str, st
     if failed:
         raise _stopped(failed, len(files), cwd)
     files += _earlier(plan, undo, cwd)
-    files += [UndoneFile(shown_path(path, cwd), "kept") for path in plan.left]
+    why = {one.path: one.why for one in plan.refused}
+    files += [UndoneFile(shown_path(path, cwd), "kept", why=why.get(path, "")) for path in plan.left]
     made = Undone(undo.id, plan.prompt.text, plan.prompt.at, tuple(files), plan.undo is not None)
     tell(undo.id, told(made))
     note_undone(history, undo.id)
@@ -196,12 +208,10 @@ def _refusal(plan: Plan, cwd: str) -> TeamwrightError:
     count = len(plan.refused)
     return TeamwrightError(
         "undo-refused",
-        f"{_files(count)} cannot be taken back, so none was",
+        f"{_files(count)} cannot be taken back",
         looked_at=_named(plan.refused, cwd),
-        do=[f"take back the {_files(len(plan.steps))} that can be: add {_except(plan.refused, cwd)}"]
-        if plan.steps
-        else ["look at it: teamwright diff"],
-        note="nothing was changed",
+        do=["look at it: teamwright diff"],
+        note=f"nothing was changed; {COMMANDS_STAY}",
     )
 
 

@@ -41,20 +41,20 @@ class AgentSettings:
         """Whether every sub-agent runs in the background."""
         return self.background and (self.coordinator or self.assistant)
 
-    def no_forks(self, *, headless: bool) -> str:
-        """Why forks, which are wanted, cannot be had; empty when they can, or are not wanted."""
+    def no_forks(self) -> str:
+        """Why other settings exclude forks, which are wanted; empty when they do not, or forks are not wanted."""
         if not self.fork:
             return ""
         if self.coordinator:
             return "a coordinator hands work over by its own rules (coordinator is on)"
         if not self.background:
             return "a fork always runs in the background (agents.background is off)"
-        return "in a headless run no person sees the work of forks" if headless else ""
+        return ""
 
     @property
     def hidden(self) -> dict[str, str]:
         """Parameters of a call that cannot be honoured, and why."""
-        made: dict[str, str] = {}
+        made = {"isolation": "every agent works in the session's directory"}
         if not self.background:
             made["run_in_background"] = "nothing runs in the background here"
         elif self.coordinator or self.assistant or self.fork:

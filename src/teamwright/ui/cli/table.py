@@ -23,7 +23,7 @@ COMMANDS: dict[str, Row] = {
     "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a team and its members, or with a session."),
     "send": Row("teamwright.ui.cli.mail.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
     "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
-    "undo": Row("teamwright.ui.cli.past.undo:undo", WORK, "Take back the edits of the last prompt, all or none."),
+    "undo": Row("teamwright.ui.cli.past.undo:undo", WORK, "Take back the edits of the last prompt, file by file."),
     "requests": Row(
         "teamwright.ui.cli.requests.command:requests", WORK, "What waits for you; `allow` and `deny` answer it."
     ),

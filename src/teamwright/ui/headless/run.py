@@ -20,7 +20,7 @@ from teamwright.app.opening import open_session
 from teamwright.app.report import report
 from teamwright.app.result import Result
 from teamwright.app.session import Session
-from teamwright.app.skills.calling import run_command
+from teamwright.app.skills.calling import offered_names, run_command
 from teamwright.app.spending.defaults import default_caps_line
 from teamwright.app.writing import require_writable, write_report
 from teamwright.protocol.blocks import Block, text_block
@@ -188,10 +188,10 @@ def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> 
         outlet.note(f"teamwright: resumed: {back}")
     if outlet.format == "stream-json":
         agent = session.lead.agent
-        tools = [tool.name for tool in agent.toolbox.offered]
+        names = {"tools": [tool.name for tool in agent.toolbox.offered], **offered_names(session)}
         mode = session.permission_mode
         served = session.maker.kit.serving
-        about = (agent.model.card.name, mode, tools, served.views() if served is not None else ())
+        about = (agent.model.card.name, mode, names, served.views() if served is not None else ())
         outlet.json_line(init_object(session.id, str(invocation.options.cwd), *about))
 
 

@@ -34,6 +34,7 @@ def result_object(result: Result) -> dict[str, Any]:
         "subtype": subtype,
         "is_error": not result.ok,
         "duration_ms": result.duration_ms,
+        "duration_api_ms": result.api_ms,
         "num_turns": result.turns,
         "result": result.text,
         "session_id": result.session_id,
@@ -82,15 +83,15 @@ def _task(task: TaskLine) -> dict[str, Any]:
 
 
 def init_object(
-    session_id: str, cwd: str, model: str, mode: str, tools: list[str], servers: Sequence[ServerStatus] = ()
+    session_id: str, cwd: str, model: str, mode: str, names: Mapping[str, list[str]], servers: Sequence[ServerStatus]
 ) -> dict[str, Any]:
-    """The first line of stream-json."""
+    """The first line of stream-json. `names`: tools and what else can be called here, by kind."""
     return {
         "type": "system",
         "subtype": "init",
         "cwd": cwd,
         "session_id": session_id,
-        "tools": tools,
+        **names,
         "mcp_servers": [{"name": one.name, "status": _CONNECTED.get(one.state, "pending")} for one in servers],
         "model": model,
         "permissionMode": mode,
@@ -111,7 +112,8 @@ def _spoken(event: Spoken, session_id: str) -> dict[str, Any]:
     role = str(event.message["role"])
     message: dict[str, Any] = {"role": role, "content": list(event.content)}
     if role == "assistant":
-        message = {"type": "message", "model": event.model, **message}
+        message = {"id": event.id, "type": "message", "model": event.model, **message}
+        message |= {"stop_reason": event.stop_reason or None, "stop_sequence": None}
         if event.usage is not None:
             message["usage"] = event.usage.as_json()
     body: Mapping[str, Any] = {

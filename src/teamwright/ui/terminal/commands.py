@@ -33,7 +33,6 @@ from teamwright.ui.terminal.lines import shown
 from teamwright.ui.terminal.parsing import COMMANDS, NAMES, Unknown
 from teamwright.ui.terminal.text import clean, one_line
 from teamwright.ui.terminal.views import context_lines, cost_lines, meaning_lines, task_lines
-from teamwright.ui.terminal.wayback import undo_shown
 
 Shown: TypeAlias = Callable[[Session, str], Awaitable[list[str]]]
 
@@ -223,7 +222,11 @@ def _counted(count: int, what: str) -> str:
 
 def mode_lines(session: Session) -> list[str]:
     """The lead's mode and its members', then all modes with their meaning."""
-    modes = [f"  {shown(one.name):<18} {one.mode}" for one in live_members(session)]
+    free = session.maker.policies.free_edits
+    modes = [
+        f"  {shown(one.name):<18} {one.mode}{', its edits are not asked about' if one.name in free else ''}"
+        for one in live_members(session)
+    ]
     return [*modes, "", *meaning_lines()]
 
 
@@ -232,7 +235,6 @@ RUN: dict[str, Shown] = {
     "/members": _members,
     "/tasks": _tasks,
     "/cost": _cost,
-    "/undo": undo_shown,
     "/stop": _stop,
     "/interrupt": _interrupt,
     "/hide": _hide,
@@ -245,8 +247,8 @@ RUN: dict[str, Shown] = {
     "/compact": _compact,
     "/clear": _clear,
 }
-"""What runs a command. `/quit` is not here: it is the session's own end; nor are `/view` and `/diff`, which need the
-screen."""
+"""What runs a command. `/quit` is not here: it is the session's own end; nor are `/view`, `/diff` and `/undo`, which
+need the screen."""
 
 
 def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:

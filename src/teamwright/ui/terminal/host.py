@@ -43,7 +43,7 @@ from teamwright.ui.terminal.resuming.going_on import Next, next_session
 from teamwright.ui.terminal.text import clean, folded
 from teamwright.ui.terminal.typing import Typing
 from teamwright.ui.terminal.viewing.view import View
-from teamwright.ui.terminal.wayback import diff_shown
+from teamwright.ui.terminal.wayback import diff_shown, undo_shown
 from teamwright.ui.window import window_size
 
 
@@ -323,19 +323,25 @@ class Host:
                 self.show([] if questions.again() else questions.lines(self.narrator))
             case Command(name="/diff"):
                 self.show(await diff_shown(self.session, line.rest, self.narrator.paint))
+            case Command(name="/undo"):
+                self._tell(await undo_shown(self.session, line.rest, self.show, self._agrees))
             case _:
                 self._tell(await RUN[line.name](self.session, line.rest))
 
     async def _stop_viewed(self, name: str) -> None:
         """End the viewed member for good, once the person has said so."""
-        try:
-            said = await self.editor.answer(f"end {clean(name)} for good? [y/n] ")
-        except (Withdrawn, EOFError):
-            said = ""
-        if said.strip().lower() in {"y", "yes"}:
+        if await self._agrees(f"end {clean(name)} for good? [y/n] "):
             self._tell(await RUN["/stop"](self.session, name))
         else:
             self.show([f"  {clean(name)} stays"])
+
+    async def _agrees(self, question: str) -> bool:
+        """Whether the person says yes to a question of the terminal's own."""
+        try:
+            said = await self.editor.answer(question)
+        except (Withdrawn, EOFError):
+            return False
+        return said.strip().lower() in {"y", "yes"}
 
     def _written(self) -> list[str]:
         return [one.name for one in command_lines(self.session)]

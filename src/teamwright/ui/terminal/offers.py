@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from teamwright.protocol.events import RequestOpened
+from teamwright.protocol.ids import LEAD, LEAD_ALIAS
 from teamwright.protocol.values import dataclass
 from teamwright.ui.terminal.text import one_line
 
@@ -28,7 +29,6 @@ _KEPT = {
     "userSettings": "kept in your own settings.json",
 }
 _MODES = {
-    "acceptEdits": "its edits are not asked",
     "bypassPermissions": "nothing is asked",
     "dontAsk": "what would be asked is denied",
     "plan": "it only reads and plans",
@@ -49,7 +49,7 @@ def offers_of(request: RequestOpened) -> tuple[Offer, ...]:
     """The suggestions of a request, each with a key of its own; rules that "always" stores anyway are left out."""
     made: list[Offer] = []
     for update in request.suggestions:
-        letter, words = _in_words(update)
+        letter, words = _in_words(update, request.owner or request.member)
         if not words or (letter == "r" and request.always):
             continue
         same = sum(offer.key.rstrip("0123456789") == letter for offer in made)
@@ -65,14 +65,17 @@ def kept_in(request: RequestOpened, place: str) -> Mapping[str, Any] | None:
     return {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": PLACES[place]}
 
 
-def _in_words(update: Mapping[str, Any]) -> tuple[str, str]:
-    """The letter and the meaning; no words for what is not understood."""
+def _in_words(update: Mapping[str, Any], owner: str) -> tuple[str, str]:
+    """The letter and the meaning for this member; no words for what is not understood."""
     kept = _KEPT.get(str(update.get("destination", "session")))
     if kept is None:
         return "", ""
     match update.get("type"):
         case "addDirectories" if directories := _texts(update.get("directories")):
             return "d", f"and may use {', '.join(directories)}, {kept}"
+        case "setMode" if update.get("mode") == "acceptEdits":
+            whose = "the lead and of members in its mode" if owner in {LEAD, LEAD_ALIAS} else f"{one_line(owner)} alone"
+            return "m", f"and edits of {whose} are not asked about, {kept}"
         case "setMode" if mode := one_line(str(update.get("mode") or "")):
             about = f": {_MODES[mode]}" if mode in _MODES else ""
             return "m", f"and mode {mode}{about}, {kept}"

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
+from typing import TypeAlias
 
 from teamwright.app.session import Session
-from teamwright.app.wayback.asked import changes_of, edit_of, undo_here
+from teamwright.app.wayback.asked import changes_of, edit_of, undo_here, undo_here_ahead
 from teamwright.app.wayback.places import place_of_session
+from teamwright.app.wayback.undoing import COMMANDS_STAY
 from teamwright.protocol.errors import UsageError
 from teamwright.protocol.values import dataclass
-from teamwright.ui.changes import Line, Sums, around, change_lines, stat_rows, undone_lines
+from teamwright.ui.changes import Line, Sums, around, change_lines, plan_rows, stat_rows, undone_lines
 from teamwright.ui.terminal.paint import Paint
 from teamwright.ui.terminal.text import clean
 
@@ -58,12 +60,22 @@ async def diff_shown(session: Session, rest: str, paint: Paint = PLAIN) -> list[
     return [*lines, *(f"  {clean(line)}" for line in around(found.again, found.cut_off, found.damaged))]
 
 
-async def undo_shown(session: Session, rest: str) -> list[str]:
-    """Take back the last prompt's edits, and say what became of each file."""
+Asked: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Ask the person yes or no."""
+
+
+async def undo_shown(session: Session, rest: str, show: Callable[[list[str]], None], ask: Asked) -> list[str]:
+    """Show what would be taken back of the last prompt's edits, ask, do it, and say what became of each file."""
     said = _read(rest, UNDO, {"--force"})
     if said.call:
         raise _usage(UNDO)
-    undone = await undo_here(session, said.member, said.left, force="--force" in said.flags)
+    force = "--force" in said.flags
+    plan = undo_here_ahead(session, said.member, said.left, force=force)
+    rows = plan_rows(plan, place_of_session(session).cwd)
+    show([f"  {clean('  '.join(part for part in row if part))}" for row in rows])
+    if not await ask(f"take this back? {COMMANDS_STAY} [y/n] "):
+        return ["  nothing was changed"]
+    undone = await undo_here(session, said.member, said.left, force=force, agreed=plan)
     return [f"  {clean(line)}" for line in undone_lines(undone)]
 
 

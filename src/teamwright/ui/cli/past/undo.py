@@ -29,7 +29,7 @@ from teamwright.ui.cli.place import place_of
 @json_flag
 @click.pass_context
 def undo(ctx: click.Context, /, name: str | None, member: str | None, left: tuple[str, ...], **how: bool) -> int:
-    """Take back the edits of the last prompt that changed files: all of them, or none. Again: one prompt further back.
+    """Take back the edits of the last prompt that changed files. Again: one prompt further back.
 
     Shell commands are not covered. While a session runs, type /undo there.
     """

@@ -47,7 +47,8 @@ def test_a_tool_call_is_one_line_with_its_name_and_what_it_does():
 
 
 def test_a_call_that_failed_or_was_refused_says_why_even_when_the_command_is_long():
-    (line,) = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
+    line, more = Narrator().lines(called(summary="x" * 300, outcome="failed", output="exit code 1\nmore"))
+    assert more.split() == ["more"]
     assert line.endswith("— failed: exit code 1")
     assert cells(line) <= 80
     (line, why) = Narrator().lines(
@@ -290,3 +291,22 @@ def test_the_sentence_of_a_refusal_that_is_an_object_is_shown_and_not_its_first_
     refused = json.dumps({"success": False, "message": "the team has open tasks\nstop them"}, indent=2)
     said = "\n".join(Narrator().lines(called("TeamDelete", "delete team crew", "failed", output=refused)))
     assert "failed: the team has open tasks" in said and "{" not in said
+
+
+@pytest.mark.finding("U3")
+def test_the_last_lines_of_an_agents_command_are_shown_and_the_others_counted():
+    output = "".join(f"line {n} \x1b[2J\n" for n in range(10))
+    first, more, *lines = Narrator().lines(called(output=output))
+    assert first == "lead       Bash git status"
+    assert more.strip() == "… 7 more lines: /log c1"
+    assert [line.split()[:2] for line in lines] == [["line", "7"], ["line", "8"], ["line", "9"]]
+    assert "\x1b" not in "".join(lines)
+    cut_off = Narrator().lines(called(output="x\n" * 2_000, facts={"end": "1\n2\n3\n4\n5\n"}))
+    assert [line.strip() for line in cut_off[1:]] == ["… more lines: /log c1", "3", "4", "5"]
+
+
+@pytest.mark.finding("U3")
+def test_a_persons_own_command_is_shown_as_the_shells_lines_and_not_as_the_leads():
+    notice = Notice(member="user", text="! printf 'a\\nb'\na\nb", level="shell")
+    assert Narrator().lines(notice) == ["shell      ! printf 'a\\nb'", "  a", "  b"]
+    assert Narrator().lines(Notice(member="user", text="! true\n", level="shell")) == ["shell      ! true"]

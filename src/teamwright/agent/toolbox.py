@@ -29,6 +29,9 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
 OUTPUT_IN_LOG = 4_000
+END_IN_EVENT = 600
+"""Characters of the end of a longer output that surfaces are given beside its beginning."""
+
 """Characters of a result that the event log keeps; the transcript has the whole."""
 
 NUMBERS_KNOWN = 1_000
@@ -337,6 +340,7 @@ class Toolbox:
         self, number: str, call: ToolCall, summary: str, result: ToolResult, outcome: str, seconds: float
     ) -> None:
         content = result.content if isinstance(result.content, str) else text_of(result.content)
+        ended = {"end": content[-END_IN_EVENT:]} if len(content) > OUTPUT_IN_LOG else {}
         self._emit(
             ToolCalled(
                 member=self.member,
@@ -348,7 +352,7 @@ class Toolbox:
                 input=call.input,
                 output=content[:OUTPUT_IN_LOG],
                 use=call.id,
-                facts=result.facts,
+                facts={**result.facts, **ended},
             )
         )
 

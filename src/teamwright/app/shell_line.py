@@ -28,6 +28,8 @@ async def run_line(agent: Agent, command: str) -> str:
     tool.access(call, ctx)
     result = await tool.run(call, ctx)
     output = result.content if isinstance(result.content, str) else text_of(list(result.content))
-    agent.emit(Notice(member=LEAD, text=f"! {command}\n{output[:SHOWN]}", level="info"))
+    left = len(output) - SHOWN
+    shown = f"{output[:SHOWN]}\n… {left:,} more characters, which the lead reads" if left > 0 else output
+    agent.emit(Notice(member="user", text=f"! {command}\n{shown}", level="shell"))
     said = f"<bash-input>{harmless(command)}</bash-input>\n<bash-output>{harmless(output)}</bash-output>"
     return f"The user ran a command.\n{said}"

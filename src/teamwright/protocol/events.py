@@ -264,7 +264,10 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
-    """Something a person should know that is not a member's doing (`level` is info or warning)."""
+    """Something a person should know that is not a member's doing (`level` is info or warning).
+
+    `shell`: the text is the person's own command with all that it printed.
+    """
 
     KIND = "notice"
     text: str

@@ -5,6 +5,9 @@ Knows sessions through `app`; gives lines back and writes nothing.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -17,6 +20,7 @@ from teamwright.app.acts.asked import (
     set_model,
 )
 from teamwright.app.looking.cost import session_cost
+from teamwright.app.looking.receipts import LogView, find_call
 from teamwright.app.session import Session
 from teamwright.app.skills.calling import command_lines
 from teamwright.app.talking import (
@@ -106,6 +110,18 @@ async def _tasks(session: Session, _rest: str) -> list[str]:
 async def _cost(session: Session, _rest: str) -> list[str]:
     caps = ", ".join(f"{cap:g} {name}" for name, cap in session.maker.purse.budget.as_json().items())
     return cost_lines(await session_cost(session), caps)
+
+
+async def _log(session: Session, rest: str) -> list[str]:
+    if not re.fullmatch(r"c?[0-9]+", rest.strip(), re.IGNORECASE):
+        return ["  /log cN: N is the number of a call, as /diff and … more lines name it"]
+    call = await asyncio.to_thread(find_call, LogView(session.log.path, session.id), rest)
+    asked = call.input.get("command")
+    lines = [f"{call.call} {shown(call.member)} {call.tool}, {call.seconds:.2f} s, {call.outcome}"]
+    lines += (asked if isinstance(asked, str) else json.dumps(dict(call.input), ensure_ascii=False)).split("\n")
+    lines += ["", *call.output.rstrip("\n").split("\n")]
+    lines += [] if call.complete else ["… (the log holds no more of it, and no transcript has it)"]
+    return [f"  {clean(line)}" for line in lines]
 
 
 async def _stop(session: Session, rest: str) -> list[str]:
@@ -235,6 +251,7 @@ RUN: dict[str, Shown] = {
     "/members": _members,
     "/tasks": _tasks,
     "/cost": _cost,
+    "/log": _log,
     "/stop": _stop,
     "/interrupt": _interrupt,
     "/hide": _hide,

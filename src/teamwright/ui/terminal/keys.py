@@ -62,6 +62,7 @@ TABLE: tuple[Key, ...] = (
         ((Deed.NEXT, ("s-down",)), (Deed.PREVIOUS, ("s-up",))),
     ),
     Key("Esc", "leaves the marked member; then the viewed one, back to the lead", ((Deed.BACK, ("escape",)),)),
+    Key("Ctrl-R", "searches the history; Enter or Esc takes the line that was found, another Enter sends it"),
     Key("Ctrl-T", "shows and hides the task list", ((Deed.TASKS, ("c-t",)),)),
     Key(
         "Ctrl-C",

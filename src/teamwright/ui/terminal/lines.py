@@ -31,6 +31,7 @@ from teamwright.protocol.values import dataclass
 from teamwright.ui.asked import asked_for, closed_words
 from teamwright.ui.compacted import compacted_words
 from teamwright.ui.terminal.paint import DIFF_STYLES, Paint
+from teamwright.ui.terminal.printed import SHELL, last_lines, shell_lines
 from teamwright.ui.terminal.text import cells, clean, cut, model_words, one_line, padded
 
 DIFF_LINES = 20
@@ -111,11 +112,18 @@ class Narrator:
             case LimitReached():
                 return [self._line(event.member, f"limit: {one_line(event.detail)}", "yellow")]
             case Notice() | Compacted():
-                said = event.text if isinstance(event, Notice) else compacted_words(event)
-                warns = event.level == "warning" if isinstance(event, Notice) else event.state in {"failed", "crashed"}
-                return [self._line(event.member, one_line(said), "yellow" if warns else "", whole=True)]
+                return self._notice(event)
             case _:
                 return []
+
+    def _notice(self, event: Notice | Compacted) -> list[str]:
+        if isinstance(event, Compacted):
+            level, said = "warning" if event.state in {"failed", "crashed"} else "info", compacted_words(event)
+        else:
+            level, said = event.level, event.text
+        if level == SHELL:
+            return shell_lines(said)
+        return [self._line(event.member, one_line(said), "yellow" if level == "warning" else "", whole=True)]
 
     def name(self, member: str, owner: str = "") -> str:
         """A member's name in its colour; a sub-agent has that of its owner."""
@@ -133,7 +141,9 @@ class Narrator:
     def _called(self, event: ToolCalled) -> list[str]:
         if self._is_told(event):
             return []
-        return [self._line(event.member, self._call(event)), *self._why(event), *self._diff(event)]
+        room = max(self.width, NARROWEST) - NAME_WIDTH - 1
+        printed = [f"{'':<{NAME_WIDTH}} {self.paint('dim', line)}" for line in last_lines(event, room)]
+        return [self._line(event.member, self._call(event)), *self._why(event), *printed, *self._diff(event)]
 
     def _is_told(self, event: ToolCalled) -> bool:
         """Whether a line has told already what this call did."""

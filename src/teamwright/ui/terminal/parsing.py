@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "/tasks": "the task list",
     "/cost": "tokens and money so far, by member",
     "/diff @NAME": "what changed since the session began, and who did it; --stat, or c7 for one call",
+    "/log cN": "all that a call printed, and how it was called; N is its number",
     "/undo @NAME": "take back the last prompt's edits, after a question; --except PATH leaves a file",
     "/requests": "what waits for your answer; asks again what you put off",
     "/interrupt NAME": "end a member's turn; it stays, and waits for your words",

@@ -21,7 +21,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import is_done, to_filter
+from prompt_toolkit.filters import is_done, is_searching, to_filter
 from prompt_toolkit.formatted_text import ANSI, FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import create_input
@@ -216,7 +216,7 @@ class LineEditor:
             deeds[Deed.BACK] = self._back
         for deed, names in (bind for key in TABLE for bind in key.binds):
             if (do := deeds.get(deed)) is not None:
-                keys.add(*names)(_handler(do))
+                keys.add(*names, filter=~is_searching)(_handler(do))  # in a search the library's own keys hold
         return keys
 
     def _send(self, typed: Buffer) -> None:

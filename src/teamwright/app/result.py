@@ -148,7 +148,9 @@ class Result:
 
 
 def judged(result: Result) -> Result:
-    """Return the result of a run that came to its end; a run whose members all failed is no success."""
+    """Return the result of a run that ended: a run that cut members off, or whose members all failed, is no success."""
+    if result.stop == "done" and result.cut_off:
+        return replace(result, stop="cut_off")
     if result.stop != "done" or not result.all_failed:
         return result
     why = "; ".join(f"{one.name}: {one.error}" for one in result.members[1:])

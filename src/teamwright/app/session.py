@@ -190,7 +190,6 @@ class Session:
         purse = self.maker.purse
         settled = replace(
             result,
-            stop="cut_off" if result.stop == "done" and self.cut_off else result.stop,
             cut_off=tuple(self.cut_off),
             usage=purse.total,
             by_member=dict(purse.by_member),
@@ -373,8 +372,7 @@ class Session:
         return tally.ended.get(name, "") if name in tally.stopped_at_work or name not in self.cut_off else ""
 
     def _member_lines(self) -> tuple[MemberLine, ...]:
-        purse, failed = self.maker.purse, self.tally.failed
-        used = purse.with_subagents
+        purse, failed, used = self.maker.purse, self.tally.failed, self.maker.purse.with_subagents
         lead = MemberLine(
             LEAD,
             "lead",

@@ -52,7 +52,7 @@ async def test_events_are_matched_as_the_manual_shows(tmp_path):
                 case TaskChanged(task=task):
                     seen.append((task.id, task.status, task.owner))
                 case RequestOpened():
-                    await event.deny("nobody is here to ask")
+                    await event.deny("no user is present to ask")
                 case _:
                     pass
 

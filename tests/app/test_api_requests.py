@@ -248,7 +248,7 @@ async def test_where_nobody_could_answer_asking_is_denied_at_once(tmp_path, read
             assert RequestOpened not in seen and ToolCalled in seen
         result = await run
     assert result.ok and [d["tool_name"] for d in result.denials] == ["Bash"]
-    assert "nobody is here to ask" in told(model)
+    assert "no user is present to ask" in told(model)
     assert "state in your answer what you assumed" in told(model)
 
 

@@ -163,7 +163,7 @@ async def test_a_message_that_one_conversation_was_told_twice_is_doubled(crew):
     found = crew.audit()
     assert found.messages.doubled == (entry.msg_id,)
     assert (found.messages.sent, found.messages.seen) == (1, 0)
-    assert found.problems == [f"1 message was told twice: {entry.msg_id}"]
+    assert found.problems == [f"1 message was delivered twice: {entry.msg_id}"]
 
 
 async def test_a_message_that_two_lives_were_told_is_doubled_only_when_both_answered(crew):
@@ -216,7 +216,7 @@ async def test_a_message_that_somebody_else_was_told_strayed(crew):
     crew.told(LEAD, entry)
     found = crew.audit()
     assert found.messages.strayed == (entry.msg_id,)
-    assert "told to somebody else" in found.problems[0]
+    assert "delivered to another member" in found.problems[0]
 
 
 @pytest.mark.promise("P1")
@@ -279,7 +279,7 @@ async def test_a_prompt_that_was_told_twice_is_named(crew):
         crew.talks[LEAD].tell(_told("go", "prompt:1"))
     found = crew.audit()
     assert found.messages.again == ("prompt:1",)
-    assert found.problems == ["1 prompt or notice was told twice: prompt:1"]
+    assert found.problems == ["1 prompt or notice was delivered twice: prompt:1"]
 
 
 async def test_many_ids_are_counted_and_the_first_are_named(crew):
@@ -495,7 +495,7 @@ async def test_a_request_that_was_answered_twice_or_never_made_is_named(crew):
         await crew.send(LEAD, agreed.encode(), "ann")
     found = crew.audit()
     assert found.requests.twice == ("one", "two")
-    assert "there is an answer to three, and nobody asked that" in found.problems
+    assert "there is an answer to three, and no such request" in found.problems
 
 
 # ── what is left ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -579,7 +579,7 @@ async def test_a_bell_of_a_team_that_nobody_leads_is_left(crew):
     found = crew.audit()
     bell.close()
     assert found.remains.bells == (bell.path,)
-    assert f"doorbells hang in {bell.path.parent} (1), and nobody leads the team" in found.problems[0]
+    assert f"doorbell sockets are left in {bell.path.parent} (1), and the team has no lead" in found.problems[0]
 
 
 async def test_drafts_of_writes_that_were_cut_are_listed_and_hurt_nobody(crew):

@@ -162,7 +162,7 @@ async def test_a_changed_input_that_is_denied_or_unfit_does_not_run(hooks):
 async def test_a_hook_can_have_a_call_asked_that_would_run(hooks):
     hooks.on("PreToolUse", own("PreToolUse", permissionDecision="ask", permissionDecisionReason="new host"))
     _, model, _ = await run(hooks, [Call("Bash", {"command": "echo hi"}), "Done."])
-    assert "nobody is here to ask" in model.asked(1)
+    assert "no user is present to ask" in model.asked(1)
 
 
 @pytest.mark.promise("G7")

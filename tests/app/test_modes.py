@@ -281,7 +281,7 @@ async def test_names_and_modes_that_are_none_change_nothing_and_name_the_nearest
         with pytest.raises(UnknownMember) as nobody:
             await modes.set("plan", "adda")
         assert "did you mean ada?" in nobody.value.do
-        with pytest.raises(UsageError, match="nobody started the lead"):
+        with pytest.raises(UsageError, match="no agent started the lead"):
             await modes.set("bubble")
         await ada.stop()
         with pytest.raises(UnknownMember):

@@ -96,7 +96,7 @@ async def test_where_nobody_can_be_asked_a_plan_is_not_approved_and_the_reason_i
         await team.spawn("ada", "Plan.", mode="plan")
         await team.run("See it through.")
         assert team.members[0].state == "idle"
-    assert "nobody is here to ask" in told(model, "ada") and not touched(tmp_path)
+    assert "no user is present to ask" in told(model, "ada") and not touched(tmp_path)
     ((_, reply),) = rows().values()
     assert (reply["approve"], reply["by"]) == (False, "policy")
 
@@ -191,7 +191,7 @@ async def test_without_anybody_to_ask_the_lead_stays_in_plan_mode(tmp_path):
     async with a_team(tmp_path, model, permission_mode="plan") as team:
         await team.run("Plan it.")
         assert team.mode == "plan"
-    assert "nobody is here to ask" in told(model, LEAD)
+    assert "no user is present to ask" in told(model, LEAD)
 
 
 @pytest.mark.promise("G5", "F46")

@@ -256,26 +256,17 @@ def strings(path: Path) -> list[str]:
 
 
 ROOT = Path(teamwright.__file__).parent
-WITH_TEXTS = (
-    "agent",
-    "hooks",
-    "mail",
-    "mcp",
-    "models",
-    "permissions",
-    "protocol",
-    "skills",
-    "storage",
-    "tasks",
-    "teams",
-    "tools",
-)
-NO_TEXTS = {("teams/processes/exchange.py", "stands"), ("permissions/shell/values.py", "mend")}
-"""A key on the wire, and a name in a shell's list of variables."""
+PACKAGES = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
+NO_TEXTS = {
+    ("teams/processes/exchange.py", "stands"),
+    ("app/members/calling.py", "stands"),
+    ("permissions/shell/values.py", "mend"),
+}
+"""A key on the wire, in both processes, and a name in a shell's list of variables."""
 
 
-@pytest.mark.parametrize("package", WITH_TEXTS)
-def test_prompts_tool_texts_notices_and_errors_have_no_word_of_a_private_dialect(package):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_prompts_notices_errors_help_and_screen_have_no_word_of_a_private_dialect(package):
     files = sorted((ROOT / package).rglob("*.*"))
     texts = {path: [path.read_text(encoding="utf-8")] for path in files if path.suffix == ".md"}
     texts |= {path: strings(path) for path in files if path.suffix == ".py"}

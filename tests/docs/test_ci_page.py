@@ -96,7 +96,7 @@ def test_a_job_that_hits_a_cap_is_gone_on_with_in_the_next_job(tmp_path, origin,
     told = "\n".join(step.err for step in ci.steps["look"])
     assert results == {"look": "success", "go-on": "success"}, (ci.steps, told)
     assert "the cap on money is spent" in told
-    assert re.search(r"go on with: teamwright --home \S+/team resume \w+ --max-budget-usd", told), "as it works there"
+    assert re.search(r"continue: teamwright --home \S+/team resume \w+ --max-budget-usd", told), "as it works there"
     went_on = next(step for step in ci.steps["go-on"] if "-c -p" in step.run)
     assert went_on.out == "They match [c1].\n"
     assert ci.summary.index("cap on") < ci.summary.index("They match [c1].")

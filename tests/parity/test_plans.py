@@ -86,7 +86,7 @@ async def test_a_plan_that_nobody_answers_is_denied_in_time_and_the_member_told(
     async with house(tmp_path, backend, given, settings={"ask_timeout_s": 1}) as crew:
         await crew.spawn("ann", mode="plan")
         await crew.asked("ann", 2)
-        await crew.until(lambda: "nobody answered in time" in crew.said_to("ann"))
+        await crew.until(lambda: "no answer came in time" in crew.said_to("ann"))
 
 
 @pytest.mark.promise("G5", "G1")

@@ -451,7 +451,7 @@ async def test_a_plan_that_nobody_answers_in_time_is_not_approved_and_a_late_yes
         with pytest.raises(TeamwrightError, match="answered before, by deadline"):
             await answer_plan(team.session.team, row["id"], PlanAnswer(True, LEAD))
         assert str(mate.agent.policy.mode) == "plan"
-    assert "nobody answered in time" in told(model, "ada")
+    assert "no answer came in time" in told(model, "ada")
 
 
 @pytest.mark.promise("G5", "F47")

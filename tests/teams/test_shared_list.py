@@ -22,7 +22,7 @@ def claims_and_completes(request):
     """Members complete what they are given; the lead waits."""
     text = json.loads(request.items[-1])["content"]
     words = json.dumps(text)
-    if request.asker != "team-lead" and "is yours now and in progress" in words:
+    if request.asker != "team-lead" and "The task is yours now" in words:
         number = words.split("#", 1)[1].split(" ", 1)[0]
         return ("TaskUpdate", {"taskId": number, "status": "completed"})
     return "ok"

@@ -221,7 +221,7 @@ def test_flags_of_the_place_are_understood_before_and_behind_a_command(
         (["-p", "x", "--input-format", "stream-json"], "stdin alone"),
         (["lgo", "my-team"], "teamwright log my-team"),
         (["fix", "the", "bug"], 'teamwright "fix the bug"'),
-        (["--strict", "log", "x"], "--strict stands before log"),
+        (["--strict", "log", "x"], "--strict is before log"),
         (["log", "--folow"], "is not a flag of teamwright log"),
         (["inbox", "tess"], "is no address"),
         (["trust", "--yes", "--remove"], "exclude each other"),

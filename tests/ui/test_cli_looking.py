@@ -294,7 +294,9 @@ def test_a_provider_is_asked_what_it_lists(local_server: HTTPServer, capsys: pyt
     [row] = loaded(capsys, "models", "ollama")
     assert (row["name"], row["context_tokens"], row["usd_in"]) == ("ollama/qwen3-coder:30b", None, 0.0)
     assert main(["models", "olama"]) == 3
-    assert re.search(r"is not a provider(.|\n)*did you mean ollama\?(.|\n)*nobody was asked", capsys.readouterr().err)
+    assert re.search(
+        r"is not a provider(.|\n)*did you mean ollama\?(.|\n)*no model was called", capsys.readouterr().err
+    )
 
 
 # ── trust ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -344,7 +346,7 @@ def test_trust_asks_on_a_terminal_and_no_is_the_default(hostile: Path):
 
 def test_a_repository_without_entries_has_nothing_to_trust(repo: Path, capsys: pytest.CaptureFixture[str]):
     out = shown(capsys, "-C", str(repo), "trust")
-    assert "has no entries of its own" in out
+    assert "has no entries that could run" in out
     assert "--yes" not in out
 
 

@@ -64,9 +64,9 @@ def test_a_conversation_three_times_its_window_long_keeps_working_and_knows_its_
     assert sum(line["type"] == "compact" for line in transcript) >= 2
     assert sum(map(is_summary, bodies)) == sum(line["type"] == "compact" for line in transcript)
     assert "- #1 [pending] read it all" in json.dumps(bodies[-1]["messages"][0])
-    assert "compacts its conversation" in done.stderr and "goes on from a summary" in done.stderr
+    assert "compacts its conversation" in done.stderr and "continues from a summary" in done.stderr
     log = program.run("log")
-    assert "goes on from a summary" in log.stdout
+    assert "continues from a summary" in log.stdout
     cost = json.loads(program.run("cost", "--json").stdout)
     assert cost["total"]["rounds"] == len(bodies), "what summaries cost is in the books"
 
@@ -116,12 +116,12 @@ def test_a_person_compacts_at_a_terminal_and_says_what_to_keep(repo):
         person.says("hi")
         person.sees("Hello.")
         person.says("/compact keep all names")
-        person.sees("compacts its conversation", "goes on from a summary")
+        person.sees("compacts its conversation", "continues from a summary")
         person.says("/compact @nobody")
         person.sees('"nobody" is not in the team')
         person.says("hi again")
         person.sees("Hello once more.")
         [asked] = [body for body in server.bodies if is_summary(body)]
-        assert last_text(asked).endswith("keep in particular: keep all names")
+        assert last_text(asked).endswith("Keep in particular: keep all names")
         assert "We said hello." in json.dumps(server.bodies[-1]["messages"][0])
         person.types(CTRL_D)

@@ -44,7 +44,7 @@ def test_off_a_terminal_a_second_process_answers_and_that_is_said(stage, place):
     out = done.stdout
     assert ASKS in out
     assert "rev-list --count" in out.replace("\n      ", " ")
-    assert "Nobody is asked here: a second process of this program answers." in out
+    assert "No person is asked here: a second process of this program answers." in out
     assert ALLOW.search(out)
     assert "✓ allowed from another terminal" in out
     history = next(line for line in out.splitlines() if line.startswith("History: "))
@@ -100,9 +100,9 @@ def test_by_policy_nobody_is_asked_and_the_report_says_what_is_missing(stage, pl
     done = stage.run("demo", "--ask", "deny", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "requests allow" not in done.stdout
-    assert "refused: nobody is here to as" in done.stdout
+    assert "refused: no user is present t" in done.stdout
     assert "History: left out, the call was not allowed" in done.stdout
-    assert "asked     nobody: the policy of this run denies" in done.stdout
+    assert "asked     no one: the policy of this run denies" in done.stdout
 
 
 def test_as_json_the_answer_stands_beside_the_result(stage, place):
@@ -124,7 +124,7 @@ def test_an_interrupt_while_it_waits_leaves_nothing(stage, place):
     os.kill(watcher.child.pid, signal.SIGINT)
     assert watcher.leaves() == 130
     assert not stage.leftovers
-    assert stage.run("requests", cwd=place).stdout.startswith("Nobody waits for you.")
+    assert stage.run("requests", cwd=place).stdout.startswith("No request is open.")
 
 
 @pytest.mark.parametrize("kind", ["empty", "outside"])

@@ -113,7 +113,7 @@ ANSWER = {"type": "shutdown_response"}
         (called("Agent", name="tester"), None),
         (changed("created", status="pending"), "adds #5 Debts"),
         (changed("claimed"), "claims #5"),
-        (changed("lost"), "#5 went to somebody else: taken by tester"),
+        (changed("lost"), "#5 went to another member: taken by tester"),
         (MemberChanged(member="tester", state="completed", detail="shut down"), "ended: shut down"),
     ],
 )

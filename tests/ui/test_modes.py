@@ -98,7 +98,7 @@ def test_a_killed_session_goes_on_in_its_mode_unless_a_flag_says_otherwise(tmp_p
 
 @pytest.mark.promise("G1")
 @pytest.mark.parametrize(
-    ("mode", "said"), [("delegat", "did you mean delegate?"), ("bubble", "nobody started the lead")]
+    ("mode", "said"), [("delegat", "did you mean delegate?"), ("bubble", "no agent started the lead")]
 )
 def test_a_mode_that_is_none_is_bad_usage(tmp_path, repo, mode, said):
     done = Program(repo, tmp_path / "home", "http://127.0.0.1:9").run("-p", "go", "--permission-mode", mode)

@@ -30,4 +30,4 @@ def test_what_is_done_in_another_terminal_is_shown_in_the_first_and_it_ends_resu
         assert f"teamwright resume {team}" in done.stdout
         person.sees("user (another terminal) ends the team at once")
         assert person.leaves() == 143
-        assert "go on with: teamwright resume" in person.screen.text
+        assert "continue: teamwright resume" in person.screen.text

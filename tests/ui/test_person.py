@@ -41,6 +41,6 @@ def test_looking_is_for_everybody(tmp_path: Path, words):
 def test_doctor_says_where_a_terminal_counts_as_a_command_of_an_agent(tmp_path: Path):
     here = Program(tmp_path, tmp_path / "home", env={"TEAMWRIGHT": "1"})
     said = " ".join(here.run("doctor").stdout.split())
-    assert "this process counts as a command of an agent, and answers for nobody: variable" in said
+    assert "this process counts as a command of an agent, and cannot answer requests: variable" in said
     elsewhere = Program(tmp_path, tmp_path / "home")
     assert "person" not in elsewhere.run("doctor").stdout

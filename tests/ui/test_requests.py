@@ -121,7 +121,7 @@ def test_a_request_of_a_nested_agent_is_listed_whole_and_allowed_from_another_te
         assert "It came back" in out and (repo / "made").exists()
         closed = [event for event in run.events() if event["type"] == "request_closed"]
         assert [(one["verdict"], one["by"]) for one in closed] == [("allow", "another terminal")]
-        assert run.requests().stdout == "Nobody waits for you.\n"
+        assert run.requests().stdout == "No request is open.\n"
 
 
 @pytest.mark.promise("K5")
@@ -339,7 +339,7 @@ def test_of_a_process_that_is_gone_nobody_waits_and_the_command_that_goes_on_is_
         run.process.send_signal(signal.SIGKILL)
         run.process.wait(timeout=WAIT_S)
         listed = run.requests()
-        assert listed.stdout.startswith("Nobody waits for you.\n1 more was left open by a process that is gone: ")
+        assert listed.stdout.startswith("No request is open.\n1 more was left open by a process that is gone: ")
         assert f"teamwright resume {request['session'][:8]}" in listed.stdout
         assert json.loads(run.requests("--json").stdout) == []
         done = run.requests("allow", request["id"])
@@ -381,7 +381,7 @@ def test_what_is_typed_wrong_is_said(repo, home, args, said):
 def test_waiting_for_a_request_that_does_not_come_ends_with_its_time(repo, home):
     done = Program(repo, home).run("requests", "--wait", "1s")
     assert (done.returncode, error_of(done)[0]) == (1, "failed")
-    assert "nobody asked within 1s" in done.stderr
+    assert "no request came within 1s" in done.stderr
 
 
 @pytest.mark.promise("F44")

@@ -111,7 +111,7 @@ def test_a_session_that_owes_nothing_says_so_instead_of_asking_the_model(tmp_pat
         program.run("-p", "hi")
         again = program.run("-c", "-p")
     assert (again.returncode, error_of(again)[0], again.stdout) == (2, "usage", "")
-    assert "has answered everything" in again.stderr
+    assert "has answered every prompt" in again.stderr
     assert len(server.bodies) == 1
 
 

@@ -302,7 +302,7 @@ def test_with_nothing_open_a_resume_without_a_prompt_says_so(tmp_path, repo):
         asked = len(life.server.bodies)
         again = life.resume()
         assert (again.returncode, error_of(again)[0], again.stdout) == (2, "usage", "")
-        assert "has answered everything" in again.stderr
+        assert "has answered every prompt" in again.stderr
         assert len(life.server.bodies) == asked
         done = life.resume("thanks")
         assert (done.returncode, done.stdout) == (0, f"{FINAL}\n"), done.stderr

@@ -434,7 +434,7 @@ async def test_an_answer_that_comes_too_late_is_said():
     shown, questions = [], Questions()
     questions.opened(a_request(None))
     await questions.ask_first(Typist("y"), Narrator(), shown.extend)
-    assert shown[-1] == "  it was answered already, or nobody waits for it any more"
+    assert shown[-1] == "  it was answered already, or is no longer open"
 
 
 @pytest.mark.promise("F28", "K8")

@@ -90,7 +90,7 @@ def test_a_session_answers_ends_with_its_cost_and_says_how_to_go_on(repo, tmp_pa
     person.says("hello")
     person.sees("Good day.", "The second line.")
     person.types(CTRL_D)
-    person.sees("1 member · 1 turn ·", "go on with: teamwright resume ")
+    person.sees("1 member · 1 turn ·", "continue: teamwright resume ")
     assert person.leaves() == 0
     history = own_home / ".teamwright" / "history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
@@ -207,7 +207,7 @@ def test_ctrl_c_clears_the_line_which_the_history_keeps_and_twice_at_an_idle_pro
         person.types(CTRL_C)
         person.sees("Ctrl-C again within 2 s leaves")
         person.types(CTRL_C)
-        person.sees("go on with:")
+        person.sees("continue:")
         assert person.leaves() == 0
 
 
@@ -262,7 +262,7 @@ def test_commands_show_and_an_unknown_one_names_the_nearest(repo):
         person.says("/tasks")
         person.sees("no tasks")
         person.says("/stop tessa")
-        person.sees("tessa", "nobody was stopped")
+        person.sees("tessa", "nothing was stopped")
         person.says("@tessa hello")
         person.sees("nothing was sent")
         assert server.bodies == []
@@ -287,7 +287,7 @@ def test_always_says_where_it_holds_and_asks_no_second_time(repo):
 def test_a_cap_ends_the_session_with_its_own_exit_code(repo):
     with at_terminal(lambda _body: bash("ls"), repo, "--max-turns", "1") as (person, _):
         person.says("go")
-        person.sees("the cap on turns is spent", "go on with: teamwright resume")
+        person.sees("the cap on turns is spent", "continue: teamwright resume")
         assert person.leaves() == 4
 
 
@@ -318,6 +318,6 @@ def test_a_session_that_is_gone_on_with_says_so_and_remembers(repo):
         person.types(CTRL_D)
         assert person.leaves() == 0
     with at_terminal(play, repo, "-c") as (person, _):
-        person.sees("goes on; it holds 2 messages")
+        person.sees("continues; it has 2 messages")
         person.says("second")
         person.sees("2 heard.")

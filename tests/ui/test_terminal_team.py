@@ -88,7 +88,7 @@ def test_stop_ends_a_member_at_once_and_hands_its_task_back(gates):
         person.says("/tasks")
         person.sees("· #1   wait at the gate")
         person.says("/stop tester")
-        person.sees("nobody was stopped")
+        person.sees("nothing was stopped")
         with pytest.raises(OSError, match="No such device"):  # nobody reads the pipe any more
             os.close(os.open(gates / "gate", os.O_WRONLY | os.O_NONBLOCK))
 
@@ -105,7 +105,7 @@ def test_leaving_with_members_at_work_asks_and_stopping_them_is_said_in_the_exit
         person.types(CTRL_D)
         person.sees("leave? [w/s/l]", "leave? [w/s/l]")
         person.says("s")
-        person.sees("cut off at work: tester", "go on with: teamwright resume")
+        person.sees("cut off at work: tester", "continue: teamwright resume")
         assert person.leaves() == 5
 
 
@@ -137,7 +137,7 @@ def test_waiting_sees_the_team_through_and_then_leaves(gates):
         person.says("w")
         person.sees("waiting; Ctrl-C stays")
         let_through(gates)
-        person.sees("All done.", "go on with:")
+        person.sees("All done.", "continue:")
         assert person.leaves() == 0
 
 
@@ -237,7 +237,7 @@ def test_a_termination_saves_and_says_how_to_go_on(repo):
         person.says("go")
         with open(repo / "gate", "w"):
             os.kill(person.child.pid, signal.SIGTERM)
-            person.sees("go on with: teamwright resume")
+            person.sees("continue: teamwright resume")
             assert person.leaves() == 143
 
 
@@ -258,7 +258,7 @@ def play_touch(body):
 
 def with_trust_asked(repo, own_home, answer):
     person = Person("--model", "scripted:" + str(_script(own_home)), "go", cwd=repo)
-    person.sees("brings entries of its own", "Bash(touch *)", ".claude/settings.json", "trust them?")
+    person.sees("has entries that can run", "Bash(touch *)", ".claude/settings.json", "trust them?")
     assert not (own_home / ".teamwright" / "projects").exists()
     person.says(answer)
     return person
@@ -300,7 +300,7 @@ def test_a_window_that_closes_or_a_terminated_lead_keeps_the_places_of_members_a
         person.says("go")
         person.sees("I rest now.")
         os.kill(person.child.pid, number)
-        person.sees("go on with: teamwright resume")
+        person.sees("continue: teamwright resume")
         assert person.leaves() == 143
     [config] = own_home.glob(".teamwright/teams/*/config.json")
     assert [one["name"] for one in json.loads(config.read_text())["members"]] == ["team-lead", "tester"]

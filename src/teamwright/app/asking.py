@@ -34,7 +34,7 @@ A plain function returns what `allow`, `deny` or `answer` gave it, and must not 
 for somebody else, until its deadline.
 """
 
-NOBODY = "nobody is here to ask"
+NOBODY = "no user is present to ask"
 
 _PREFIX = {"permission": "perm"}
 """How ids begin; those of other kinds begin with the kind."""

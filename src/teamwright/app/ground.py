@@ -191,7 +191,7 @@ def _require_new(home: Home, cwd: Path, session: SessionId) -> None:
         raise UsageError(
             "usage",
             f"there is a session of the id {session} already",
-            do=[f"teamwright resume {session[:8]}", "leave --session-id out, and a new one gets an id of its own"],
+            do=[f"teamwright resume {session[:8]}", "leave --session-id out: a new session gets a new id"],
             note="nothing was started",
         )
 

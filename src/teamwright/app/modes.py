@@ -124,7 +124,7 @@ def require_given(maker: Maker, mode: Mode) -> None:
         )
     if mode is Mode.DELEGATE and not maker.kit.teams:
         raise TeamRefused(
-            "team-refused", "teams are switched off: there is nobody to delegate to", note="nothing was changed"
+            "team-refused", "teams are switched off: there is no teammate to delegate to", note="nothing was changed"
         )
 
 

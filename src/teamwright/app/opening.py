@@ -224,10 +224,10 @@ async def _take_up(session: Session, ground: Ground, undo: ExitStack) -> None:
             session.warnings += await recover_teams(ground.home, ground.id if ground.resumed else "")
         if ground.options.adopt is not None:
             team = require_adoptable(named_team(ground.home, ground.options.adopt))
-            why = f'You lead the team "{team.name}" now; its former lead is gone. Its members go on with their work.'
+            why = f'You lead the team "{team.name}" now; its former lead is gone. Its teammates continue their work.'
             await _take_up_team(session, ground, team.directory, why)
         elif ground.resumed and (found := await session.team.teams.led_by(session.id)) is not None:
-            why = f"Your session was interrupted, and goes on now ({iso()}) with its team."
+            why = f"Your session was interrupted and continues now ({iso()}) with its team."
             with _heard(session) as told:
                 await _take_up_team(session, ground, found.directory, why)
             session.warnings += tuple(told)

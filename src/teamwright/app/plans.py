@@ -248,7 +248,7 @@ async def _late(deadline: int | None) -> PlanAnswer:
     if deadline is None:
         await asyncio.Event().wait()
     await asyncio.sleep(max(0, (deadline or 0) - now_ms()) / 1000)
-    return PlanAnswer(False, "deadline", "nobody answered in time; hand it in again, or do what needs no plan")
+    return PlanAnswer(False, "deadline", "no answer came in time; submit it again, or do work that needs no plan")
 
 
 def _question(member: str, plan: str, file: str, rules: tuple[str, ...], tool_use_id: str) -> Question:

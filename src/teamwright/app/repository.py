@@ -45,7 +45,7 @@ def repository_at(path: Path) -> Repository | None:
     if "dubious ownership" in head.errors:
         raise CannotStart(
             "no-git",
-            "git refuses to read this repository: it belongs to somebody else",
+            "git refuses to read this repository: it belongs to another user",
             looked_at=[("repository", str(top))],
             do=[f"git config --global --add safe.directory {shlex.quote(str(top))}"],
             note="nothing was started",

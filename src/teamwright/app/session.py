@@ -219,7 +219,7 @@ class Session:
         back = await resume_members(self.team, self.deadlines.timers)
         self.resumed = replace(back, repaired=back.repaired + repaired)
         gone = ", ".join(self.resumed.gone)
-        lines = [why, *([f"Gone meanwhile: {gone}."] if gone else []), *await self.lead.standing(), GO_ON]
+        lines = [why, *([f"No longer in the team: {gone}."] if gone else []), *await self.lead.standing(), GO_ON]
         self.lead.aside("\n".join(lines))
 
     async def has_work(self) -> bool:
@@ -239,7 +239,7 @@ class Session:
         damaged = {one.id: TaskLine(one.id, str(one), "damaged") for one in tasks.store.damaged_tasks()}
         return (*(line for line in lines if line.id not in damaged), *damaged.values())
 
-    async def wind_down(self, cause: str = "the run is over", *, keep: bool = False) -> list[str]:
+    async def wind_down(self, cause: str = "the run has ended", *, keep: bool = False) -> list[str]:
         """End all members; those that were at work are listed as cut off. With `keep` a resume brings them back."""
         self.deadlines.cancel()
         capped = [mate.name for mate in self.team.live if self.maker.purse.hit and mate.name in self.tally.capped]
@@ -286,8 +286,8 @@ class Session:
         for compaction in self.compactions:
             compaction.cancel()
         await self.agents.end_background()
-        self.requests.close("the session is over")
-        await self.wind_down("the session is over", keep=True)
+        self.requests.close("the session has ended")
+        await self.wind_down("the session has ended", keep=True)
         if self.maker.kit.hooking is not None:
             reason = "prompt_input_exit" if self.options.interactive else "other"
             await self.maker.kit.hooking.ended(reason, self.permission_mode)

@@ -224,7 +224,7 @@ async def put_out_of_sight(session: Session, name: str, *, hidden: bool) -> str:
     if mate.spot is None or not isinstance(place, Hides):
         raise TeamRefused(
             "team-refused",
-            f"{mate.name} lives in {mate.where}: there is no pane of its own",
+            f"{mate.name} runs in {mate.where}: it has no pane",
             note="nothing was changed",
         )
     spot = mate.spot
@@ -247,7 +247,7 @@ def _mate(session: Session, name: str) -> Mate:
         raise TeamRefused("team-refused", "the lead ends with its session", do=["/quit"], note="nothing was stopped")
     mate = session.team.find(wanted)
     if mate is None:
-        raise _unknown(session, name, "nobody was stopped")
+        raise _unknown(session, name, "nothing was stopped")
     return mate
 
 

@@ -117,7 +117,7 @@ class ModelSettings:
     model: str | None = None
     """The name that is used when none is given: an alias, a vendor's id, or `provider/model`."""
     effort: str | int | None = None
-    """How hard the lead thinks, and whoever it starts: a level, or a budget in tokens. None: the model decides."""
+    """Thinking effort of the lead and of the agents that it starts: a level, or a budget. None: the model decides."""
     thinking: Thinking = "adaptive"
     """`adaptive` where the model documents it; `off` asks for as little as the model allows."""
     max_output_tokens: int | None = None

@@ -391,5 +391,5 @@ def _result(plan: Awaited, text: str) -> str | None:
 
 def _claimed(tags: RuntimeTags, task: Task) -> Told:
     """A task that was claimed by itself, as the member reads it."""
-    body = f"Task #{task.id} is yours now and in progress: {task.subject}\n\n{task.description}"
+    body = f"#{task.id} {task.subject}\n\n{task.description}\n\nThe task is yours now and in progress."
     return Told((text_block(tags.message("task-list", body)),), (f"task:{task.id}",))

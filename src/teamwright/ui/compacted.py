@@ -13,6 +13,6 @@ def compacted_words(event: Compacted) -> str:
         case "begun":
             return f"compacts its conversation ({event.before:,} tokens)"
         case "done":
-            return f"goes on from a summary: {event.before:,} tokens became about {event.after:,}"
+            return f"continues from a summary: {event.before:,} tokens became about {event.after:,}"
         case _:
             return f"was not compacted, nothing changed: {event.detail}"

@@ -355,7 +355,7 @@ async def test_by_hand_at_rest_it_is_done_at_once_and_in_a_turn_before_the_next_
     await run_turn(agent, told("a"))
     made = await compact_now(agent, "the port number")
     assert made.done and made.summary == "S1"
-    assert model.seen[-1][-1]["content"][0]["text"].endswith("keep in particular: the port number")
+    assert model.seen[-1][-1]["content"][0]["text"].endswith("Keep in particular: the port number")
     model.answers = [says(call("Echo", "t1", text="x")), says("S2"), says("two")]
     turn = asyncio.ensure_future(run_turn(agent, told("b")))
     async with asyncio.timeout(WAIT_S):

@@ -132,7 +132,7 @@ async def test_what_a_flag_asks_of_a_model_that_has_it_not_is_an_error_and_a_set
     async with asyncio.timeout(WAIT_S), open_session(options) as session:
         await session.run([{"type": "text", "text": "Go."}])
     assert efforts == {"team-lead": None}
-    what = "the effort xhigh of the settings is not used: test/m decides by itself (it takes low, high, max)"
+    what = "the effort xhigh of the settings is not used: test/m uses its default effort (it takes low, high, max)"
     assert what in session.warnings
 
 
@@ -179,7 +179,7 @@ async def test_a_flag_changes_it_for_a_session_that_goes_on_and_another_model_ke
     assert efforts == {"team-lead": None, "ada": None}
     told = [event.text for _n, event in read_events(log) if isinstance(event, Notice)]
     for level in ("high", "max"):
-        what = f"the effort {level} of a conversation that goes on is not used: test/o decides by itself"
+        what = f"the effort {level} of a resumed conversation is not used: test/o uses its default effort"
         assert any(what in text for text in told)
 
 

@@ -278,7 +278,7 @@ async def effort(root, route):
         assert (ran.effort, ran.notices) == (becomes, [])
     ran = await run(root, route, {"effort": "xhigh"}, card=card)
     assert ran.effort is None
-    what = "the effort xhigh of the agent type kind is not used by kind: test/m decides by itself"
+    what = "the effort xhigh of the agent type kind is not used by kind: test/m uses its default effort"
     assert ran.notices == [f"{what} (it takes low, high, max or a budget from 1,024 tokens on)"]
     ran = await run(root, route, {"effort": "high"}, call={"effort": "high"})
     assert ran.rounds == 0

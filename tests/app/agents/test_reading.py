@@ -93,7 +93,7 @@ def test_every_field_is_read_in_any_spelling(tmp_path):
         (minimal(more="hooks: all\n"), "line 4: hooks must be an object"),
         (minimal(more="background: maybe\n"), "line 4: background must be true or false"),
         (minimal(more="tools: Read\ntools: Bash\n"), "line 5: tools is there twice"),
-        (minimal(more="maxTurns: 1\nmax_turns: 2\n"), "line 5: maxTurns stands there twice"),
+        (minimal(more="maxTurns: 1\nmax_turns: 2\n"), "line 5: maxTurns occurs twice"),
         (minimal(more="disallowedTools: 'Bash('\n"), "disallowedTools"),
         (minimal("../evil"), "line 2: name must be 1 to 64"),
         (minimal("plugin:evil"), "line 2: name must be 1 to 64"),

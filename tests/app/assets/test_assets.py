@@ -46,7 +46,7 @@ CASES = [
     (OURS, '{\n  "model": "x",\n  "teams": tru\n}', "broken", 3, "(line 3, column 12)"),
     (THEIRS, '{\n\n  "limits": {"members": -1}\n}', "broken", 3, "limits.members must be a whole number"),
     (OURS, '{\n  "modle": "x"\n}', "ignored", 2, "is not a setting; did you mean model?"),
-    (OURS, '{\n  "model": "a",\n  "model": "b"\n}', "ignored", 2, "stands there twice"),
+    (OURS, '{\n  "model": "a",\n  "model": "b"\n}', "ignored", 2, "occurs twice"),
     (THEIRS, '{\n  "outputStyle": "x"\n}', "ignored", 2, "is not used yet"),
     (THEIRS, '{\n  "apiKeyHelper": "x"\n}', "ignored", 2, "is never used"),
     (OURS, '{\n  "providers": {}\n}', "ignored", 2, "is taken from your own settings only"),

@@ -243,7 +243,7 @@ PLAN = ("ExitPlanMode", {"plan": "Change docs/d.md.\n"})
 async def test_the_file_says_that_a_person_approves_plans_and_then_no_lead_is_asked(place):
     place.define('[team]\nplans = "human"\n[roles.writer]\nmode = "plan"\n')
     ran = await place.run("writer", PLAN, edit("docs/new.md"))
-    assert "nobody is here to ask" in ran.told
+    assert "no user is present to ask" in ran.told
     assert not (place.root / "docs/new.md").exists()
     lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
     assert "plan_approval_response" not in lead
@@ -265,7 +265,7 @@ async def test_the_file_says_whether_the_lead_answers_for_its_members(place, sai
     )
     lead = "".join(r.items[-1].decode() for r in ran.model.requests if r.asker == "team-lead")
     assert ("permission_response" in lead) is asked
-    assert ("nobody is here to ask" in ran.told) is not asked
+    assert ("no user is present to ask" in ran.told) is not asked
 
 
 def soon(place: Place):

@@ -109,7 +109,7 @@ async def test_what_cannot_be_had_is_an_error_as_at_home_and_changes_nothing(tmp
         await team.spawn("ann", "Begin.")
         await told.until(over("ann"))
         before = team.members[0].model
-        with pytest.raises(TeamRefused, match="a model object cannot be handed"):
+        with pytest.raises(TeamRefused, match="cannot receive a model object"):
             await team.set_model(ScriptedModel(["No."]), "ann")
         with pytest.raises(CannotStart):
             await team.set_model("nobody/knows-this", "ann")

@@ -96,7 +96,7 @@ async def test_where_nobody_is_here_or_it_is_not_understood_a_stranger_is_denied
         writes(team, "pat", ASKED | wrong)
         told_it = await answered(team, "pat")
     assert (told_it["subtype"], list(told_it)) == ("error", ["type", "request_id", "subtype", "error"])
-    assert ("not understood" if wrong else "nobody is here to ask") in told_it["error"]
+    assert ("not understood" if wrong else "no user is present to ask") in told_it["error"]
 
 
 @pytest.mark.promise("F65", "P7")

@@ -31,7 +31,7 @@ class Crew:
             self.heard.append(found[1])
         elif found := re.search(r"pass on (\d+)", words):
             return call("SendMessage", to="bob", message=f"finish {found[1]}", summary="on")
-        elif "is yours now and in progress" in words and (found := re.search(r"#(\d+)", words)):
+        elif "The task is yours now" in words and (found := re.search(r"#(\d+)", words)):
             self.done.append(found[1])
             return call("TaskUpdate", taskId=found[1], status="completed")
         return "Done."

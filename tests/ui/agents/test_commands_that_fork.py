@@ -91,7 +91,7 @@ def test_one_that_was_interrupted_wakes_nobody_later_and_is_told_along_with_the_
         assert running.wait(WAIT_S) == 143
         running.communicate()
         silent = program.run("-c", "-p")
-        assert silent.returncode == 2 and "nobody has work to go on with" in silent.stderr, silent.stderr
+        assert silent.returncode == 2 and "no member has open work" in silent.stderr, silent.stderr
         spoken = program.run("-c", "-p", "Well?")
         assert spoken.returncode == 0, spoken.stderr
     assert [state for _, state in play.notices()] == ["killed"]

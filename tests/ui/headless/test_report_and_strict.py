@@ -201,7 +201,7 @@ def test_how_to_go_on_names_the_home_that_was_named_and_the_larger_cap(program, 
         written = (program.cwd / "r.md").read_text()
         again = program.run(*shlex.split(command)[1:])
     assert f"`{command} --max-turns N`" in written
-    assert f"go on with: {command} --max-turns N" in done.stderr
+    assert f"continue: {command} --max-turns N" in done.stderr
     assert (again.returncode, again.stdout) == (0, "Went on.\n"), again.stderr
 
 

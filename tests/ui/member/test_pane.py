@@ -59,7 +59,7 @@ async def test_keys_end_a_turn_and_never_the_process_and_stop_ends_it_once_it_wa
         await pane.types("Escape")
         ended = await told.until(lambda event: isinstance(event, TurnEnded) and event.member == "ann")
         assert ended.stop == "interrupted"
-        await pane.sees("its turn is over: interrupted")
+        await pane.sees("its turn has ended: interrupted")
         await pane.types("C-c")
         await pane.sees("no turn of ann runs; /stop ends ann for good")
         await pane.says("And now?")

@@ -116,7 +116,7 @@ def test_a_person_interrupts_and_stops_one_of_them_by_name(scene):
         assert here.tasks() == [("pending", "")]
         assert here.roster() == []
         person.says("/stop ann")
-        person.sees("nobody was stopped")
+        person.sees("nothing was stopped")
         person.says("/quit")
         assert person.leaves() == 0
     finally:

@@ -141,5 +141,5 @@ def test_off_a_terminal_it_is_a_clear_error_with_what_there_is(three, repo, own_
     program = Program(repo, own_home / ".teamwright")
     for args in (["-r"], ["resume"]):
         done = program.run(*args)
-        assert done.returncode == 2 and "Nobody is here to choose" in done.stderr
+        assert done.returncode == 2 and "No user is present to choose" in done.stderr
         assert f"teamwright resume {three[3][:8]}" in done.stderr and done.stdout == ""

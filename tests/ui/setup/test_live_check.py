@@ -164,7 +164,7 @@ def test_without_a_model_it_cannot_start(tmp_path, repo):
 @pytest.mark.parametrize(
     ("args", "word"),
     [
-        (["--live"], "nobody is here to say yes"),
+        (["--live"], "no user is present to confirm"),
         (["--live", "--yes", "--model", "scripted:x.toml"], "no service to try"),
         (["--yes"], "--yes needs --live"),
     ],

@@ -74,7 +74,7 @@ def test_a_window_that_is_compacted_again_and_again_is_told_once_with_what_widen
         env = {"ANTHROPIC_API_KEY": "", "OLLAMA_HOST": server.url}
         program = Program(repo, tmp_path / "home", env=env)
         done = program.run("-p", "Read it.", "--verbose", "--model", "ollama/small", "--settings", str(settings))
-    assert done.stderr.count("goes on from a summary") > 1
+    assert done.stderr.count("continues from a summary") > 1
     assert done.stderr.count("a window of 16,000 tokens is little") == 1
     assert "OLLAMA_CONTEXT_LENGTH=65536 ollama serve" in done.stderr
 

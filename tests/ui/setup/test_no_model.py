@@ -110,7 +110,7 @@ def test_a_local_server_tells_the_windows_of_its_models(tmp_path, repo):
     ("args", "code", "slug", "word"),
     [
         (["antropic"], 3, "unknown-model", "did you mean anthropic?"),
-        (["\x1b[31mred"], 3, "unknown-model", "nobody was asked"),
+        (["\x1b[31mred"], 3, "unknown-model", "no model was called"),
         ([""], 3, "unknown-model", "teamwright models"),
         (["openai"], 3, "no-model", "export OPENAI_API_KEY=…"),
         (["ollama"], 3, "no-network", "start ollama"),

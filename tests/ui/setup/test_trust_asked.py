@@ -26,7 +26,7 @@ def test_no_request_leaves_before_the_question_is_answered(repo, own_home):
     rules(repo, *RULES)
     with LoopbackModel.in_thread(["Hello there."]) as server:
         asked = person(repo, server)
-        asked.sees("brings entries of its own", "touch one", "trust them?")
+        asked.sees("has entries that can run", "touch one", "trust them?")
         assert server.connections == 0
         asked.says("y")
         asked.sees("Hello there.")

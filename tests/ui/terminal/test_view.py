@@ -91,7 +91,7 @@ def test_stop_without_a_name_ends_the_viewed_member_once_it_was_meant_and_the_vi
     with at_terminal(crew, gates) as (person, _):
         starts(person)
         person.says("/stop")
-        person.sees("/stop NAME: whom?")
+        person.sees("/stop NAME: the name is missing")
         person.says("/view ben")
         person.sees("\n@ben>")
         person.says("/stop")

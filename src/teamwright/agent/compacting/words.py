@@ -11,7 +11,7 @@ from teamwright.protocol.blocks import Block, text_block
 from teamwright.protocol.envelope import RuntimeTags, harmless
 
 DIRECTIVE = """\
-This conversation has become too long. Your answer now replaces it: you will continue your work from it, and you \
+This conversation has become too long. Your answer takes its place: you will continue your work from it, and you \
 will not know what it leaves out. Call no tool; answer with the summary alone.
 
 Write in this order, and leave out points without content:

@@ -99,7 +99,7 @@ async def _set_away(session: Session, mate: Away, model: str | Model, by: str) -
     if not isinstance(model, str):
         raise TeamRefused(
             "team-refused",
-            f"{mate.name} runs in a process of its own, to which a model object cannot be handed",
+            f"{mate.name} runs in a separate process, which cannot receive a model object",
             do=["name the model, as provider/model"],
             note=NOTHING,
         )
@@ -146,6 +146,6 @@ async def _reloaded(session: Session, mate: Away) -> tuple[str, ...]:
     try:
         return await RELOAD.at(mate)
     except TeamwrightError as problem:
-        text = f"{mate.name} goes on as it was: {problem.what}"
+        text = f"{mate.name} continues unchanged: {problem.what}"
         session.team.emit(Notice(member=mate.name, text=text, level="warning"))
         return ()

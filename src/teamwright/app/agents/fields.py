@@ -41,7 +41,7 @@ class Field:
 FIELDS: dict[str, Field] = {
     "name": Field("name", "The type, as `subagent_type` names it."),
     "description": Field("text", "What it is for: the lead chooses by it."),
-    "prompt": Field("text", "What it is told; in Markdown the text below the fields."),
+    "prompt": Field("text", "Its system prompt; in Markdown the text below the fields."),
     "tools": Field("list", "The only tools it has; left out or `*`: all."),
     "disallowedTools": Field("list", "Tools that it does not have; `Bash(git push:*)` denies part of one."),
     "model": Field("text", "Its model; `inherit`, or left out: its caller's."),
@@ -53,7 +53,7 @@ FIELDS: dict[str, Field] = {
     "color": Field("word", "Its colour, as a teammate.", soft=True, words=COLORS),
     "memory": Field("word", "Whose memory it keeps.", soft=True, words=("user", "project", "local")),
     "requiredMcpServers": Field("list", "MCP servers without which it does not start."),
-    "mcpServers": Field("servers", "MCP servers of its own."),
+    "mcpServers": Field("servers", "MCP servers of this agent alone."),
     "hooks": Field("map", "Hooks that run for it alone."),
     "skills": Field("list", "Skills that it begins with."),
     "initialPrompt": Field("text", "Put before its first prompt."),
@@ -173,7 +173,7 @@ class _Reader:
                 self.unknown(written)
                 continue
             if name in found or name in self.at:
-                raise Unreadable(f"{name} stands there twice", self.line(written))
+                raise Unreadable(f"{name} occurs twice", self.line(written))
             self.at[name] = self.line(written)
             if value is not None:
                 self.take(found, name, value)

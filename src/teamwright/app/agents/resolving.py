@@ -155,7 +155,7 @@ def required_effort(card: ModelCard, effort: Effort) -> Effort:
     if takes(card, effort):
         return effort
     looked_at = [("model", card.name), ("its efforts", in_words(card))]
-    do = ["leave effort out: the model decides by itself"]
+    do = ["leave effort out: the model then uses its default"]
     what = f"the effort {effort} cannot be asked of {card.name}"
     raise UsageError("usage", what, looked_at=looked_at, do=do, note="nothing was started")
 
@@ -163,7 +163,7 @@ def required_effort(card: ModelCard, effort: Effort) -> Effort:
 def without(card: ModelCard) -> str:
     """What a model does that does not document an effort, and which ones it does."""
     known = in_words(card)
-    return f"{card.name} decides by itself" + (f" (it takes {known})" if known != "none" else ", it takes none")
+    return f"{card.name} uses its default effort" + (f" (it takes {known})" if known != "none" else ", it takes none")
 
 
 def born_under(spec: SpawnSpec, kind: AgentDefinition | None) -> AgentDefinition:

@@ -96,7 +96,7 @@ class Member:
             what = "the lead is no member: it ends with the block, and its run with run.cancel()"
             raise UsageError("usage", what, note="nothing was done")
         if mate is None:
-            known = ", ".join(one.name for one in self._team.live) or "nobody"
+            known = ", ".join(one.name for one in self._team.live) or "none"
             raise UnknownMember("unknown-member", f'"{self.name}" is not running', looked_at=[("running", known)])
         return mate
 

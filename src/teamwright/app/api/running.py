@@ -92,7 +92,7 @@ class Run:
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
-            self.cancel("whoever waited for it was cancelled")
+            self.cancel("the call that waited for it was cancelled")
             await asyncio.wait({self._task})
             raise
 

@@ -242,7 +242,7 @@ class Team:
             raise TeamRefused(
                 "team-refused",
                 "a run of this team is going on",
-                do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead meanwhile'],
+                do=["await it first, or cancel it", 'await team.send("lead", …) reaches the lead during the run'],
                 note="nothing was started",
             )
         self._run = Run(self.session, work, self._readers, before)

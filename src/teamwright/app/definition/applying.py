@@ -163,7 +163,7 @@ def roles_text(definition: TeamDefinition | None) -> str:
         [
             "# Roles of this repository's teams",
             "Start a teammate of a role with its name as `subagent_type`. Give work on files that a role owns to that "
-            "role: nobody else can change them, you included.",
+            "role: no other member can change them, and neither can you.",
             *lines,
         ]
     )

@@ -81,7 +81,7 @@ class NamedTeam:
         if self.damaged and self.may_be_ours:
             raise StorageError(
                 "damaged-file",
-                f'the team "{self.name}" cannot be gone on with: {self.damaged}',
+                f'the team "{self.name}" cannot be continued: {self.damaged}',
                 looked_at=[("team", str(self.place))],
                 do=[f"put it into the archive: teamwright teams rm {quote(self.name)} --force"],
                 note="nothing was changed",

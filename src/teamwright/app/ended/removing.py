@@ -154,9 +154,9 @@ def _refuse_foreign(team: NamedTeam, *, force: bool) -> None:
         team.refuse_foreign()
     raise TeamRefused(
         "team-refused",
-        f'nobody can tell whether the team "{team.name}" is at work: {team.damaged or "team.json is missing"}',
+        f'it is not known whether the team "{team.name}" is at work: {team.damaged or "team.json is missing"}',
         looked_at=[("team", str(team.place))],
-        do=[f"if nobody uses it: teamwright teams rm {quote(team.name)} --force"],
+        do=[f"if it is unused: teamwright teams rm {quote(team.name)} --force"],
         note="nothing was removed",
     )
 

@@ -169,7 +169,7 @@ def _problems(audit: Audit) -> Iterator[str]:
     for process in audit.remains.processes:
         yield f"process {process.pid} lives: it {process.why}"
     if bells := audit.remains.bells:
-        yield f"doorbells hang in {bells[0].parent} ({len(bells)}), and nobody leads the team"
+        yield f"doorbell sockets are left in {bells[0].parent} ({len(bells)}), and the team has no lead"
     for wrong in audit.log:
         yield f"the event log {wrong}"
     for damage in audit.damaged:
@@ -179,10 +179,10 @@ def _problems(audit: Audit) -> Iterator[str]:
 def _of_messages(mail: Messages) -> Iterator[str]:
     for ids, one, many in (
         (mail.lost, "message is lost", "messages are lost"),
-        (mail.doubled, "message was told twice", "messages were told twice"),
-        (mail.strayed, "message was told to somebody else", "messages were told to somebody else"),
+        (mail.doubled, "message was delivered twice", "messages were delivered twice"),
+        (mail.strayed, "message was delivered to another member", "messages were delivered to another member"),
         (mail.stranded, "message was never read, and its reader is gone", "messages were never read, readers gone"),
-        (mail.again, "prompt or notice was told twice", "prompts or notices were told twice"),
+        (mail.again, "prompt or notice was delivered twice", "prompts or notices were delivered twice"),
     ):
         if ids:
             yield f"{len(ids)} {one if len(ids) == 1 else many}: {_shown(ids)}"
@@ -206,7 +206,7 @@ def _of_requests(audit: Audit) -> Iterator[str]:
     for id in asked.twice:
         yield f"the request {id} was answered twice"
     for id in asked.unasked:
-        yield f"there is an answer to {id}, and nobody asked that"
+        yield f"there is an answer to {id}, and no such request"
     if audit.state == "archived":
         for id in asked.open:
             yield f"the request {id} was never answered, and its team is no more"

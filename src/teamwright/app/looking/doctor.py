@@ -78,7 +78,7 @@ def _machine(subject: Subject) -> Iterator[Finding]:
 
 def _person(home: Home) -> Iterator[Finding]:
     if (found := agent_command(home)) is not None:
-        what = f"this process counts as a command of an agent, and answers for nobody: {found.fact} {found.value}"
+        what = f"this process counts as a command of an agent, and cannot answer requests: {found.fact} {found.value}"
         yield Finding("machine", "person", what, "note", "use a terminal that no agent has opened")
 
 
@@ -156,7 +156,7 @@ def _repository(trust: TrustState) -> Iterator[Finding]:
     yield Finding("repository", "root", str(trust.root))
     waiting = len(trust.needs_asking)
     if waiting:
-        what = f"{waiting} of its own entries wait for you and take no effect"
+        what = f"{waiting} of its entries wait for your trust and have no effect"
         yield Finding("repository", "trust", what, "note", "teamwright trust")
     else:
         yield Finding("repository", "trust", "trusted" if trust.trusted else "it has nothing that would need trust")

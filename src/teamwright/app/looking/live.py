@@ -146,7 +146,7 @@ def _uuid(home: Home, directory: str) -> str:
 
 def _why_over(view: StatusView) -> str:
     if not view.lead_pid and view.state == "foreign":
-        return "another product leads the team, if anybody does: nothing of ours tells"
+        return "another product's team: the state of its lead is not known"
     how = f"the run has ended: {view.ended}" if view.ended and view.in_order else "the lead has left"
     return how if view.in_order else "the lead's process is gone"
 

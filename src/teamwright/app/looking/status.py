@@ -270,7 +270,7 @@ class _Look:
     def _health(self, name: str, known: MemberStanding | None, entry: MemberView | None) -> Health:
         if self.team.state == FOREIGN:
             said = entry.state if entry is not None and entry.state.endswith("it says") else ""
-            return Health("unknown", said or "another product's: nothing of ours tells")
+            return Health("unknown", said or "another product's: its state is not known")
         if name == LEAD and not self.live and self.closed:
             ended = self.standing.ended
             return Health("completed", f"its run ended: {ended}" if ended else "its session was left")

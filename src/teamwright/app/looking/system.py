@@ -83,7 +83,7 @@ def crash(problem: BaseException, argv: Sequence[str], home: str | None = None) 
     )
     where = _last_of_ours(problem)
     kept, place = _keep(text, home)
-    what = mask_secrets(f"a mistake of ours: {type(problem).__name__}: {problem}"[:300], os.environ)
+    what = mask_secrets(f"a bug in Teamwright: {type(problem).__name__}: {problem}"[:300], os.environ)
     return TeamwrightError(
         "bug",
         " ".join(what.split()),

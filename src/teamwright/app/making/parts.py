@@ -168,7 +168,7 @@ class Parts:
         had = effort_of(prefix)
         if prefix.model != card.wire or effort not in {None, had}:
             if effort is None and had is not None and taken(card, had) is None:
-                self.resolver.tell_once(f"the effort {had} of a conversation that goes on is not used: {without(card)}")
+                self.resolver.tell_once(f"the effort {had} of a resumed conversation is not used: {without(card)}")
             conversation.prefix = prefix_moved(prefix, card, self.kit.model_settings, effort=effort)
         return conversation
 

@@ -116,8 +116,8 @@ class Policies:
             self.on_always(text, rules)
 
     def may_start(self, agent_type: str) -> bool:
-        """Whether no rule forbids agents of that type."""
-        access = Access(subject=agent_type, harmless=True)
+        """Return True when no rule forbids agents of that type; a lead that only coordinates may start teammates."""
+        access = Access(subject=agent_type, harmless=True, named=True)
         return self.session.decide("Agent", access).verdict is not Verdict.DENY
 
     def lead_may(self, tool: str, access: Access) -> bool:

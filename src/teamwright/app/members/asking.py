@@ -44,7 +44,7 @@ class LeadAsks:
         try:
             return answer_of(await self.line.call("ask", question=question_to_json(question)))
         except ConnectionError:
-            return Answer(False, "policy", f"nobody can be asked: {LEAD_GONE}")
+            return Answer(False, "policy", f"no approver can be asked: {LEAD_GONE}")
 
     async def grant(self, owner: str, _policy: Policy, answer: Answer) -> None:
         """What was granted along with a yes is kept by the lead's process, which tells all others."""

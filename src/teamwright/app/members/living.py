@@ -35,7 +35,7 @@ def spawn_file(flags: MemberFlags, env: Mapping[str, str]) -> SpawnFile:
             "backend",
             "a member's process is started by its lead, with a spawn file",
             looked_at=[("variable", VARIABLE)],
-            do=["teamwright starts one for each member that has a backend of its own"],
+            do=["teamwright starts one for each member with a process backend"],
             note="nothing was started",
         )
     spawn = SpawnFile.read(Path(path))

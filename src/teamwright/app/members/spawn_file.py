@@ -77,7 +77,7 @@ class SpawnFile:
         except OSError as problem:
             raise storage_error(problem, path) from problem
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise CannotStart("backend", f"{path} is no spawn file of ours: {problem}") from None
+            raise CannotStart("backend", f"{path} is not a Teamwright spawn file: {problem}") from None
 
 
 def wire_token(room: Path, wire: str) -> str:

@@ -143,7 +143,7 @@ class Outside:
             removed = await remove_crashed(self.team, name, CAUSE)
             return answer_with(True, CAUSE if removed else f"{name} is not running", ended=[name] if removed else [])
         if request.incarnation is not None and request.incarnation < mate.incarnation:
-            return answer_with(False, f"that life of {name} is over, and another has begun; ask again")
+            return answer_with(False, f"that run of {name} has ended, and another has begun; ask again")
         owned = await _open_tasks(self.team.tasks, [mate.name])
         tasks = self.team.tasks
         if request.now:

@@ -112,7 +112,7 @@ def _still_there(target: Target, inbox: Path) -> None:
     for left in (inbox, inbox.parent, target.home.team(target.directory)):
         with contextlib.suppress(OSError):  # only what the message itself made is empty, or it alone
             os.rmdir(left) if left.is_dir() else os.unlink(left)
-    raise TeamRefused("team-refused", f'the team "{target.name}" was deleted meanwhile', note="nobody will see it")
+    raise TeamRefused("team-refused", f'the team "{target.name}" was deleted', note="no member will read it")
 
 
 def _outcome(target: Target, member: Member, *, led: bool) -> str:

@@ -138,7 +138,7 @@ async def stop_team(target: Target, *, now: bool, timeout_s: float | None = None
 
 async def _nobody(target: Target, member: str) -> Stopped:
     """Its lead is gone; members that outlived it in processes of their own end, and keep their places."""
-    reason, found = f'nobody runs the team "{target.name}" now', Outlived()
+    reason, found = f'no process runs the team "{target.name}" now', Outlived()
     if target.file is not None:
         found = await end_outlived(target.home, target.file, [member] if member else ())
     if found.stayed:
@@ -232,7 +232,7 @@ class _Asking:
 
     def _retire(self, box: RequestBox) -> None:
         with contextlib.suppress(TeamwrightError):
-            box.answer(self.request.id, answer_with(False, "taken back by whoever asked") | {"by": "user"})
+            box.answer(self.request.id, answer_with(False, "withdrawn by the sender") | {"by": "user"})
             box.retire(self.request.id)
         with contextlib.suppress(OSError):
             taken_path(box, self.request.id).unlink(missing_ok=True)

@@ -87,7 +87,7 @@ class Target:
                 "unknown-member",
                 f"{wanted} has ended",
                 looked_at=[("members", self._names())],
-                do=["write to somebody who is there: the lead can start another one"],
+                do=["write to a present member: the lead can start another one"],
                 note="nothing was done",
             )
         names = [LEAD_ALIAS if one.is_lead else one.name for one in self.config.members]

@@ -75,8 +75,8 @@ class LeadAnswers:
         if question.owner in {"", LEAD} or not self.team.exists:
             return
         text = (
-            f"{question.member} asked to run {question.tool} ({id}): {reason}, so it was denied. It was told, and goes "
-            f"on without. What it wanted: {_begun(question.what)}"
+            f"{question.member} asked to run {question.tool} ({id}): {reason}, so it was denied. It was notified and "
+            f"continues without it. The request: {_begun(question.what)}"
         )
         await self._note(id, "expired", text, f"{question.owner}: a request got no answer")
 

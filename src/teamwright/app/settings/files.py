@@ -118,7 +118,7 @@ def layer_of(path: Path, origin: Origin, text: str) -> Layer:
         raise bad_settings(path, "it is not a JSON object", "line 1")
     raw = cast("dict[str, Any]", read)
     values: dict[str, Any] = {}
-    remarks = [Remark(name[:80], "stands there twice; only the last one holds") for name in twice[:TWICE_MOST]]
+    remarks = [Remark(name[:80], "occurs twice; only the last one is used") for name in twice[:TWICE_MOST]]
     for name, value in _flat(raw, path, text):
         if name in KEYS:
             values[name] = _checked(name, value, path, text)

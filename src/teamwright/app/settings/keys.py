@@ -42,7 +42,9 @@ def in_words(words: Sequence[str]) -> str:
 
 KEYS: dict[str, Key] = {
     "model": Key("text", "The model that is used when none is named."),
-    "effort": Key("effort", "How hard the lead thinks, and whoever it starts: a level, or a budget in tokens."),
+    "effort": Key(
+        "effort", "Thinking effort of the lead and of the agents that it starts: a level, or a budget in tokens."
+    ),
     "teams": Key("bool", "Whether agents may form teams."),
     "env": Key("env", "Variables for commands that agents run."),
     "hooks": Key("map", "Commands that run when something happens."),
@@ -109,9 +111,7 @@ KEYS: dict[str, Key] = {
         "seconds", "How long an answer may make no progress. Not set: 90, and 600 where models think without a sign."
     ),
     "ask_timeout_s": Key("seconds or null", "How long a question waits; null waits for ever at a terminal."),
-    "headless_asks": Key(
-        "word", "wait: where nobody is at a terminal a request waits; deny: it is denied.", words=("wait", "deny")
-    ),
+    "headless_asks": Key("word", "Requests without a person at a terminal: wait, or deny.", words=("wait", "deny")),
     "shutdown_objection_s": Key("seconds", "How long a member may take to answer a request to stop."),
     "cancel_grace_s": Key("seconds", "How long a cancelled turn may wind up."),
     "goodbye_s": Key("seconds", "How long leaving waits for members that wind up."),
@@ -125,10 +125,8 @@ KEYS: dict[str, Key] = {
     "context_tokens": Key("count", "The window of models that are not in the catalogue, where you know it better."),
     "max_output_tokens": Key("count", "The longest answer."),
     "agents.background": Key("bool", "Whether sub-agents may run in the background."),
-    "agents.background_after_s": Key(
-        "seconds", "After so long a sub-agent that is waited for goes on in the background."
-    ),
-    "agents.jobs_wait_s": Key("seconds", "How long a sub-agent that has answered waits for commands of its own."),
+    "agents.background_after_s": Key("seconds", "Time after which a foreground sub-agent moves to the background."),
+    "agents.jobs_wait_s": Key("seconds", "How long a sub-agent that has answered waits for its background commands."),
     "agents.fork": Key("bool", "Whether a call of Agent that names no kind makes a fork of its caller."),
     "coordinator": Key("bool", "Whether every sub-agent runs in the background, with no model named by a call."),
     "assistant": Key("bool", "Whether every sub-agent runs in the background."),

@@ -43,7 +43,7 @@ def lead_mode(text: str, source: str = "--permission-mode") -> Mode:
     if mode is Mode.BUBBLE:
         raise UsageError(
             "usage",
-            f"{mode} means: as whoever started it, and nobody started the lead",
+            f"{mode} means the mode of the agent that started it, and no agent started the lead",
             looked_at=[("from", source)],
             do=[f"say {Mode.DEFAULT}, or leave it out"],
             note="nothing was changed",

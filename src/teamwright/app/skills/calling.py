@@ -76,7 +76,7 @@ async def call_command(session: Session, name: str, arguments: str) -> str:
     if called.recipe.forks:
         run = await _forked(session, called)
         if run.background:
-            return f"{called.line} runs in the background as {run.id}; the lead is told when it ends."
+            return f"{called.line} runs in the background as {run.id}; the lead is notified when it ends."
         end = _end_of(session, called, run)
         return end.text or end.why or "(the sub-agent said nothing)"
     hold, words = await _words(session, called)

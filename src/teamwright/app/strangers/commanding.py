@@ -99,7 +99,7 @@ class Commands:
             for what, there in (
                 ("tools: disallowed_tools is handed on", bounds.tools is not None or bounds.read_only),
                 ("writes", role is not None and role.writes is not None),
-                ("hooks of its own", bool(bounds.hooks)),
+                ("its hooks", bool(bounds.hooks)),
                 ("a budget", bool(spec.budget)),
                 ("max_turns", spec.max_turns is not None),
                 ("an effort", spec.effort is not None),
@@ -116,14 +116,14 @@ class Commands:
             )
         owned = [one.name for one in definition.roles.values() if one.owns and one is not role] if definition else []
         if owned:
-            text = f"nothing of ours keeps {spec.name} from the paths of {', '.join(owned)}: another program runs it"
+            text = f"Teamwright cannot keep {spec.name} from the paths of {', '.join(owned)}: another program runs it"
             self.team.emit(Notice(member=spec.name, text=text, level="warning"))
 
     async def _place(self, command: Command, wanted: str) -> tuple[str, Place]:
         """As asked for or set; where members would live in the lead's process: in tmux, which needs no terminal."""
         if wanted == IN_PROCESS:
             raise UsageError(
-                "usage", f"{command.name} is a program of its own: it cannot run in-process", note="nothing was started"
+                "usage", f"{command.name} is a separate program: it cannot run in-process", note="nothing was started"
             )
         setting = wanted or self.places.settings.backend
         found = None if setting == IN_PROCESS else await self.places.choose(setting)

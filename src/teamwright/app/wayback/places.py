@@ -124,7 +124,7 @@ def agents_of(place: Place, edits: Edits, member: str | None, owners: Mapping[st
     close = nearest(member, names)
     raise UnknownMember(
         "unknown-member",
-        f'"{member[:80]}" is nobody of this session',
+        f'"{member[:80]}" is not a member of this session',
         looked_at=[("session", place.session), ("agents", ", ".join(names[:8]))],
         do=[f"did you mean {close}?"] if close else [],
         note="nothing was changed",

@@ -154,7 +154,7 @@ async def _take_back(history: Path, undo: str, step: Step) -> str:
         async with held(path) as fd:
             return _replace(history, undo, step, content, fd)
     except FileExistsError:
-        return "it has appeared meanwhile"
+        return "it was created since"
     except OSError as problem:
         return problem.strerror or str(problem)
 
@@ -220,7 +220,7 @@ def _stopped(failed: Sequence[Refused], done: int, cwd: str) -> TeamwrightError:
         "undo-refused",
         f"{_files(len(failed))} could not be taken back; {done} {'was' if done == 1 else 'were'}",
         looked_at=_named(failed, cwd),
-        do=["make that possible and undo again: it goes on with the rest", f"or leave it: {_except(failed, cwd)}"],
+        do=["make that possible and undo again: it continues with the rest", f"or leave it: {_except(failed, cwd)}"],
     )
 
 

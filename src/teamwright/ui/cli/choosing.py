@@ -73,7 +73,7 @@ def choose(place: Place, *, ask: bool) -> Chosen:
     if not ask:
         raise TeamwrightError(
             "usage",
-            "which session? Nobody is here to choose",
+            "which session? No user is present to choose",
             looked_at=[(row.view.id[:8], one_line(row.view.prompt, 56)) for row in rows[:7]],
             do=[f'teamwright resume {rows[0].view.id[:8]} -p "…"', 'teamwright -c -p "…" takes the newest'],
             note="nothing was started",

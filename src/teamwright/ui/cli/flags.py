@@ -130,13 +130,13 @@ HEADLESS: tuple[click.Option, ...] = (
 """What only a run without a person understands."""
 
 BEGINNING: tuple[click.Option, ...] = (
-    click.Option(["-c", "--continue", "latest"], is_flag=True, help="Go on with the newest session here."),
+    click.Option(["-c", "--continue", "latest"], is_flag=True, help="Continue the newest session of this directory."),
     click.Option(
         ["-r", "--resume", "resume"],
         is_flag=False,
         flag_value="",
         metavar="[ID]",
-        help="Go on with this session; without ID choose from a list.",
+        help="Continue this session; without ID choose from a list.",
     ),
     click.Option(["--session-id"], metavar="UUID", help="The id that the new session gets."),
 )

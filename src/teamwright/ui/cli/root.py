@@ -128,7 +128,7 @@ def _root(ctx: click.Context, /, **flags: Any) -> int:
         given = next((name for name, value in flags.items() if value not in (None, False, ())), None)
         if given is not None:
             flag = next(p.opts[-1] for p in ctx.command.params if p.name == given)
-            raise click.UsageError(f"{flag} stands before {ctx.invoked_subcommand}, where it has no meaning.", ctx)
+            raise click.UsageError(f"{flag} is before {ctx.invoked_subcommand}, where it has no meaning.", ctx)
         _require_platform()
         return 0
     _require_platform()

@@ -19,8 +19,8 @@ from teamwright.ui.cli.place import home_of_teams, place_of
 
 @click.command()
 @click.argument("address", metavar="TEAM or NAME@TEAM")
-@click.option("--now", is_flag=True, help="At once: nobody is asked, and no turn is waited for.")
-@click.option("--timeout", metavar="TIME", callback=span, help="How long it may take by itself: 90, 90s, 10m, 1h.")
+@click.option("--now", is_flag=True, help="At once: without a shutdown request, and without waiting for a turn.")
+@click.option("--timeout", metavar="TIME", callback=span, help="Time limit for an orderly end: 90, 90s, 10m, 1h.")
 @json_flag
 @click.pass_context
 def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, as_json: bool) -> int:
@@ -38,7 +38,7 @@ def stop(ctx: click.Context, /, address: str, now: bool, timeout: float | None, 
     if as_json:
         return 1
     raise TeamRefused(
-        "team-refused", stopped.reason, do=[f"teamwright stop {address} --now"], note=f"{stopped.member} goes on"
+        "team-refused", stopped.reason, do=[f"teamwright stop {address} --now"], note=f"{stopped.member} continues"
     )
 
 
@@ -65,7 +65,7 @@ def _lines(stopped: Stopped) -> list[str]:
     if stopped.handed_back:
         lines.append(f"back on the list: {', '.join(f'#{task}' for task in stopped.handed_back)}")
     if stopped.resume:
-        lines.append(f"go on with  {stopped.resume}")
+        lines.append(f"continue    {stopped.resume}")
     if stopped.remove and stopped.outcome == "not_running":
         lines.append(f"remove with {stopped.remove}")
     return lines

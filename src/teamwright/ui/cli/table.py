@@ -20,7 +20,7 @@ WORK, LOOK, SET_UP = "Work", "Look", "Set up"
 
 COMMANDS: dict[str, Row] = {
     "demo": Row("teamwright.ui.demo.command:demo", WORK, "A team reads this repository and reports; needs no model."),
-    "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Go on with a team and its members, or with a session."),
+    "resume": Row("teamwright.ui.cli.resume:resume", WORK, "Continue a team and its members, or a session."),
     "send": Row("teamwright.ui.cli.mail.send:send_command", WORK, "Write to a member of a team, NAME@TEAM."),
     "stop": Row("teamwright.ui.cli.stop:stop", WORK, "End a member, or a team, which can be resumed."),
     "undo": Row("teamwright.ui.cli.past.undo:undo", WORK, "Take back the edits of the last prompt, file by file."),

@@ -40,7 +40,7 @@ from teamwright.ui.terminal.text import cut
 ASK_S = 60.0
 """How long the request waits unless something else is said, in seconds: then it is denied."""
 
-PROMPT = "Show what happens when a sub-agent needs a call that nobody has allowed. The team is called {team}."
+PROMPT = "Show what happens when a sub-agent needs a call that is not allowed. The team is called {team}."
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Asked:
             self.screen.line("Answer it in another terminal:")
             self.screen.line(f"  {answer_words(request.request, self.home)}")
         else:
-            self.screen.line("Nobody is asked here: a second process of this program answers.")
+            self.screen.line("No person is asked here: a second process of this program answers.")
             self.screen.line(f"  {answer_words(request.request, self.home)}")
             task = asyncio.ensure_future(_second_process(request.request, self.home))
             self._answering.add(task)
@@ -91,9 +91,9 @@ class Asked:
     def lines(self) -> list[str]:
         """What became of the request, for the end."""
         if self.opened is None:
-            return ["asked     nobody: the policy of this run denies what would be asked"]
+            return ["asked     no one: the policy of this run denies questions"]
         closed = self.closed
-        how = f"{closed_words(closed)} after {closed.at - self.opened.at:.1f} s" if closed else "nobody answered"
+        how = f"{closed_words(closed)} after {closed.at - self.opened.at:.1f} s" if closed else "no answer came"
         return [cut(f"asked     {short_id(self.opened.request)} by {self.opened.member}", WIDTH), f"          {how}"]
 
     def as_json(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from teamwright.ui.cli.place import place_of
 @click.option("--report", default=None, metavar="FILE", help="Write the report as Markdown, receipts included.")
 @click.option("--model", default=None, metavar="NAME", help="A real model instead of the script, capped at 1.00 USD.")
 @click.option("--backend", default=None, metavar="NAME", help="Where members run: in-process, tmux, detached, …")
-@click.option("--panes", is_flag=True, help="Each member in a tmux pane of its own; short for --backend tmux.")
+@click.option("--panes", is_flag=True, help="Each member in a separate tmux pane; short for --backend tmux.")
 @click.option("--yes", is_flag=True, help="Do not ask me: about a real model's cost, or for the answer of --ask.")
 @click.option("--kill", is_flag=True, help="SIGKILL the whole program three times, resume it, and audit the files.")
 @click.option(

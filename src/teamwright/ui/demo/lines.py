@@ -111,7 +111,7 @@ def _message(event: ToolCalled) -> str | None:
 def _task(event: TaskChanged, board: Board) -> str | None:
     task = event.task
     if event.change == "lost":
-        return f"#{task.id} went to somebody else: {one_line(event.detail)}"
+        return f"#{task.id} went to another member: {one_line(event.detail)}"
     if event.change not in _TASKS:
         return None
     said = _TASKS[event.change].format(task.id, one_line(task.subject))

@@ -3,7 +3,7 @@
 SCRIPTED_PROMPT = "Show what a team can find out about this repository. The team is called {team}."
 
 LIVE_PROMPT = """\
-Find out with a team of three what somebody should read first in this repository, and why.
+Find out with a team of three which files a newcomer should read first in this repository, and why.
 
 Make a team called {team} with the teammates surveyor, historian and tester, and these tasks:
 1. What is here: text files, lines, languages.

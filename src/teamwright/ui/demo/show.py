@@ -106,7 +106,7 @@ def _confirm(model: str) -> None:
     if not (sys.stdin and sys.stdin.isatty()):
         raise UsageError(
             "usage",
-            "a real model costs money, and nobody is here to say yes",
+            "a real model costs money, and no user is present to confirm",
             do=["add --yes"],
             note="nothing was sent",
         )

@@ -22,8 +22,8 @@ CAP_USD = 1.00
 KILL_LINE = "The whole program is killed with SIGKILL three times, and resumed."
 """What --kill does."""
 
-ASK_LINE = "A sub-agent will need a call that nobody has allowed: it waits {0:g} s for a yes."
-ASK_DENY_LINE = "A sub-agent will need a call that nobody has allowed: the policy denies it."
+ASK_LINE = "A sub-agent will need a call that is not allowed: it waits {0:g} s for a yes."
+ASK_DENY_LINE = "A sub-agent will need a call that is not allowed: the policy denies it."
 """What --ask does."""
 
 _SHOWN = 5
@@ -111,4 +111,4 @@ def _tree(changed: Sequence[str] | None) -> str:
         return "the tree is too large to be compared with what it was"
     if not changed:
         return "0 bytes written here: every file, .git included, is what it was"
-    return f"{counted(len(changed), 'file')} changed meanwhile, by somebody else: this run can only read"
+    return f"{counted(len(changed), 'file')} changed during the run, by another program: this run can only read"

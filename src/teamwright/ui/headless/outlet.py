@@ -128,9 +128,9 @@ def _notes(result: Result, *, reader_left: bool) -> list[str]:
     if result.error is not None:
         lines.append(result.error.render())
     elif result.stop == "limit":
-        lines.append(f"teamwright: {result.limit_detail}\n  go on with: {result.larger_command}")
+        lines.append(f"teamwright: {result.limit_detail}\n  continue: {result.larger_command}")
     elif result.stop == "cancelled":
-        why = "nobody reads stdout any more" if reader_left else "interrupted"
+        why = "stdout was closed" if reader_left else "interrupted"
         lines.append(f"teamwright: {why}, everything is saved: {result.resume_command}")
     if result.cut_off:
         lines.append(f"teamwright: cut off at work: {', '.join(result.cut_off)}")

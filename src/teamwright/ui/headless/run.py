@@ -136,7 +136,7 @@ async def _prompts(invocation: Invocation, session: Session, outlet: Outlet) -> 
 def _nothing_owed(session: Session) -> UsageError:
     return UsageError(
         "usage",
-        f"session {session.id[:8]} has answered everything that it was asked, and nobody has work to go on with",
+        f"session {session.id[:8]} has answered every prompt, and no member has open work",
         do=[f'{session.resume_command} -p "…"'],
         note="nothing was sent",
     )

@@ -21,10 +21,10 @@ COMMANDS = {
     "/tasks": "the task list of the team, and what it runs beside its turn",
     "/requests": "what it asks you; asks again what you put off",
     "/context": "what fills its window, and when it will be compacted",
-    "/compact KEEP": "it goes on from a summary that keeps what you say",
+    "/compact KEEP": "continue from a summary that keeps these points",
     "/cost": "tokens and money that it used since its process began",
     "/mode MODE": "the permission modes; another one for it",
-    "/bg": "what it waits for goes on in the background",
+    "/bg": "move its foreground work to the background",
     "/stop": "end it for good; its open tasks go back to the list",
 }
 """As /help lists them. `/stop` and `/requests` are the pane's own doing."""

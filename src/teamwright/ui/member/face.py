@@ -131,7 +131,7 @@ class Face:
         self.panel.note(event)
         if isinstance(event, TurnEnded) and mine:
             self.activity.ended(event.member)
-            self.show([] if event.stop == "done" else [f"  its turn is over: {clean(event.detail or event.stop)}"])
+            self.show([] if event.stop == "done" else [f"  its turn has ended: {clean(event.detail or event.stop)}"])
         elif not (isinstance(event, MessageSent) and event.wire == "idle_notification"):
             self.show(self.narrator.lines(event))
         self.editor.refresh()
@@ -149,7 +149,7 @@ class Face:
         """A request is over; what was not answered here was answered elsewhere."""
         questions = self.typing.questions
         if event.request in {one.request for one in (*questions.waiting, *questions.aside)}:
-            self.show(["  it was answered elsewhere, or nobody waits for it any more"])
+            self.show(["  it was answered elsewhere, or is no longer open"])
         self.typing.closed(event)
 
     # ── lines ─────────────────────────────────────────────────────────────────────────────────────────────────

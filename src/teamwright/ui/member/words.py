@@ -16,7 +16,7 @@ def header(name: str, team: str, model: str, mode: str, held: int, width: int) -
         "  Esc or Ctrl-C ends its turn · /stop ends it · closing the terminal ends it too",
     ]
     if held:
-        lines.append(f"  it goes on; its conversation holds {held} messages")
+        lines.append(f"  it continues; its conversation has {held} messages")
     return [cut(line, max(width - 1, NARROWEST)) for line in lines]
 
 

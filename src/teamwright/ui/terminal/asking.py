@@ -35,7 +35,7 @@ SETTLES_S = 1.0
 IN_A_LINE = "  you were typing when this came: once more, please"
 UNSEEN = "  it was not shown whole: v shows all of it, then answer"
 
-TOO_LATE = "  it was answered already, or nobody waits for it any more"
+TOO_LATE = "  it was answered already, or is no longer open"
 
 
 _YES = {Meaning.ALLOW, Meaning.ALWAYS, Meaning.EDIT}

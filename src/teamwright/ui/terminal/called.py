@@ -48,7 +48,7 @@ class Calls:
         """End those that run, without waiting, and say so."""
         for task in self._tasks:
             task.cancel()
-            self.show([f"{task.get_name().removeprefix('command ')} was ended; nothing was told to the lead."])
+            self.show([f"{task.get_name().removeprefix('command ')} was ended; the lead was not notified."])
 
     async def _run(self, called: Called) -> None:
         try:

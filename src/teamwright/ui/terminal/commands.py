@@ -99,7 +99,7 @@ async def _show(session: Session, rest: str) -> list[str]:
 
 async def _out_of_sight(session: Session, rest: str, *, hidden: bool) -> list[str]:
     if not rest:
-        return [f"  /{'hide' if hidden else 'show'} NAME: whom? /members shows the names"]
+        return [f"  /{'hide' if hidden else 'show'} NAME: the name is missing; /members shows the names"]
     return [f"  {clean(await put_out_of_sight(session, rest.strip().removeprefix('@'), hidden=hidden))}"]
 
 
@@ -126,7 +126,7 @@ async def _log(session: Session, rest: str) -> list[str]:
 
 async def _stop(session: Session, rest: str) -> list[str]:
     if not rest:
-        return ["  /stop NAME: whom? /members shows the names"]
+        return ["  /stop NAME: the name is missing; /members shows the names"]
     wanted = rest.strip().removeprefix("@")
     if (what := await stop_task(session, wanted)) is not None:
         return [f"  {one_line(what)}"]
@@ -139,7 +139,7 @@ async def _stop(session: Session, rest: str) -> list[str]:
 
 async def _interrupt(session: Session, rest: str) -> list[str]:
     if not rest:
-        return ["  /interrupt NAME: whom? /members shows the names"]
+        return ["  /interrupt NAME: the name is missing; /members shows the names"]
     name = rest.removeprefix("@")
     if not interrupt_member(session, name):
         return [f"  {name} is not in a turn"]
@@ -213,7 +213,7 @@ async def _compact(session: Session, rest: str) -> list[str]:
 
 async def _clear(session: Session, rest: str) -> list[str]:
     if rest:
-        return ["  /clear takes no words: it is the lead's conversation that begins anew"]
+        return ["  /clear takes no words: it starts an empty conversation of the lead"]
     made = await clear_lead(session)
     if not made.done:
         return [f"  {made.why}: there is nothing to clear"]

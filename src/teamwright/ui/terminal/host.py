@@ -253,7 +253,7 @@ class Host:
         self._by_hand = False
         go_on = f"; {names} (/stop NAME ends one)" if (names := self._going_on()) else ""
         head = "no longer waiting to leave" if waited else "the lead's turn was ended"
-        self._tell([f"{head}{go_on}. Nothing is lost: it goes on with your next line."])
+        self._tell([f"{head}{go_on}. Nothing is lost: your next line continues it."])
 
     async def _end_turn(self) -> None:
         if self._turn is not None and not self._turn.done():
@@ -382,7 +382,7 @@ class Host:
         return ending
 
     def _hint(self) -> str:
-        go_on = f" {names} meanwhile." if (names := self._going_on()) else ""
+        go_on = f" {names} during this time." if (names := self._going_on()) else ""
         return f"Ctrl-C again within {WINDOW_S:.0f} s leaves, as does Ctrl-D.{go_on}"
 
     def _going_on(self) -> str:

@@ -43,7 +43,10 @@ class Key:
 
 
 TABLE: tuple[Key, ...] = (
-    Key("@NAME words", "to that member; without @NAME to whoever is viewed, the lead at first, also while it works"),
+    Key(
+        "@NAME words",
+        "to that member, also during its turn; without @NAME to the agent that you view, at first the lead",
+    ),
     Key("!COMMAND", "your own shell command; the lead reads what it printed with your next words"),
     Key("@PATH in a prompt", "attaches the file"),
     Key(
@@ -66,12 +69,12 @@ TABLE: tuple[Key, ...] = (
     Key("Ctrl-T", "shows and hides the task list", ((Deed.TASKS, ("c-t",)),)),
     Key(
         "Ctrl-C",
-        "clears the line; on an empty line ends the turn of whoever is viewed, all others go on",
+        "clears the line; on an empty line ends the turn of the agent that you view, all others continue",
         ((Deed.INTERRUPT, ("c-c",)),),
     ),
     Key(
         "Ctrl-B",
-        "on an empty line: /bg, what the lead waits for goes on in the background",
+        "on an empty line: /bg, the lead's foreground work moves to the background",
         ((Deed.BACKGROUND, ("c-b",)),),
     ),
     Key("Ctrl-D", "leave, like /quit"),

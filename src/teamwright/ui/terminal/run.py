@@ -140,11 +140,11 @@ def _greeting(session: Session) -> list[str]:
     lines += [f"  {clean(warning)}" for warning in session.warnings]
     conversation = session.lead.agent.conversation
     if conversation.items:
-        lines.append(f"  session {session.id[:8]} goes on; it holds {len(conversation.items)} messages")
+        lines.append(f"  session {session.id[:8]} continues; it has {len(conversation.items)} messages")
     if back := str(session.resumed):
         lines.append(f"  resumed: {clean(back)}")
     if conversation.owes_round or conversation.interrupted:
-        lines.append("  its last turn was cut off: your next line goes on from there")
+        lines.append("  its last turn was cut off: your next line continues it")
     return lines
 
 
@@ -173,7 +173,7 @@ def _farewell(result: Result) -> None:
             sys.stderr.write(f"teamwright: {clean(result.limit_detail)}\n")
         if result.cut_off:
             sys.stderr.write(f"teamwright: cut off at work: {clean(', '.join(result.cut_off))}\n")
-        sys.stderr.write(f"{cost_line(result)}\ngo on with: {result.larger_command}\n")
+        sys.stderr.write(f"{cost_line(result)}\ncontinue: {result.larger_command}\n")
         sys.stderr.flush()
 
 

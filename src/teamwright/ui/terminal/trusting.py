@@ -49,7 +49,7 @@ def settle_trust(options: Options, ask: Ask = input) -> Options:
 def _listed(state: TrustState) -> list[str]:
     """What waits for trust: all of it, for a yes covers all of it."""
     waiting = sorted(state.pending, key=lambda entry: entry.effect != "used")
-    lines = [clean(str(state.root)), "brings entries of its own, which can run or widen something:", ""]
+    lines = [clean(str(state.root)), "has entries that can run or widen something:", ""]
     listed = [entry for at, entry in enumerate(waiting) if at < LISTED or entry.allows or entry.kind == "hook"]
     for entry in listed:
         later = "" if entry.effect == "used" else f" [{entry.effect}]"

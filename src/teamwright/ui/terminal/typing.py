@@ -46,7 +46,7 @@ class Typing:
         if self._at_line:
             self.editor.withdraw()
         elif self.questions.asked is not None:
-            self.show([f"  meanwhile: {head_line(request, self.narrator)}"])
+            self.show([f"  also waiting: {head_line(request, self.narrator)}"])
 
     def closed(self, event: RequestClosed) -> None:
         """A request is over; the one on the screen is taken away."""

@@ -58,7 +58,7 @@ class LeadGrants:
         """The member, and whoever it starts, is bounded by this mode from its next call on. Raises UsageError."""
         session = self.policies.session
         if mode is Mode.PLAN:
-            raise UsageError("usage", "a member enters plan mode by itself, or is started in it")
+            raise UsageError("usage", "only the member can enter plan mode, or it is started in it")
         if session.mode is mode:
             return
         session.mode = mode

@@ -24,8 +24,8 @@ LONGEST_INPUT = 1_000_000
 _TOLD = {
     "woke": "{to} reads it now",
     "queued_next_round": "{to} is at work and reads it before its next step",
-    "accepted": "in the inbox of {to}, whom another program runs",
-    "no_consumer": "stored; nobody runs the team now, it is seen after: {resume}",
+    "accepted": "in the inbox of {to}, which another program runs",
+    "no_consumer": "stored; no process runs the team now, it is delivered after: {resume}",
 }
 
 
@@ -60,7 +60,10 @@ async def _send(
     target, name = await find_address(home_at(root), address)
     if not name:
         raise UsageError(
-            "usage", f"{address!r} names nobody", do=[f"teamwright send lead@{target.name} …"], note="nothing was sent"
+            "usage",
+            f"{address!r} names no member",
+            do=[f"teamwright send lead@{target.name} …"],
+            note="nothing was sent",
         )
     if name == EVERYBODY:
         if wait:
@@ -80,7 +83,10 @@ async def _send_and_wait(target: Target, name: str, text: str, timeout_s: float 
             note(f"teamwright: {_line(delivery)}")
         if answer is None:
             raise TeamwrightError(
-                "failed", f'nobody runs the team "{target.name}" now', do=[target.resume], note="the message is stored"
+                "failed",
+                f'no process runs the team "{target.name}" now',
+                do=[target.resume],
+                note="the message is stored",
             )
         said = await answer.to(delivery, timeout_s)
     if as_json:

@@ -55,7 +55,7 @@ def _agreed(where: Place, plan: Plan) -> Plan | None:
         count = len(plan.steps)
         raise UsageError(
             "usage",
-            "nobody is here to say yes",
+            "no user is present to confirm",
             looked_at=[("session", where.session), ("would do", f"take back {count} file{'' if count == 1 else 's'}")],
             do=["add --yes"],
             note="nothing was changed",

@@ -160,7 +160,7 @@ def _not_taken(id: str, outcome: Outcome) -> TeamwrightError:
     asked = [("it asked", one_line(about(request), 200))] if request is not None else []
     name, do = request.id if request is not None else one_line(id, 80), list[str]()
     if outcome.kind == "gone":
-        what = f"nobody waits for {name} any more: the process that asked is gone"
+        what = f"{name} is no longer open: the process that asked is gone"
         do = [request.resume] if request is not None else []
     elif outcome.kind == "expired":
         what = f"the time of {name} was up before, and it was denied"

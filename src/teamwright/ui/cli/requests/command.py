@@ -49,7 +49,7 @@ class _OptionalPlace(click.Command):
 
 
 @click.group(cls=_Optional, invoke_without_command=True)
-@click.option("--wait", is_flag=False, flag_value="", metavar="[TIME]", help="Wait until somebody asks; at most TIME.")
+@click.option("--wait", is_flag=False, flag_value="", metavar="[TIME]", help="Wait for a request; at most TIME.")
 @json_flag
 @click.pass_context
 def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
@@ -67,7 +67,7 @@ def requests(ctx: click.Context, /, wait: str | None, as_json: bool) -> int:
         for line in [*([""] if number else []), *lines_of(one)]:
             say(line)
     if not found:
-        say("Nobody waits for you.")
+        say("No request is open.")
     if wait is None:
         _say_left(root)
     return 0
@@ -100,7 +100,7 @@ def allow(ctx: click.Context, /, id: str, as_json: bool, **how: Any) -> int:
 
 @requests.command()
 @click.argument("id")
-@click.option("--reason", metavar="TEXT", default="", help="What the agent is told; for a plan, what to change.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason for the agent; for a plan, the changes it needs.")
 @json_flag
 @click.pass_context
 def deny(ctx: click.Context, /, id: str, reason: str, as_json: bool) -> int:
@@ -162,7 +162,7 @@ def _waited(root: str | None, wait: str) -> list[OpenRequest]:
     try:
         return asyncio.run(until())
     except TimeoutError:
-        raise TeamwrightError("failed", f"nobody asked within {wait}", do=["teamwright status"]) from None
+        raise TeamwrightError("failed", f"no request came within {wait}", do=["teamwright status"]) from None
 
 
 def _valued(args: list[str], flag: str, fits: Callable[[str], object], otherwise: str) -> list[str]:

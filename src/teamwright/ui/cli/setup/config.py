@@ -30,7 +30,7 @@ def config() -> None:
 
 
 @config.command("list")
-@click.option("--all", "every", is_flag=True, help="Also keys that nobody set, with their defaults.")
+@click.option("--all", "every", is_flag=True, help="Also keys that are not set, with their defaults.")
 @json_flag
 @click.pass_context
 def list_command(ctx: click.Context, /, every: bool, as_json: bool) -> int:

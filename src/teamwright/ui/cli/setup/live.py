@@ -63,7 +63,7 @@ def _agreed(plan: TrialPlan) -> bool:
     if not on_a_terminal():
         raise UsageError(
             "usage",
-            "this asks a real model, and nobody is here to say yes",
+            "this asks a real model, and no user is present to confirm",
             looked_at=[("model", plan.card.name), ("cost", _money(plan.about_usd))],
             do=["teamwright doctor --live --yes"],
             note="nothing was sent",

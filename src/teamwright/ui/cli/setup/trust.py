@@ -76,7 +76,7 @@ def _show(state: TrustState) -> None:
             mark = "?" if entry.key in waiting else "✓"
             say(f"  {mark} {one_line(entry.summary)}   ({one_line(entry.file)})")
     if not state.entries:
-        say("It has no entries of its own that could run, redirect or widen something.")
+        say("It has no entries that could run, redirect or widen something.")
 
 
 def _word(state: TrustState) -> str:

@@ -148,13 +148,14 @@ async def test_an_unknown_number_is_an_error_on_every_path(use, lead, number):
 
 
 @pytest.mark.promise("B2")
+@pytest.mark.finding("U12")
 async def test_an_update_says_what_changed_in_the_fixed_order(use, lead):
     await use(TaskCreate, lead, subject="one", description="")
     done = await use(TaskUpdate, lead, taskId="1", metadata={"k": 1}, subject="new", status="in_progress")
-    assert done.content == "Task #1 updated: subject, metadata, status"
+    assert done.content == 'Task #1 updated: subject = new, metadata = {"k": 1}, status = in_progress'
     assert done.facts["changed"] == ["subject", "metadata", "status"]
     again = await use(TaskUpdate, lead, taskId="1", metadata={"k": None}, status="in_progress")
-    assert again.content == "Task #1 updated: metadata"
+    assert again.content == "Task #1 updated: metadata = none"
     assert "nothing changed" in (await use(TaskUpdate, lead, taskId="1", subject="new")).content
     assert (await use(TaskUpdate, lead, taskId="1", status="deleted")).content == "Task #1 deleted"
 
@@ -166,7 +167,7 @@ async def test_a_member_that_completes_is_pointed_to_the_list_and_told_what_it_f
     await use(TaskUpdate, lead, taskId="2", addBlockedBy=["1"])
     done = await use(TaskUpdate, ann, taskId="1", status="completed")
     assert "No longer waiting: #2" in done.content and "TaskList" in done.content
-    assert done.brief == "Task #1 updated: owner, status"
+    assert done.brief == "Task #1 updated: owner = ann, status = completed"
     assert "TaskList" not in (await use(TaskUpdate, lead, taskId="2", status="completed")).content
 
 
@@ -187,10 +188,10 @@ async def test_arguments_as_weak_models_write_them_are_understood(use, lead, ann
     await use(TaskCreate, lead, subject="two", description="d")
     empty = {"subject": "", "description": "", "activeForm": "", "owner": "", "addBlocks": [], "metadata": {}}
     assert (await use(TaskUpdate, ann, taskId=1, status="in_progress", **empty)).content == (
-        "Task #1 updated: owner, status"
+        "Task #1 updated: owner = ann, status = in_progress"
     )
     assert (await use(TaskUpdate, ann, taskId="1", status="completed", **empty)).facts["task"]["owner"] == "ann"
-    assert (await use(TaskUpdate, lead, taskId="2", addBlockedBy="1")).content == "Task #2 updated: blockedBy"
+    assert (await use(TaskUpdate, lead, taskId="2", addBlockedBy="1")).content == 'Task #2 updated: blockedBy = ["1"]'
     wrong = await use(TaskUpdate, ann, taskId="2", status="done")
     assert wrong.is_error and "in_progress" in wrong.content
     unknown = await use(TaskUpdate, ann, taskId="2", state="completed")
@@ -201,7 +202,7 @@ async def test_an_empty_owner_hands_a_task_back(use, lead, ann):
     await use(TaskCreate, lead, subject="one", description="d")
     await use(TaskUpdate, ann, taskId="1", status="in_progress")
     back = await use(TaskUpdate, ann, taskId="1", owner="")
-    assert back.content == "Task #1 updated: owner, status"
+    assert back.content == "Task #1 updated: owner = none, status = pending"
     data = json.loads((lead.tasks.directory / "1.json").read_bytes())
     assert data["status"] == "pending" and "owner" not in data
 

@@ -8,11 +8,15 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamwright.permissions.decide import Policy
+from teamwright.permissions.rule import parse_rules
+from teamwright.permissions.verdict import Access, Mode, Verdict
 from teamwright.tools.web import fetch as fetching
 from teamwright.tools.web.address import Unreachable, checked_address, is_public
 from teamwright.tools.web.fetch import WebFetch, WebFetchInput
@@ -162,22 +166,47 @@ async def test_a_page_is_kept_for_a_while_and_the_number_of_kept_pages_is_bounde
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1",
-        "localhost",
         "127.1",
         "0x7f000001",
         "2130706433",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "10.1.2.3",
         "169.254.169.254",
+        "[::ffff:169.254.169.254]",
         "0.0.0.0",
+        "[::]",
     ],
 )
-async def test_addresses_of_this_machine_and_its_network_are_refused_however_they_are_written(site, get, host):
+async def test_addresses_of_this_machine_and_its_network_are_refused_in_other_spellings(site, get, host):
     site.put("/", "inside", "text/plain")
     result = await get(f"http://{host}:{site.port}/", WebFetch())
     assert result.is_error and "inside" not in result.content and site.asked == []
+
+
+@pytest.mark.finding("U12")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_host_of_this_machine_that_was_allowed_by_name_is_fetched(site, get, host):
+    site.put("/", "inside", "text/plain")
+    assert "inside" in (await get(f"http://{host}:{site.port}/", WebFetch())).content
+
+
+@pytest.mark.finding("U12")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "app.localhost", "[::1]", "10.1.2.3"])
+def test_only_a_rule_that_names_the_host_allows_an_address_of_this_machine(host):
+    def verdict(mode: Mode, *rules: str) -> str:
+        made = parse_rules(rules, Verdict.ALLOW, "settings", Path("/"))
+        return str(Policy(mode, made).decide("WebFetch", Access(url=f"http://{host}:80/x")).verdict)
+
+    assert verdict(Mode.DEFAULT) == "ask"
+    assert verdict(Mode.DEFAULT, "WebFetch") == "ask", "that rule is about pages of the web"
+    assert verdict(Mode.DONT_ASK, "WebFetch") == "deny"
+    assert verdict(Mode.DEFAULT, f"WebFetch(domain:{host.strip('[]')})") == "allow"
+    assert (
+        str(
+            Policy(Mode.DEFAULT, parse_rules(["WebFetch"], Verdict.ALLOW, "s", Path("/")))
+            .decide("WebFetch", Access(url="https://example.org/"))
+            .verdict
+        )
+        == "allow"
+    )
 
 
 @pytest.mark.promise("P7")

@@ -13,6 +13,7 @@ from teamwright.app.opening import open_session
 from teamwright.app.options import Options
 from teamwright.protocol.blocks import text_block
 from teamwright.protocol.events import ToolCalled
+from teamwright.ui.demo import rules
 from teamwright.ui.demo.rules import RULES
 from tests.support.waits import WAIT_S
 from tests.ui.histories import History, git, invented, is_source
@@ -84,7 +85,7 @@ def test_two_repositories_give_different_numbers_that_a_count_without_git_confir
         assert played.line("Year to ").split(": ")[1].startswith(f"{len(history.year)} commits by {people} people [c")
         lines = sum(len(text) for text in history.files.values())
         assert re.search(rf"text files, {lines:,} lines \[c\d+\]", played.line("Here: "))
-        assert f"Debts: {len(history.debts())} markers in " in played.text
+        assert f"Markers: {len(history.debts())} markers in " in played.text
         rows = [line for line in played.text.split("\n") if re.match(r"  \S.* \[c\d+\]$", line)][:5]
         for path, row in zip(history.hottest(), rows, strict=True):
             changed = sum(path in commit.changed for commit in history.year)
@@ -158,7 +159,7 @@ async def test_a_member_with_an_open_task_objects_to_its_shutdown(shown, tmp_pat
     for call in refusals:
         assert re.fullmatch(r"not yet, #\d is mine and open", call.input["message"]["reason"])
     assert {call.member for call in answers if call.input["message"]["approve"]} == {"surveyor", "historian", "tester"}
-    if played.tasks["Debts, oldest first"][1] == "surveyor":
+    if played.tasks["TODO markers, oldest first"][1] == "surveyor":
         assert [call.member for call in refusals] == ["surveyor"]
     asked = [call for call in played.calls.values() if "shutdown_request" in str(call.input.get("message"))]
     assert {call.outcome for call in asked} == {"done"}, "nobody is asked who has ended already"
@@ -220,3 +221,11 @@ async def test_file_names_that_would_be_commands_are_only_names(tmp_path):
     assert sorted(os.listdir(place)) == here
     rows = [line for line in played.text.split("\n") if re.search(r"\.py +\d+ +\d", line)]
     assert len(rows) == 5
+
+
+@pytest.mark.finding("U14")
+@pytest.mark.parametrize("name", ["demo.toml", "ask.toml"])
+def test_titles_and_lines_of_the_demo_are_plain(name):
+    script = (Path(rules.__file__).parent / name).read_text()
+    for word in ("burns", "the heat", "hottest", "Cross-exam", "Debts", "What is here", "tests see"):
+        assert word not in script

@@ -14,7 +14,7 @@ from pathlib import Path
 from teamwright.permissions.book import PLAN_MODE, Book, Ground, Scope, by_mode, by_plan, by_rule, strictest
 from teamwright.permissions.files import denied_below, judge_own_file, judge_path
 from teamwright.permissions.left_out import NOTHING_LEFT_OUT, LeftOut, Segments
-from teamwright.permissions.rule import READERS, Rule
+from teamwright.permissions.rule import READERS, Rule, host_of, is_local_host
 from teamwright.permissions.table import table
 from teamwright.permissions.verdict import Access, Decision, Mode, Update, Verdict, stricter, where_allowed
 from teamwright.protocol.errors import UsageError
@@ -335,7 +335,7 @@ class Policy:
         planning = ground.plans and access.command is None and not access.harmless and tool not in _ONLY_LOOK
         for group in (rules.deny, () if ground.bypass or planning else rules.ask, () if planning else rules.allow):
             for rule in group:
-                if _names_call(rule, access):
+                if _names_call(rule, access) and not (group is rules.allow and rule.whole and _is_local(access)):
                     return by_rule(rule)
         if access.command is not None:
             return by_mode(ground.mode, Verdict.ALLOW, "The command decides.")
@@ -376,6 +376,11 @@ _WAITS = (
 
 
 _NOTHING = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
+
+
+def _is_local(access: Access) -> bool:
+    """Whether a page of this machine or its network is fetched: only a rule that names the host allows that."""
+    return access.url is not None and is_local_host(host_of(access.url))
 
 
 def _names_call(rule: Rule, access: Access) -> bool:

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -302,6 +303,22 @@ def host_of(url: str) -> str:
         return (urlsplit(url).hostname or "").rstrip(".").lower()
     except ValueError:
         return ""
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a host is written as one of this machine or its network: `localhost`, or a private address.
+
+    Link-local addresses are none: services of cloud machines that give out keys have them.
+    """
+    name = host.lower().strip("[]").rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return (address.is_loopback or address.is_private) and not address.is_link_local and not address.is_unspecified
 
 
 def parse_rule(

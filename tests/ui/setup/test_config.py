@@ -19,7 +19,9 @@ def program(tmp_path, repo, own_home):
 def test_what_is_set_is_listed_under_its_file_and_got_and_unset(program, repo):
     assert "No file sets anything here." in program.run("config", "list").stdout
     done = program.run("config", "set", "limits.members", "3")
-    assert (done.returncode, done.stdout) == (0, f"limits.members was changed in {program.home}/settings.json\n")
+    file = f"{program.home}/settings.json"
+    said = f"limits.members was changed in {file}\nused here: limits.members = 3 ({file})\n"
+    assert (done.returncode, done.stdout) == (0, said)
     assert "was so already" in program.run("config", "set", "limits.members", "3").stdout
     program.run("config", "set", "permissions.deny", "WebFetch")
     program.run("config", "set", "--project", "permissions.deny", "Read(.env)")
@@ -96,3 +98,20 @@ def test_all_keys_are_listed_with_their_defaults(program):
     assert lines[0] == "defaults"
     assert any(line.split() == ["limits.members", "8"] for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.finding("U12")
+def test_set_reports_the_value_that_is_really_used(program, repo):
+    put(repo, ".teamwright/settings.local.json", json.dumps({"retention_days": 9}))
+    assert program.run("trust", "--yes").returncode == 0
+    done = program.run("config", "set", "retention_days", "5")
+    assert f"retention_days was changed in {program.home}/settings.json" in done.stdout
+    assert f"used here: retention_days = 9 ({repo}/.teamwright/settings.local.json)" in done.stdout
+
+
+@pytest.mark.finding("U12")
+def test_a_settings_file_that_does_not_exist_is_named_as_such(program):
+    done = program.run("--settings", "missing.json", "config", "list")
+    slug, lines = error_of(done)
+    assert (done.returncode, slug) == (3, "bad-settings")
+    assert lines[0].endswith("missing.json does not exist")

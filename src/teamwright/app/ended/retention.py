@@ -8,6 +8,7 @@ Knows sessions, teams and leases; knows no session that runs.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import shutil
@@ -19,11 +20,11 @@ from pathlib import Path
 from teamwright.app.ended.naming import NamedTeam, all_teams
 from teamwright.app.ended.removing import archive_finished_teams
 from teamwright.app.inspect import task_views
-from teamwright.app.looking.sessions import LEASE
+from teamwright.app.looking.sessions import LEASE, SessionView
 from teamwright.app.settings.merging import load_settings, reads_other_product
 from teamwright.app.settings.model import Flags
 from teamwright.app.trust.store import Trust
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.protocol.errors import TeamRefused, TeamwrightError
 from teamwright.protocol.values import dataclass
 from teamwright.storage.lease import Lease, lease_held
 from teamwright.storage.lock import remove_unused_guard
@@ -113,6 +114,24 @@ async def prune(home: Home, days: float, *, keep: str = "") -> Removed:
                 removed.sessions.append(transcript.stem)
                 await _put_away_list(home, transcript.stem)
     return removed
+
+
+async def remove_session(home: Home, session: SessionView, *, force: bool = False) -> None:
+    """Remove one session that a person named.
+
+    Raises CannotStart (`session-busy`) while a process drives it, and TeamRefused (`team-refused`) while a team or an
+    open task needs it, unless `force`.
+    """
+    needed = _needed(home)
+    if not force and (needed is None or {session.id, session_list(session.id)} & needed or _has_open(home, session.id)):
+        raise TeamRefused(
+            "team-refused",
+            f"a team or an open task needs session {session.id[:8]}",
+            do=["look: teamwright teams", f"all the same: teamwright sessions rm {session.id[:8]} --force"],
+            note="nothing was removed",
+        )
+    await asyncio.to_thread(_remove, session.path, math.inf)
+    await _put_away_list(home, session.id)
 
 
 def _remove_guards(home: Home, before: float) -> None:
@@ -215,7 +234,7 @@ def _remove(transcript: Path, before: float) -> bool:
     """Remove a session while nobody else can drive it. A kill meanwhile leaves what the next call removes."""
     directory = transcript.with_suffix("")
     changed = _changed(directory / LEASE)
-    lease = Lease.take(directory / LEASE, "removed: it is older than the retention")
+    lease = Lease.take(directory / LEASE, "removed")
     try:
         os.utime(directory / LEASE, (changed, changed))  # taking it was no use of the session
         if _newest(transcript) >= before:

@@ -85,7 +85,13 @@ def _given(flags: Flags) -> Layer | None:
         return None
     layer = read_layer(flags.settings_file, Origin.GIVEN)
     if layer is None:
-        raise bad_settings(flags.settings_file, "there is no such file")
+        raise CannotStart(
+            "bad-settings",
+            f"the settings file {flags.settings_file} does not exist",
+            looked_at=[("flag", "--settings")],
+            do=["name a file that exists, or leave --settings out"],
+            note="nothing was started",
+        )
     return layer
 
 

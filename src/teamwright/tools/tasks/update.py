@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ from teamwright.tools.tasks.port import TaskPort, TaskWatch
 
 NEXT = "Call TaskList now: take the next free task, or see what your work has freed for others."
 """What a member is told when it has completed a task."""
+
+VALUE_MOST = 80
+"""Characters of a new value that the answer repeats."""
 
 
 class TaskUpdateInput(ToolInput):
@@ -121,6 +125,16 @@ def wish_of(call: TaskUpdateInput) -> Wish:
     return wish
 
 
+def _value(change: Change, name: str) -> str:
+    """A field that changed, with its new value as the task file has it."""
+    fields = change.task.to_json()
+    if name not in fields and name not in {"owner", "activeForm", "metadata"}:
+        return name
+    value = fields.get(name) or "none"
+    flat = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+    return f"{name} = {flat}" if len(flat) <= VALUE_MOST else f"{name} = {flat[:VALUE_MOST]}…"
+
+
 def told_of(change: Change) -> str:
     """What changed, in a line or two."""
     if not change.changed:
@@ -128,7 +142,7 @@ def told_of(change: Change) -> str:
     if change.changed == (DELETED,):
         told = f"Task #{change.task.id} deleted"
     else:
-        told = f"Task #{change.task.id} updated: {', '.join(change.changed)}"
+        told = f"Task #{change.task.id} updated: {', '.join(_value(change, name) for name in change.changed)}"
     if change.unblocked:
         told += f"\nNo longer waiting: {numbered([task.id for task in change.unblocked])}"
     return told

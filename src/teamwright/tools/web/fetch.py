@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from teamwright.agent.tool import Tool, ToolContext, ToolInput, ToolResult
+from teamwright.permissions.rule import is_local_host
 from teamwright.permissions.verdict import Access
 from teamwright.protocol.values import dataclass
 from teamwright.tools.web import page
@@ -132,7 +133,8 @@ class WebFetch(Tool[WebFetchInput]):
 
     async def _address(self, url: URL, port: int, proxy: str | None) -> str:
         try:
-            address = await checked_address(url.host, port, allow_private=self._allow_private)
+            local = self._allow_private or is_local_host(url.host)  # such a host was allowed by name
+            address = await checked_address(url.host, port, allow_private=local)
         except Unreachable as problem:
             if proxy and "could not be looked up" in str(problem):
                 return url.host  # names are the proxy's business there

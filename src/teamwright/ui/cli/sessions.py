@@ -1,25 +1,31 @@
-"""`teamwright sessions`: what can be gone on with."""
+"""`teamwright sessions`: the sessions that can be resumed; `rm` removes one."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import click
 
-from teamwright.app.ended.retention import retention_days
+from teamwright.app.approver import require_person
+from teamwright.app.ended.retention import remove_session, retention_days
 from teamwright.app.inspect import home_at
-from teamwright.app.looking.sessions import session_views
-from teamwright.protocol.errors import TeamwrightError
+from teamwright.app.looking.sessions import find_session, session_views
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.ui.cli.choosing import session_row
 from teamwright.ui.cli.looking import json_flag
-from teamwright.ui.cli.output import say, say_json, say_table
+from teamwright.ui.cli.output import one_line, say, say_json, say_table
 from teamwright.ui.cli.place import Place, place_of
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--all", "everywhere", is_flag=True, help="Of all directories.")
 @json_flag
 @click.pass_context
 def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:
     """Sessions of this directory, the newest first. `teamwright resume ID` goes on with one."""
+    if ctx.invoked_subcommand is not None:
+        return 0
     place = place_of(ctx)
     views = session_views(home_at(place.home), None if everywhere else place.cwd)
     if as_json:
@@ -33,6 +39,28 @@ def sessions(ctx: click.Context, /, everywhere: bool, as_json: bool) -> int:
     if views and not as_json:
         say()
         say(_kept(place))
+    return 0
+
+
+@sessions.command("rm")
+@click.argument("name", metavar="ID")
+@click.option("--force", is_flag=True, help="Also while a team or an open task needs the session.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def remove_command(ctx: click.Context, /, name: str, force: bool, yes: bool) -> int:
+    """Remove the session whose id begins with ID: its transcripts, events and edit history."""
+    place = place_of(ctx)
+    home = home_at(place.home)
+    require_person(home, "removes a session")
+    found = find_session(home, place.cwd, name)
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError("usage", "no person is here to say yes", do=["add --yes"], note="nothing was removed")
+        if not click.confirm(f"Remove session {found.id[:8]} ({one_line(found.prompt, 60) or 'no prompt'}) for good?"):
+            say("Nothing was removed.")
+            return 0
+    asyncio.run(remove_session(home, found, force=force))
+    say(f"Session {found.id[:8]} was removed.")
     return 0
 
 

@@ -27,7 +27,7 @@ COMMANDS: dict[str, Row] = {
     "requests": Row(
         "teamwright.ui.cli.requests.command:requests", WORK, "What waits for you; `allow` and `deny` answer it."
     ),
-    "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory."),
+    "sessions": Row("teamwright.ui.cli.sessions:sessions", LOOK, "Sessions of this directory; `rm` removes one."),
     "status": Row("teamwright.ui.cli.status:status", LOOK, "Who does what, what is open, what it cost; --watch."),
     "audit": Row("teamwright.ui.cli.audit:audit", LOOK, "What of a team is lost, doubled or left behind."),
     "teams": Row("teamwright.ui.cli.teams:teams", LOOK, "Teams on disk; `show`, `adopt` and `rm` for one of them."),

@@ -96,6 +96,7 @@ def _tables() -> Any:
 BY_COMMAND: dict[tuple[str, str], Source] = {
     ("teams show", "name"): _teams,
     ("teams rm", "name"): _teams,
+    ("sessions rm", "name"): _sessions,
     ("teams adopt", "name"): _teams,
     ("tasks", "team"): _both(_teams, _lists),
     ("requests allow", "id"): _requests,

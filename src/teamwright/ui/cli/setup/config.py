@@ -15,10 +15,13 @@ from teamwright.app.configuring.looking import DEFAULT, Asked, Value, files, val
 from teamwright.app.configuring.schema import json_schema
 from teamwright.app.configuring.writing import Change, Changed, Target, set_value, unset_value
 from teamwright.app.inspect import home_at
-from teamwright.protocol.errors import UsageError
+from teamwright.protocol.errors import TeamwrightError, UsageError
 from teamwright.ui.cli.looking import json_flag
 from teamwright.ui.cli.output import WIDTH, cut, one_line, pad, say, say_json
 from teamwright.ui.cli.place import place_of
+
+USED_MOST = 5
+"""Values of a list that `set` prints."""
 
 KEY_WIDTH = 30
 """Columns of a key in the list."""
@@ -91,7 +94,20 @@ def _targets(command: Callable[..., Any]) -> Callable[..., Any]:
 def set_command(ctx: click.Context, /, key: str, value: str, **targets: bool) -> int:
     """Set KEY to VALUE: true, 3, a text, or JSON. `env.NAME` sets one variable. Checked before it is written."""
     _say(set_value(_change(ctx, targets), key, value), "was so already; nothing was changed")
+    _say_used(_asked(ctx), key)
     return 0
+
+
+def _say_used(asked: Asked, key: str) -> None:
+    """Print the value that a run here uses now, and the file that says it: a nearer file may say another one."""
+    try:
+        found = values_of(asked, key)
+    except TeamwrightError as problem:
+        say(f"The value that holds here cannot be read: {one_line(problem.what)}")
+        return
+    for value in found[:USED_MOST]:
+        name = f" {value.name}" if value.name and value.name != value.value else ""
+        say(cut(one_line(f"used here: {value.key}{name} = {_shown(value.value)} ({value.file})"), 4 * WIDTH))
 
 
 @config.command("unset")

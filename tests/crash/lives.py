@@ -34,11 +34,10 @@ from teamwright.storage.atomic import write_atomic
 from teamwright.storage.lock import FileLock
 from teamwright.storage.paths import Home
 from tests.crash import mutations
+from tests.crash.aims import Aim, take_aim
 from tests.crash.players import PROMPT, TEAM, Plan, Player
 from tests.strangers import newer, older
 
-CHANGING = ("mkdir", "utime", "rename", "replace", "link", "unlink", "rmdir", "pwrite", "write", "ftruncate")
-PAGE = 4096
 REFUSED = 3
 ENOUGH = "enough"
 """The file in a round's place that ends its stranger, who is not killed: nobody of ours knows a dead one's lock."""
@@ -62,6 +61,11 @@ class Ground:
     @property
     def work(self) -> Path:
         return self.place / "work"
+
+    @property
+    def tasks(self) -> Path:
+        """The directory of the team's task list."""
+        return self.home.tasks(self.plan.tasks or TEAM)
 
     def notes(self, name: str) -> Path:
         return self.place / f"{name}.jsonl"
@@ -99,70 +103,6 @@ def die_with_the_driver() -> None:
     """Where the system can do it: nothing of a round outlives the program that plays it."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-# ── dying by one's own hand ──────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Aim:
-    """Where a life kills itself: `more` changes after the `nth` one of a file whose path has `near` in it.
-
-    `torn`: in the middle of a write, and only writes that can be parted count.
-    """
-
-    near: str
-    nth: int
-    more: int = 0
-    torn: bool = False
-
-
-def take_aim(aim: Aim, root: str) -> None:
-    """From now on this process dies there."""
-    met, left = 0, aim.more
-
-    def touched(args) -> str:
-        if isinstance(args[0], int):
-            with contextlib.suppress(OSError):
-                return os.readlink(f"/proc/self/fd/{args[0]}")
-            return ""
-        return " ".join(str(arg) for arg in args[:2] if isinstance(arg, str | os.PathLike))
-
-    def die(call, args):
-        if aim.torn:
-            tear(call, args)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def mortal(name, call):
-        def run(*args, **more):
-            nonlocal met, left
-            path = touched(args) if not aim.torn or is_torn(name, args) else ""
-            met += root in path and aim.near in path
-            if root in path and met >= aim.nth:
-                left -= 1
-                if left == -1:
-                    die(call, args)
-            return call(*args, **more)
-
-        return run
-
-    for name in CHANGING:
-        setattr(os, name, mortal(name, getattr(os, name)))
-
-
-def is_torn(name, args) -> bool:
-    """Whether a kill may leave a part of it: what lies in one page of a file is written whole or not at all."""
-    if name == "write":
-        return len(args[1]) > 1
-    return name == "pwrite" and args[2] // PAGE != (args[2] + len(args[1]) - 1) // PAGE
-
-
-def tear(call, args) -> None:
-    """Write a part of it."""
-    if len(args) == 2:
-        call(args[0], bytes(args[1])[: random.randrange(1, len(args[1]))])
-    else:
-        call(args[0], bytes(args[1])[: PAGE - args[2] % PAGE], args[2])
 
 
 # ── a number under a lock ────────────────────────────────────────────────────────────────────────────────────────

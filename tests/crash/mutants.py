@@ -17,8 +17,11 @@ MOST = 200
 
 def noticed(name: str, *arguments: str) -> tuple[int, str] | None:
     """After how many kills the suite without `name` saw something wrong, and what; None when it saw nothing."""
+    suite = ["tests.crash.run"]
+    if name in mutations.OF_PROGRAM:
+        suite = ["tests.crash.processes", "--backends", "in-process", "--endings", *mutations.OF_PROGRAM[name]]
     said = subprocess.run(
-        [sys.executable, "-m", "tests.crash.run", "--kills", str(MOST), *arguments],
+        [sys.executable, "-m", *suite, "--kills", str(MOST), *arguments],
         env=os.environ | {mutations.VARIABLE: name},
         stdout=subprocess.PIPE,
         text=True,

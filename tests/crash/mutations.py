@@ -1,17 +1,22 @@
 """What the product's safety rests on, switched off one at a time: the suite must notice each.
 
 Done in the processes of the suite by putting something else in a function's place; the product knows nothing of it.
+`python -m tests.crash.mutations COMMAND…` runs the command line without a safety, in place of that command.
 """
 
 import os
 import secrets
+import sys
 from collections.abc import Callable
 
 from teamwright.agent import conversation
 from teamwright.agent.conversation import Conversation
+from teamwright.app.session import Session
 from teamwright.storage import atomic, jsonl, lock
 from teamwright.teams.mailing import returning
+from teamwright.teams.roster import Roster
 from teamwright.teams.team_file import TeamFile
+from teamwright.tools.files import change
 
 VARIABLE = "CRASH_MUTATION"
 
@@ -66,6 +71,26 @@ def no_parting() -> None:
     TeamFile.leaving = lambda self, parting: self
 
 
+def no_places() -> None:
+    """Members that a signal ends with their lead lose their places."""
+    wind_down = Session.wind_down
+    Session.wind_down = lambda self, *cause, keep=False: wind_down(self, *cause)
+
+
+def no_former() -> None:
+    """The former content of a file that is changed is not kept."""
+    change.record = lambda *given: None
+
+
+def no_restored_roster() -> None:
+    """A roster that another program left empty stays empty."""
+
+    async def restore(self, config):
+        return None
+
+    Roster.restore = restore
+
+
 ALL: dict[str, Callable[[], None]] = {
     "guard": no_guard,
     "ledger": no_ledger,
@@ -74,10 +99,23 @@ ALL: dict[str, Callable[[], None]] = {
     "rename": no_rename,
     "key": no_key,
     "parting": no_parting,
+    "places": no_places,
+    "former": no_former,
+    "roster": no_restored_roster,
 }
+OF_PROGRAM = {"places": ("term", "hup"), "former": ("kill",), "roster": ("kill",)}
+"""Those that the real program runs without, with its members in its process; and how it is struck then."""
 
 
 def apply(name: str) -> None:
     """Switch it off in this process; an empty name changes nothing."""
     if name:
         ALL[name]()
+
+
+if __name__ == "__main__":
+    from teamwright.__main__ import main
+
+    apply(os.environ.get(VARIABLE, ""))
+    sys.argv = sys.argv[3:]  # without `python -m`
+    main()

@@ -9,6 +9,7 @@ import json
 import random
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,9 @@ DONE = "ALL DONE"
 STAFF = ("ada", "bob", "cyd", "dee")
 SLEEPER = "sleep 600.7"
 """A command that nobody waits for; it must not outlive the run."""
+
+_LISTED = re.compile(r"^#(\d+) \[\w+\] job (\d+)\b", re.MULTILINE)
+"""A line of TaskList."""
 
 SIZES = (0,) * 8 + (300,) * 4 + (3_000,) * 3 + (5_000, 20_000, 200_000)
 
@@ -47,6 +51,10 @@ class Plan:
         """Whether strangers take locks; a member that others write off the roster is lost with a kill, and told of."""
         self.stops = dice.random() < 0.5
         """Whether eve is ended from another process."""
+        self.tasks = ""
+        """The name of a task list that other sessions may share; empty: the team's own."""
+        self.errand: Callable[[Talk, str, int], list] = lambda talk, me, k: []
+        """What else a member does for a task, by its tag and the task's number: its next calls."""
 
     def result(self, k: int) -> int:
         """The number that task `k` must give."""
@@ -69,6 +77,11 @@ class Made:
     given: dict
     text: str = ""
     failed: bool | None = None
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a signal ended it: it may have had its effect or not."""
+        return bool(self.failed) and "interrupted before it ended" in self.text
 
 
 @lru_cache(maxsize=8192)
@@ -104,11 +117,15 @@ class Talk:
     def _hear(self, text: str) -> None:
         for sender, body in _ENVELOPE.findall(text):
             self.mail.append((sender_shown(sender), restored(body)))
-            self.since += body.startswith("done ") or " has ended: " in body[:80]
+            self.since += body.startswith(("done ", "again ")) or " has ended: " in body[:80]
 
     def of(self, tool: str, **given) -> list[Made]:
         """The calls of a tool with this input among the rest."""
         return [c for c in self.calls if c.tool == tool and all(c.given.get(k) == v for k, v in given.items())]
+
+    def over(self, tool: str, **given) -> list[Made]:
+        """The same without those that a signal cut off: only what is asked for again may be among them."""
+        return [call for call in self.of(tool, **given) if not call.cut_off]
 
     def sent(self, beginning: str) -> bool:
         """Whether a message that begins so was sent, or tried to."""
@@ -136,7 +153,7 @@ def answers(talk: Talk) -> list:
 def member(talk: Talk, plan: Plan) -> list | str:
     """The answer of a member: mail, then its tasks in order, then a request to stop."""
     calls = answers(talk)
-    told = [re.match(r"#(\d+) job (\d+)\n", text) for sender, text in talk.mail if sender == "task-list"]
+    told = [re.match(r"[^\n]*#(\d+) [^\n]*?job (\d+)\n", text) for sender, text in talk.mail if sender == "task-list"]
     for found in filter(None, told):
         if step := work(talk, plan, found[1], int(found[2])):
             return [*calls, *step]
@@ -152,13 +169,13 @@ def work(talk: Talk, plan: Plan, id: str, k: int) -> list:
     """The next step of a task; nothing when it is over."""
     me = tag_of(talk)
     peer, other = (STAFF[(k + n) % len(STAFF)] for n in (0, 1))
-    seen = talk.of("TaskGet", taskId=id)
+    seen = talk.over("TaskGet", taskId=id)
     if not seen:
         return [("TaskGet", {"taskId": id})]
     line = re.search(r"^Blocked by: (.*)$", seen[0].text, re.MULTILINE)
     blockers = re.findall(r"#(\d+)", line[1]) if line else []
     later = talk.calls[talk.calls.index(seen[0]) + 1 :]
-    shown = {call.given["taskId"]: call.text for call in later if call.tool == "TaskGet"}
+    shown = {call.given["taskId"]: call.text for call in later if call.tool == "TaskGet" and not call.cut_off}
     if unseen := [one for one in blockers if one not in shown]:
         return [("TaskGet", {"taskId": one}) for one in unseen]
     first = []
@@ -170,12 +187,18 @@ def work(talk: Talk, plan: Plan, id: str, k: int) -> list:
         first.append(("Bash", {"command": f"echo {k}"}))
     if k == 3 and not talk.of("Bash", command=SLEEPER):
         first.append(("Bash", {"command": SLEEPER, "run_in_background": True}))
+    first += plan.errand(talk, me, k)
     if first:
         return first
-    if not talk.of("TaskUpdate", taskId=id, status="completed"):
+    if not talk.over("TaskUpdate", taskId=id, status="completed"):
         result = (k * 7 + 1 + sum(result_in(shown[one]) for one in blockers)) % 1_000_003
         return [("TaskUpdate", {"taskId": id, "status": "completed", "metadata": {"result": result, "by": me}})]
-    return [] if talk.sent(f"done {k}") else [send("lead", f"done {k} {me}", plan.sizes[-k] // 10)]
+    if not talk.sent(f"done {k}"):
+        return [send("lead", f"done {k} {me}", plan.sizes[-k] // 10)]
+    lost = talk.of("SendMessage", to="lead")
+    if any(call.cut_off and str(call.given["message"]).startswith(f"done {k} ") for call in lost):
+        return [] if talk.sent(f"again {k}") else [send("lead", f"again {k} {me}")]
+    return []
 
 
 def result_in(shown: str) -> int:
@@ -189,7 +212,7 @@ def stop(talk: Talk) -> list:
     calls = []
     for request in talk.protocol("shutdown_request"):
         made = [c for c in talk.of("SendMessage") if answered(c) == request["request_id"]]
-        if made and not (made[-1].failed and "interrupted" in made[-1].text):
+        if made and not made[-1].cut_off:
             continue
         agrees = "first" not in request["reason"]
         words = {"type": "shutdown_response", "request_id": request["request_id"], "approve": agrees}
@@ -214,12 +237,12 @@ def lead(talk: Talk, plan: Plan) -> list | str:
 
 
 def begin(talk: Talk, plan: Plan) -> list:
-    if not talk.of("TeamCreate"):
+    if not talk.over("TeamCreate"):
         return [("TeamCreate", {"team_name": TEAM})]
     if tasks := create(talk, range(plan.first), reserved=2 if plan.mannered else -1):
         return tasks
     ids = ids_of(talk)
-    edges = [k for k in range(plan.first) if plan.needs[k] and not talk.of("TaskUpdate", taskId=ids.get(k, "0"))]
+    edges = [k for k in range(plan.first) if plan.needs[k] and not talk.over("TaskUpdate", taskId=ids.get(k, "0"))]
     if edges:
         return [
             ("TaskUpdate", {"taskId": ids.get(k, "0"), "addBlockedBy": [ids.get(one, "0") for one in plan.needs[k]]})
@@ -231,7 +254,14 @@ def begin(talk: Talk, plan: Plan) -> list:
 
 
 def create(talk: Talk, tasks, reserved: int = -1) -> list:
-    made = {call.given["subject"] for call in talk.of("TaskCreate")}
+    """The next tasks. One whose creation was cut off is looked for on the list before it is created again."""
+    asked = [call for call in talk.of("TaskCreate") if call.given["subject"] in {f"job {k}" for k in tasks}]
+    if any(call.cut_off for call in asked):
+        last = max(n for n, call in enumerate(talk.calls) if call.tool == "TaskCreate" and call.cut_off)
+        if not any(call.tool == "TaskList" and not call.cut_off for call in talk.calls[last:]):
+            return [("TaskList", {})]
+    listed = {f"job {k}" for k in ids_of(talk)}
+    made = {call.given["subject"] for call in asked if not call.cut_off} | listed
     calls = [{"subject": f"job {k}", "description": f"Make the number of job {k}."} for k in tasks]
     calls = [call | ({"metadata": {"for": ["ada"]}} if call["subject"] == f"job {reserved}" else {}) for call in calls]
     return [("TaskCreate", call) for call in calls if call["subject"] not in made][:5]
@@ -239,13 +269,15 @@ def create(talk: Talk, tasks, reserved: int = -1) -> list:
 
 def ids_of(talk: Talk) -> dict[int, str]:
     """The numbers that the list gave to the tasks of the job."""
-    found = (re.match(r"Task #(\d+) created: job (\d+)", call.text) for call in talk.of("TaskCreate"))
-    return {int(one[2]): one[1] for one in found if one}
+    created = (re.match(r"Task #(\d+) created: job (\d+)", call.text) for call in talk.of("TaskCreate"))
+    listed = (one for call in talk.of("TaskList") for one in _LISTED.finditer(call.text))
+    return {int(one[2]): one[1] for one in (*created, *listed) if one}
 
 
-def start(name: str, life: int):
+def start(name: str, life: int, attempt: int = 0):
+    """The call that starts a member. `attempt` tells it from an earlier one that failed, for the guard of repeats."""
     prompt = f"You are {name}.{life}. Take tasks until there are none."
-    return ("Agent", {"description": "works", "name": name, "prompt": prompt})
+    return ("Agent", {"description": f"works {attempt}" if attempt else "works", "name": name, "prompt": prompt})
 
 
 def look(talk: Talk, _plan: Plan) -> list:

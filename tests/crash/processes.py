@@ -1,7 +1,8 @@
-"""The crash suite with members in processes of their own: the real program; lead and members are killed, also at once.
+"""The crash suite with members in processes of their own: the real program; lead and members are struck, also at once.
 
-The job is that of `players`, played by a server on loopback; a member that died is started again by its lead, as a
-model would do it. A round ends when the lead says that the job is done; the promises are then read from the files.
+The job is that of `players` with `errands`, played by a server on loopback; a member that died is started again by its
+lead, as a model would do it. How processes end, and what others do meanwhile, is in `strikes`. A round ends when the
+lead says that the job is done; the promises are then read from the files.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,18 +25,25 @@ from pathlib import Path
 
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer
-from tests.crash import players
+from tests.crash import mutations, players
+from tests.crash.errands import Errands
 from tests.crash.lives import Ground
 from tests.crash.players import DONE, PROMPT, STAFF, TEAM, Plan, Talk
+from tests.crash.strikes import ENDINGS, OFTEN, ROOT, Acts
 from tests.crash.verdict import is_done, problems_of, talks_of
+from tests.support.waits import WAIT_S
 from tests.teams.places.rig import Rig, private_server
 from tests.teams.processes.lodge import Marked
 from tests.ui.program import Program
 
-BYPASS = "--dangerously-skip-permissions"
+FREE = ("--dangerously-skip-permissions", "--max-tokens", "1000000000", "--max-budget-usd", "10000")
+"""Flags of each life of the lead: nothing is asked, and no default cap ends a job of large messages."""
 BACKENDS = ("in-process", "detached", "tmux")
-LIFE_S = 90.0
-"""A life of the lead that nobody kills ends by itself within this."""
+STILL_S = WAIT_S
+"""A life of the lead in which nothing is written for so long is stuck."""
+
+QUIET = 3
+"""So many lives in a row that nothing happens to must be enough for the rest of the job."""
 
 
 # ── the parts ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,7 +58,10 @@ def lead(talk: Talk, plan: Plan) -> list | str:
     if len(done) >= plan.first // 3 and (more := players.create(talk, range(plan.first, plan.count))):
         return more
     if len(done) < plan.count:
-        return [players.start(name, lives(talk, name) + 1) for name in STAFF if not alive(talk, name)] or "I wait."
+        gone = [name for name in STAFF if not alive(talk, name)]
+        return [
+            players.start(name, lives(talk, name) + 1, len(talk.of("Agent", name=name))) for name in gone
+        ] or "I wait."
     return finish(talk, plan)
 
 
@@ -74,13 +86,16 @@ def finish(talk: Talk, plan: Plan) -> list | str:
     return "I wait." if left else f"{DONE} {plan.total}"
 
 
-def part_of(plan: Plan):
+def part_of(plan: Plan, errands: Errands):
     """What the server answers: everything follows from the conversation that it is sent."""
 
     def answer(body: dict) -> Answer:
         items = [json.dumps(message).encode() for message in body["messages"]]
         talk = Talk(items)
-        said = (lead if PROMPT.encode() in items[0] else players.member)(talk, plan)
+        if label := re.search(rb"SUB-AGENT (\S+)[.]", items[0]):
+            said = errands.sub_agent(talk, label[1].decode())
+        else:
+            said = (lead if PROMPT.encode() in items[0] else players.member)(talk, plan)
         return Answer(said) if isinstance(said, str) else Answer(tools=said)
 
     return answer
@@ -97,25 +112,36 @@ class Round:
     place: Path
     backend: str
     most: int
+    endings: tuple[str, ...] = OFTEN
     kills: int = 0
     lives: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(f"round {self.seed}")
-        self.ground = Ground(self.place, Plan(self.seed))
-        self.ground.plan.mannered, self.ground.plan.stops, self.ground.plan.deletes = True, False, False
+        plan = Plan(self.seed)
+        self.ground = Ground(self.place, plan)
+        plan.mannered, plan.stops, plan.deletes = True, False, False
+        plan.tasks = "shared" if self.dice.random() < 0.4 else ""
         self.ground.work.mkdir(parents=True)
-        self.marked = Marked()
+        self.errands = Errands(self.seed, self.place, self.ground.work, plan.count)
+        plan.errand = self.errands.next_step
+        self.marked = Marked("CRASH_MARK")
         self._pids: set[int] = set()
+        self._lead = self._quiet = 0
 
     def play(self) -> "Round":
         """Until the job is done, or something is wrong."""
-        with LoopbackModel.in_thread(part_of(self.ground.plan)) as server, self._terminal() as rig:
+        part = part_of(self.ground.plan, self.errands)
+        with LoopbackModel.in_thread(part) as server, self._terminal() as rig:
             where = {key: rig.environ[key] for key in ("TMUX", "TMUX_PANE")} if rig is not None else {}
             env = {**self.marked.env, **where, "HOME": str(self.place / "home")}
             program = Program(self.ground.work, self.ground.root, server.url, env)
-            program.settings(members={"backend": self.backend, "grace_s": 20})
+            if os.environ.get(mutations.VARIABLE):
+                program.before = [sys.executable, "-m", "tests.crash.mutations"]
+                program.env["PYTHONPATH"] = str(ROOT)
+            program.settings(members={"backend": self.backend, "grace_s": 20}, **self.errands.prepare())
+            self.acts = Acts(self.seed, self.ground, program, self._running, self.endings)
             try:
                 while not self.wrong and not is_done(self.ground):
                     self._life(program)
@@ -130,27 +156,68 @@ class Round:
             yield rig
 
     def _life(self, program: Program) -> None:
-        """One life of the lead: it is killed, alone or with members, or members die under it, or it ends by itself."""
+        """One life of the lead: it is struck, alone or with members, or members are under it, or it ends by itself."""
         self.lives += 1
-        session = self._session()
+        session, before, files = self._session(), self.acts.done.copy(), self._of_lead()
         words = ["-p", PROMPT] if session is None else ["resume", session, "-p"]
+        if self.ground.plan.tasks and not self.ground.home.team_file(TEAM).exists():  # afterwards the team knows it
+            words += ["--task-list", self.ground.plan.tasks]
         said = self.place / f"life-{self.lives}.err"
         with said.open("wb") as file:
-            running = program.start(*words, BYPASS, stdout=file, stderr=file, start_new_session=True)
+            running = program.start(*words, *FREE, stdout=file, stderr=file, start_new_session=True)
+        self._lead = running.pid
         self._pids.add(running.pid)
         try:
-            while self.kills < self.most and self._waits(running, self.dice.uniform(0.2, 2.5)):
-                if self._strike(running):
+            while self.kills < self.most and self._waits(running, self.dice.uniform(0.2, 2.0)):
+                if self._act(running):
                     break
-            running.wait(LIFE_S)
-        except subprocess.TimeoutExpired:
-            self.wrong.append(f"life {self.lives} got stuck")
+            self.acts.repair()
+            if not self._ends(running):
+                self.wrong.append(f"life {self.lives} got stuck: nothing was written for {STILL_S:.0f} s")
         finally:
             running.kill()
             running.wait()
-        if running.returncode not in {0, -signal.SIGKILL}:
-            last = said.read_text(errors="replace")[-1500:]
+            self.acts.repair()
+        last = said.read_text(errors="replace")[-1500:]
+        acts = self.acts.done - before
+        struck = running.returncode in {-signal.SIGTERM, -signal.SIGHUP} and (acts["term"] or acts["hup"])
+        if struck and ((not last and self._of_lead() == files) or " · fullest context " in last):
+            return  # the signal came before the program was loaded, or when its run was over
+        self._quiet = 0 if acts else self._quiet + 1
+        if not self._may_end_with(running.returncode, last, acts):
             self.wrong.append(f"life {self.lives} ended with {running.returncode}:\n{last}")
+        elif self._quiet >= QUIET and not is_done(self.ground):
+            self.wrong.append(f"{QUIET} lives ended that nothing happened to, and the job is not done:\n{last}")
+
+    def _ends(self, running: subprocess.Popen) -> bool:
+        """Wait for its end; whether it came before nothing was written for too long."""
+        size = -1
+        while self._waits(running, STILL_S if (grown := self._size()) != size else 0):
+            if grown == size:
+                return False
+            size = grown
+        return True
+
+    def _size(self) -> int:
+        """Bytes in all transcripts."""
+        return sum(path.stat().st_size for path in self.ground.root.glob("projects/**/*.jsonl"))
+
+    def _running(self) -> list[int]:
+        """All processes of the round: the lead is forked, and the others have the mark."""
+        return [self._lead, *self.marked.pids()]
+
+    def _of_lead(self) -> int:
+        """Bytes in the files that only the lead's process writes."""
+        paths = (path for name in ("*.jsonl", "*/events.jsonl") for path in self.ground.root.glob(f"projects/*/{name}"))
+        return sum(path.stat().st_size for path in paths)
+
+    def _may_end_with(self, code: int, last: str, acts: Counter[str]) -> bool:
+        """Whether a life may end so after these acts; see docs/exit-codes.md and the table of ends."""
+        if code == 1:
+            return bool(acts["disk full"]) and "disk-full" in last
+        if code == 143:
+            return bool(acts["term"] or acts["hup"])
+        return code in {0, -signal.SIGKILL} or (code == 5 and bool(acts))
 
     def _waits(self, running: subprocess.Popen, seconds: float) -> bool:
         """Whether it still runs after so long."""
@@ -160,19 +227,32 @@ class Round:
             return True
         return False
 
-    def _strike(self, running: subprocess.Popen) -> bool:
-        """Kill the lead, members, or both; whether the lead was among them."""
+    def _act(self, running: subprocess.Popen) -> bool:
+        """Do the next act; whether the lead ends by it."""
+        dice = self.acts.dice()
+        self.acts.repair()
+        choice = dice.random()
+        if choice < 0.15:
+            self.acts.write_to_somebody(dice)
+        elif choice < 0.30:
+            self.acts.damage_a_task(dice)
+        elif choice < 0.35:
+            self.acts.fill_the_disk(dice)
+        elif choice < 0.42:
+            self.acts.empty_the_roster()
+        else:
+            return self._strike(running, dice)
+        return False
+
+    def _strike(self, running: subprocess.Popen, dice: random.Random) -> bool:
+        """Strike the lead, members, or both; whether the lead ends by it."""
         members = self.marked.members() if self.backend != "in-process" else []
-        whom = self.dice.choice(("lead", "member", "member", "both", "all"))
-        victims = {"lead": [], "all": members}.get(whom, self.dice.sample(members, min(1, len(members))))
-        struck = [running.pid] if whom != "member" else []
-        for pid in self.dice.sample([*victims, *struck], len(victims) + len(struck)):
-            try:
-                os.kill(pid, signal.SIGKILL)
-                self.kills += 1
-            except ProcessLookupError:
-                continue
-        return bool(struck)
+        target = dice.choice(("lead", "member", "member", "both", "all"))
+        victims = {"lead": [], "all": members}.get(target, dice.sample(members, min(1, len(members))))
+        struck = [running.pid] if target != "member" else []
+        ended = self.acts.strike(dice.sample([*victims, *struck], len(victims) + len(struck)), dice)
+        self.kills += ended * len(victims + struck)
+        return ended and bool(struck)
 
     def _session(self) -> str | None:
         found = [path for path in self.ground.root.glob("projects/*/*.jsonl") if path.read_bytes().count(b"\n") > 1]
@@ -184,31 +264,49 @@ class Round:
         if self.wrong:
             return
         (self.place / "count").write_text("0")
-        died = set() if self.backend == "in-process" else set(self._died())
-        for one in problems_of(self.ground, pids=self._pids, kills=self.kills):
-            if "lives were begun more than once" in one and died:
-                continue  # a new life after a death
-            if re.search(r"failed: (the process of \w+ ended|\w+ was started, and)", one):
-                continue  # a spawn that was killed, or whose call was
-            if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
-                continue
-            if "the lead was told" in one:
-                continue  # its calls do not tell how many lives there were: the team's file does
-            if "still owes an answer" in one and any(f"/{stem}.jsonl" in one for stem in died):
-                continue  # who is killed owes what it owes
-            if any(re.match(rf"{re.escape(stem)}\.jsonl answered \S+ 0 times", one) for stem in died):
-                continue  # it was killed between being asked and its answer
-            self.wrong.append(one)
+        found = problems_of(self.ground, pids=self._pids, kills=self.kills)
+        self.wrong += [one for one in found if not self._is_excused(one)]
         self.wrong += [f"a process is left: {pid}" for pid in self.marked.pids()]
         self.wrong += [f"a socket is left: {path}" for path in self.ground.root.rglob("*") if path.is_socket()]
         if rig is not None and set(rig.panes()) != {rig.lead}:
             self.wrong.append(f"panes are left: {rig.panes()}")
-        self.wrong += [*self._booked(), *self._told()]
+        self.wrong += [*self._booked(), *self._told(), *self.errands.problems(list(talks_of(self.ground).values()))]
+        self.wrong += [*self.errands.is_old_or_new(), *self.acts.undo_all(), *self.errands.left_edits()]
+
+    def _is_excused(self, one: str) -> bool:
+        """Whether a kill of a member, or a full disk, explains what would be wrong without it."""
+        died = "|".join(map(re.escape, () if self.backend == "in-process" else self._died())) or "-"
+        full = bool(self.acts.done["disk full"])
+        excuses = (
+            (died != "-" or self._failed_starts(), r"lives were begun more than once"),  # after a death
+            (True, r"failed: (the process of \w+ (ended|was not ready)|\w+ was started, and)"),  # killed, or too slow
+            (True, r"the lead was told .* times that"),  # its calls do not tell how many lives there were: a file does
+            (True, rf"/({'|'.join(self._cut_off()) or '-'})\.jsonl still owes an answer"),  # it ended with its caller
+            (True, rf"/({died})\.jsonl still owes an answer"),  # a member that is killed owes what it owes
+            (True, rf"^({died})\.jsonl answered \S+ 0 times"),  # it was killed between a question and its answer
+            (True, r"TaskUpdate .* failed: #\d+ (belongs to|was completed by) \w+; nothing"),  # it was handed back
+            (True, r"^\w+\.jsonl: Write .* failed: You have not read"),  # a life before this one wrote it
+            (True, r"Agent .* failed: \w+ is in the team already and alive"),  # a resumed lead asks for who lives
+            (full, r"^the event log \S+: (line \d+ has number \d+ behind \d+(; )?)+$"),  # no disk took these events
+        )
+        if "lost: " in one and {*re.findall(r"[0-9a-f-]{36}", one)} <= self._first_words():
+            return True
+        return any(holds and re.search(pattern, one) for holds, pattern in excuses)
+
+    def _cut_off(self) -> Generator[str]:
+        """Sub-agents whose last run did not complete, as the journals of their sessions say."""
+        for journal in self.ground.root.glob("projects/**/agents.jsonl"):
+            last = {one["id"]: one for one in map(json.loads, journal.read_bytes().splitlines())}
+            yield from (id for id, one in last.items() if one["type"] == "ended" and one["state"] != "completed")
 
     def _died(self) -> Generator[str]:
-        """Transcripts of lives that were ended by a kill."""
+        """Transcripts of members' lives that were ended by a kill."""
         for path in self.ground.root.glob("projects/*/*/agents/*.jsonl"):
-            if b'"agreed' not in path.read_bytes() and b'"approve": true' not in path.read_bytes():
+            if (
+                path.stem.split("-")[0] in STAFF
+                and b'"agreed' not in path.read_bytes()
+                and b'"approve": true' not in path.read_bytes()
+            ):
                 yield path.stem
 
     def _told(self) -> Generator[str]:
@@ -220,14 +318,32 @@ class Round:
             crashes = [cause for cause in causes if cause.startswith("crashed")]
             if len(crashes) != len(set(crashes)):
                 yield f"the lead was told twice of a crash of {name}: {crashes}"
-            if len(causes) - len(crashes) > begun.get(name, 0) or len(causes) < begun.get(name, 0) - self._unborn(name):
-                yield f"the lead was told {causes} of the ends of {name}, who lived {begun.get(name, 0)} times"
+            if self.acts.done["disk full"]:
+                crashes += [
+                    cause for cause in causes if cause.startswith("failed: ") and "could not be written" in cause
+                ]
+            if len(causes) - len(crashes) > begun.get(name, 0) or len(causes) < self._lived(name):
+                lived = f"who began {begun.get(name, 0)} lives and lived {self._lived(name)}"
+                yield f"the lead was told {causes} of the ends of {name}, {lived}"
 
-    def _unborn(self, name: str) -> int:
-        """Starts that failed before anybody lived: nobody has ended then, and a kill may keep it from the lead."""
+    def _taken_back(self) -> set[tuple[str, int]]:
+        """Starts that failed, as the session's log has them: their member has no end to hear of."""
         logs = self.ground.root.glob("projects/*/*/events.jsonl")
         events = [json.loads(line) for log in logs for line in log.read_bytes().splitlines()]
-        return sum(one.get("member") == name and one.get("detail") == "it could not be started" for one in events)
+        return {(one["member"], one["life"]) for one in events if one.get("detail") == "it could not be started"}
+
+    def _lived(self, name: str) -> int:
+        """Lives of the name that read their first prompt and were not taken back. Of each the lead hears an end."""
+        back, found = self._taken_back(), 0
+        for path in self.ground.root.glob("projects/*/*/agents/*.jsonl"):
+            member, _, number = path.stem.partition("-")
+            found += member == name and (name, int(number or 1)) not in back and b'"type":"user"' in path.read_bytes()
+        return found
+
+    def _failed_starts(self) -> bool:
+        """Whether a name began more lives than lived."""
+        begun = json.loads(self.ground.home.team_file(TEAM).read_bytes())["incarnations"]
+        return any(times > self._lived(name) for name, times in begun.items())
 
     def _first_words(self) -> set[str]:
         """Ids of first prompts: those of a start that failed are flagged, and in no transcript."""
@@ -258,32 +374,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="crash")
     parser.add_argument("--kills", type=int, default=int(env("CRASH_MEMBER_KILLS", "60")))
     parser.add_argument("--most", type=int, default=8, help="kills of one round")
+    parser.add_argument(
+        "--seconds", type=float, default=float(env("CRASH_SECONDS", "900")), help="no round starts later"
+    )
     parser.add_argument("--seed", default=env("CRASH_SEED") or secrets.token_hex(4))
     parser.add_argument("--round", type=int, default=int(env("CRASH_ROUND", "1")))
+    parser.add_argument("--endings", nargs="*", choices=ENDINGS, default=OFTEN, help="how processes are struck")
     parser.add_argument("--place", help="where rounds take place; default: the system's temporary directory")
     parser.add_argument(
         "--backends", nargs="*", default=[one for one in BACKENDS if one != "tmux" or shutil.which(one)]
     )
     given = parser.parse_args()
-    began, kills, number = time.monotonic(), 0, given.round
+    began, kills, number, done = time.monotonic(), 0, given.round, Counter[str]()
     print(f"seed {given.seed}, members in processes of their own", flush=True)
     top = Path(tempfile.mkdtemp(prefix="tw-crash-", dir=given.place))
-    while True:
+    while kills < given.kills and time.monotonic() - began < given.seconds:
         backend = given.backends[number % len(given.backends)]
-        made = Round(f"{given.seed}/{number}", top / str(number), backend, min(given.most, given.kills - kills)).play()
-        kills += made.kills
+        most = min(given.most, given.kills - kills)
+        made = Round(f"{given.seed}/{number}", top / str(number), backend, most, tuple(given.endings)).play()
+        kills, done = kills + made.kills, done + made.acts.done
         if made.wrong:
             print(f"round {number} ({backend}): {len(made.wrong)} wrong after {kills} kills; kept: {made.place}")
             print(*(f"  - {one}" for one in made.wrong[:20]), sep="\n")
+            print(f"again: CRASH_SEED={given.seed} CRASH_ROUND={number} {sys.executable} -m tests.crash.processes")
             return 1
         shutil.rmtree(made.place)
-        print(f"round {number} ({backend}): {made.kills} kills in {made.lives} lives", flush=True)
+        print(
+            f"round {number} ({backend}): {made.kills} kills in {made.lives} lives: {said(made.acts.done)}", flush=True
+        )
         number += 1
-        if kills >= given.kills:
-            break
     shutil.rmtree(top)
-    print(f"{kills} kills: nothing lost, nothing doubled ({time.monotonic() - began:.0f} s)")
+    print(f"{kills} kills: nothing lost, nothing doubled ({time.monotonic() - began:.0f} s)\n{said(done)}")
     return 0
+
+
+def said(done: Counter[str]) -> str:
+    """How often each act was done."""
+    return ", ".join(f"{times} {name}" for name, times in sorted(done.items()) if times)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.crash import lives, mutations
-from tests.crash.lives import REFUSED, Aim, Ground, fork
+from tests.crash.aims import Aim
+from tests.crash.lives import REFUSED, Ground, fork
 from tests.crash.players import Plan
 from tests.crash.verdict import is_done, problems_of, sleepers
 

@@ -89,7 +89,7 @@ def is_done(ground: Ground) -> bool:
 
 def of_tasks(ground: Ground, found: Audit):
     plan = ground.plan
-    place = ground.home.tasks(TEAM)
+    place = ground.tasks
     if found.state == "archived":
         place = next(ground.home.archive.glob(f"{TEAM}-*/tasks"), place)
     tasks = {}
@@ -142,7 +142,7 @@ def of_errors(talks: dict[Path, Talk]):
 def of_answers(talks: dict[Path, Talk], plan: Plan):
     """Whoever asks is answered once by everybody who heard it, and nothing is heard twice."""
     for path, talk in talks.items():
-        heard = Counter(" ".join(text.split()[:2]) for _, text in talk.mail if re.match("(ask|ack|done|note) ", text))
+        heard = Counter(subject_of(text) for _, text in talk.mail if re.match("(ask|ack|done|note) ", text))
         yield from (f"{path.name} was told {words!r} {times} times" for words, times in heard.items() if times > 1)
         asked = {words.split()[1] for words in heard if words.startswith("ask ")}
         for token in asked:
@@ -155,6 +155,11 @@ def of_answers(talks: dict[Path, Talk], plan: Plan):
         told = sum(body["name"] == name for body in lead.protocol("teammate_terminated"))
         if told != times and plan.mannered:
             yield f"the lead was told {told} times that {name} has ended, who lived {times} times"
+
+
+def subject_of(text: str) -> str:
+    """The words by which a message is known: what it is and its token; of a task that is done also who did it."""
+    return " ".join(text.split()[: 3 if text.startswith("done ") else 2])
 
 
 def begun(call: Made) -> bool:
@@ -205,7 +210,7 @@ def lines_of(path: Path) -> list[dict]:
 def of_locks(ground: Ground):
     """Every file of the team can be locked at once, and its guard is free."""
     home = ground.home
-    places = [home.team(TEAM), home.team(TEAM) / "inboxes", home.tasks(TEAM)]
+    places = [home.team(TEAM), home.team(TEAM) / "inboxes", ground.tasks]
     targets = {path for place in places for path in place.glob("*.json")}
     targets |= {path.with_suffix("") for place in places for path in place.glob("*.lock")}
 

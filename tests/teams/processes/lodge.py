@@ -19,15 +19,18 @@ MARK = "HOUSE_MARK"
 
 
 class Marked:
-    """All processes that came out of one test: they have its mark in their environment."""
+    """All processes that came out of one test: they have its mark in their environment.
 
-    def __init__(self) -> None:
-        self.mark = uuid.uuid4().hex
-        self.env = {MARK: self.mark}
+    With another variable than MARK a program that the test starts is forked from the loaded process, and is not found.
+    """
+
+    def __init__(self, variable: str = MARK) -> None:
+        self.variable, self.mark = variable, uuid.uuid4().hex
+        self.env = {variable: self.mark}
 
     def pids(self, *words: str) -> list[int]:
         """Those that run now; with words only those whose command line has them all."""
-        mark = f"{MARK}={self.mark}".encode()
+        mark = f"{self.variable}={self.mark}".encode()
         ours = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and mark in _environ(p)]
         return sorted(pid for pid in ours if (line := _line(pid)) and all(word in line for word in words))
 

@@ -78,7 +78,7 @@ def test_a_team_works_in_a_window_of_8000_tokens(tmp_path, repo, engine):
     assert (found["result"], found["subtype"]) == ("DONE-team-lead", "success")
     assert players.read["ada"] > players.files, "the member came to its end too"
     assert players.longest <= WINDOW
-    assert "goes on from a summary" in done.stderr
+    assert "continues from a summary" in done.stderr
 
 
 @pytest.mark.finding("M11")

@@ -17,6 +17,7 @@ from teamwright.models.settings import ModelSettings
 from teamwright.protocol.blocks import UNPARSED, encode, text_block
 from teamwright.testing.model_server import LoopbackModel
 from teamwright.testing.replies import Answer, Cut, ErrorEvent, Raw, Scripted, Stall, Status
+from tests.support.waits import WAIT_S
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 LONG = "This much had come, and a person has read it. " * 90
@@ -134,7 +135,7 @@ def outcome(parts: list, requests: int) -> str:
 async def run(fault: str, reply: Scripted, name: str) -> str:
     """The outcome of one fault in one format."""
     api, more = FORMATS[name]
-    async with asyncio.timeout(60), LoopbackModel([reply]) as server:
+    async with asyncio.timeout(WAIT_S), LoopbackModel([reply]) as server:
         url = f"{server.url}/v1" if api.startswith("openai") else server.url
         endpoint = Endpoint("custom", url, "sk-test-0123456789", key_name="KEY", api=api, **more)
         card = ModelCard("custom/test", "test", "custom", usd_in=1.0, usd_out=1.0, think_tags=True)

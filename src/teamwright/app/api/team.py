@@ -68,10 +68,9 @@ class Team:
     Nothing is touched before the block is entered. Entering raises CannotStart (no model, unreadable settings) and
     TeamRefused (the name is led by somebody else, or its last team left something open: `replace=True` archives
     that first). Leaving, also by an exception or a cancellation, waits `goodbye_s` for turns that run and ends
-    everybody; members keep their places for `Team.resume`. What was raised is raised again. See TeamOptions for the
-    keywords. Raises InvalidName and UsageError at once for a name or an option that cannot be.
-
-    With `keep=False` the team goes into the archive with the block, also with open tasks, unless an exception ends it.
+    everybody; members keep their places for `Team.resume`. See TeamOptions for the keywords. Raises InvalidName and
+    UsageError at once for a name or an option that cannot be. With `keep=False` the team goes into the archive with
+    the block, also with open tasks, unless an exception ends it.
     """
 
     def __init__(self, name: str, *, replace: bool = False, keep: bool = True, **options: Unpack[TeamOptions]) -> None:

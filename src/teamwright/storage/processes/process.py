@@ -13,27 +13,18 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from teamwright.protocol.values import dataclass
 from teamwright.storage.output import Output
 from teamwright.storage.processes.command_mark import AGENT, with_mark
 from teamwright.storage.processes.family import MARK, Family, Look, new_mark
+from teamwright.storage.processes.pipes import InputPipe, OutputPipe, Sink
 from teamwright.storage.processes.records import NOTHING_KNOWN, ProcessRecord, ProcessRecords, Purpose
 
 DRAIN_S = 0.25
 """How long a pipe may stay open after its process ended before we stop waiting for it."""
 
 _REAP_S = 1.0
-_CHUNK = 65_536
-
-
-class Sink(Protocol):
-    """Takes what a process writes, in the loop, as it comes."""
-
-    def feed(self, chunk: bytes) -> None:
-        """Take more bytes. Must not raise."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +75,9 @@ class Process:
         self,
         child: subprocess.Popen[bytes],
         family: Family,
-        pipes: Sequence[_Pipe],
+        pipes: Sequence[OutputPipe],
         record: ProcessRecord | None = None,
-        feed: _Feed | None = None,
+        feed: InputPipe | None = None,
     ) -> None:
         self.pid = child.pid
         self.family = family
@@ -106,8 +97,8 @@ class Process:
         """Start it; stderr goes with the output unless `errors` is given. Raises OSError when it cannot be started."""
         mark = new_mark()
         record = _begin(command, mark)
-        pipes = [_Pipe(sink) for sink in (output, errors) if sink is not None]
-        feed = _Feed(command.input, stays=command.converses) if command.input or command.converses else None
+        pipes = [OutputPipe(sink) for sink in (output, errors) if sink is not None]
+        feed = InputPipe(command.input, stays=command.converses) if command.input or command.converses else None
         ends = [*pipes, *([feed] if feed is not None else [])]
         try:
             child = subprocess.Popen(
@@ -311,96 +302,3 @@ def _exists(group: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-class _Pipe:
-    """The reading end of one pipe, read whenever something is there, and its sink."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._ours, self.theirs = os.pipe()
-        os.set_blocking(self._ours, False)
-        self._sink = sink
-        self.is_open = True
-        self.ended = asyncio.Event()
-
-    def listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._ours, self._read)
-
-    def close(self) -> None:
-        if not self.is_open:
-            return
-        with contextlib.suppress(OSError):  # what is in the pipe now, at most its capacity
-            for _ in range(16):
-                chunk = os.read(self._ours, _CHUNK)
-                if not chunk:
-                    break
-                self._sink.feed(chunk)
-        self._stop()
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._ours, _CHUNK)
-        except BlockingIOError:
-            return
-        if chunk:
-            self._sink.feed(chunk)
-        else:
-            self._stop()
-
-    def _stop(self) -> None:
-        self.is_open = False
-        self.ended.set()
-        asyncio.get_running_loop().remove_reader(self._ours)
-        os.close(self._ours)
-
-
-class _Feed:
-    """The writing end of a process's stdin: written as far as the process reads, then closed unless it `stays`."""
-
-    def __init__(self, content: bytes, *, stays: bool = False) -> None:
-        self.theirs, self._ours = os.pipe()
-        os.set_blocking(self._ours, False)
-        self._left = bytearray(content)
-        self._stays = stays
-        self._listens = False
-
-    def listen(self) -> None:
-        self.write(b"")
-
-    def write(self, content: bytes) -> int:
-        """Take more to write; returns how many bytes wait."""
-        if self._ours < 0:
-            return 0
-        self._left += content
-        if not self._listens:
-            self._write()
-            if self._ours >= 0 and self._left:
-                self._listens = True
-                asyncio.get_running_loop().add_writer(self._ours, self._write)
-        return len(self._left)
-
-    def close(self) -> None:
-        if self._ours < 0:
-            return
-        self._rest()
-        os.close(self._ours)
-        self._ours = -1
-
-    def _write(self) -> None:
-        try:
-            del self._left[: os.write(self._ours, self._left)]
-        except BlockingIOError:
-            return
-        except OSError:  # nobody reads any more
-            self._left.clear()
-        if self._left:
-            return
-        if self._stays:
-            self._rest()
-        else:
-            self.close()
-
-    def _rest(self) -> None:
-        if self._listens:
-            self._listens = False
-            asyncio.get_running_loop().remove_writer(self._ours)

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from teamwright.protocol.errors import CannotStart, UsageError
 from teamwright.protocol.values import dataclass
@@ -59,25 +64,54 @@ def _no_git() -> CannotStart:
 
 def clone_bundle(bundle: Path, into: Path) -> None:
     """Unpack a git bundle into a new directory. Raises CannotStart when git is missing or refuses."""
+    argv = git_argv("clone", "-q", os.path.abspath(bundle), os.path.abspath(into))[1:]
     try:
-        subprocess.run(
-            [
-                "git",
-                "-c",
-                "protocol.file.allow=always",
-                *git_argv("clone", "-q", os.path.abspath(bundle), os.path.abspath(into))[1:],
-            ],
-            cwd="/",
-            env=git_env(),
-            check=True,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-        )
+        with (
+            _signals_wait() as deliver,
+            subprocess.Popen(
+                ["git", "-c", "protocol.file.allow=always", *argv],
+                cwd="/",
+                env=git_env(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            ) as process,
+        ):
+            try:
+                deliver()
+                said = process.communicate()[1].decode(errors="replace").strip()
+            except BaseException:
+                process.kill()
+                raise
     except FileNotFoundError:
         raise _no_git() from None
-    except subprocess.CalledProcessError as problem:
-        said = problem.stderr.decode(errors="replace").strip()
-        raise CannotStart("no-git", "the sample repository could not be unpacked", looked_at=[("git", said)]) from None
+    if process.returncode:
+        raise CannotStart("no-git", "the sample repository could not be unpacked", looked_at=[("git", said)])
+
+
+@contextmanager
+def _signals_wait() -> Generator[Callable[[], None]]:
+    """SIGINT and SIGTERM wait until what this gives is called, or until the block ends.
+
+    A signal that unwinds while a process is being started would leave that process to itself.
+    """
+    came: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+
+    def deliver() -> None:
+        while before:
+            signal.signal(*before.popitem())
+        while came:
+            signal.raise_signal(came.pop())
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(signal.getsignal(number)):
+                before[number] = signal.signal(number, lambda got, _frame: came.append(got))
+    try:
+        yield deliver
+    finally:
+        deliver()
 
 
 def footprint(top: Path) -> dict[str, tuple[int, int, int]] | None:

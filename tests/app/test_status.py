@@ -127,7 +127,7 @@ async def test_a_member_of_whom_nothing_comes_shows_as_stalled_and_its_next_word
 async def test_after_the_team_is_removed_the_lead_has_nobody_to_list(tmp_path):
     async with Team("crew", model=ScriptedModel("ok"), cwd=tmp_path) as team:
         inner = team.session.team
-        assert list(await listed(team)) == [LEAD]
+        assert list(await listed(team)) == ["lead"]
         await inner.teams.delete(inner.directory)
         inner.forget()
         tool = ListAgents(Caller(LEAD, inner))

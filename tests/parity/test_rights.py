@@ -153,7 +153,9 @@ async def test_always_that_is_said_to_the_lead_holds_for_members_that_live_and_f
 
 @pytest.mark.promise("G4", "G1")
 @pytest.mark.parametrize("mode", [None, "default"])
-async def test_a_mode_that_is_granted_holds_for_the_lead_and_for_the_member_that_asked(tmp_path, backend, mode):
+async def test_edits_that_are_granted_to_a_member_are_accepted_for_it_alone_and_no_mode_changes(
+    tmp_path, backend, mode
+):
     given = {"ann": [write("one"), write("two")], "lead": [write("three")]}
     async with house(tmp_path, backend, given) as crew:
         member = await crew.spawn("ann", mode=mode)
@@ -162,9 +164,12 @@ async def test_a_mode_that_is_granted_holds_for_the_lead_and_for_the_member_that
         )
         await crew.asked("ann", 3)
         await crew.quiet()
-        assert (crew.team.mode, member.mode) == ("acceptEdits", "acceptEdits")
-        await crew.team.run("You, too.")
-    assert len(crew.requests) == 1 and {path.name for path in crew.work.iterdir()} == {"one", "two", "three"}
+        assert (crew.team.mode, member.mode) == ("default", "default")
+        run = crew.team.run("You, too.")
+        await (await crew.request()).allow()
+        await run
+    assert [one.member for one in crew.requests] == ["ann", "team-lead"]
+    assert {path.name for path in crew.work.iterdir()} == {"one", "two", "three"}
 
 
 @pytest.mark.promise("G4", "G2")
@@ -213,7 +218,7 @@ async def test_a_member_follows_its_leads_mode_from_its_very_next_call_on(tmp_pa
         await crew.asked("ann", 4)
         one, two, three = crew.results("ann")
     assert not crew.requests and "Created" in one
-    assert "dontAsk" in two and "still planning" in three
+    assert "dontAsk" in two and "still in plan mode" in three
     assert {path.name for path in crew.work.iterdir()} == {"one"}
 
 

@@ -63,7 +63,7 @@ async def test_members_write_to_each_other_and_to_nobody_else(tmp_path, backend)
     assert json.loads(sent)["routing"]["target"] == "@bob" and "bpb" in unknown and "did you mean bob" in unknown
     assert "hello" in told and "all of you" in told and 'teammate_id="ann"' in told
     assert json.loads(trick)["success"] and json.loads(all_of_them)["success"]
-    assert {one["name"] for one in json.loads(listed)["members"]} == {"team-lead", "ann", "bob"}
+    assert {one["name"] for one in json.loads(listed)["members"]} == {"lead", "ann", "bob"}
 
 
 @pytest.mark.promise("F59", "F07")

@@ -322,7 +322,7 @@ async def test_all_open_tasks_of_who_is_gone_go_back_and_the_lead_gets_one_messa
             json.loads(ends[0]["text"])["message"]
             == "ada has ended: enough. Its open tasks are free again: #1, #3, #4."
         )
-    assert told(model, LEAD).count("Handed back") == 1
+    assert told(model, LEAD).count("Its open tasks are free again: #1, #3, #4.") == 1
 
 
 # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -59,7 +59,7 @@ async def test_a_broadcast_reaches_everybody_once_but_never_its_sender(tmp_path)
 async def test_a_message_to_oneself_is_refused_however_the_name_is_written(tmp_path, own):
     async with a_team(tmp_path, ScriptedModel("ok")) as team:
         await crew_of(team, "ada")
-        with pytest.raises(TeamRefused, match="your own name"):
+        with pytest.raises(TeamRefused, match="you cannot send a message to yourself"):
             await send_text(team.session.team, "ada", own, "hello me")
         assert len(mail(team, "ada")) == 1
 

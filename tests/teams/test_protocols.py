@@ -22,7 +22,7 @@ from tests.teams.crew import a_team, newest, told, until
         ({"type": "shutdown_request", "recipient": "*"}, "one member at a time"),
         ({"to": "", "message": "x"}, "a message needs a recipient"),
         ({"to": "ada@crew", "message": "x"}, '"target": "@ada"'),
-        ({"to": "lead", "message": "x"}, "your own name"),
+        ({"to": "lead", "message": "x"}, "you cannot send a message to yourself"),
         (
             {"to": "ada", "message": {"type": "shutdown_response", "approve": True}},
             "a member's answer, and you are the lead",

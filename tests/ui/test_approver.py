@@ -127,7 +127,8 @@ def test_a_daemon_of_an_agent_has_no_authority_after_its_session_has_ended(scene
     os.mkfifo(start)
     os.mkfifo(results)
     line = f"read _ < {start}; {scene.bare('daemon')}"
-    steps = [bash(f"setsid env -i bash -c {shlex.quote(line)} </dev/null >/dev/null 2>&1 & disown; true")]
+    hidden = f"({line}) </dev/null >/dev/null 2>&1 &"  # without its environment, session and parents it is not found
+    steps = [bash(f"(setsid env -i bash -c {shlex.quote(hidden)})")]
     scene.agent(lambda body: steps.pop(0) if steps else "Done.")
     start.write_text("go\n")
     assert results.read_text() == "done\n"

@@ -465,7 +465,7 @@ def test_on_a_terminal_a_session_is_picked_from_a_list(tmp_path: Path):
     child.expect("7 is not in the range")
     child.sendline("1")
     child.expect(r"\[[a-z-]+\]")
-    assert child.after == "[no-model]"
+    assert child.after == "[unknown-model]", "the session's own model, which no provider has"
     child.expect(pexpect.EOF)
     child.wait()
     assert child.exitstatus == 3

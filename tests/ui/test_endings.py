@@ -315,7 +315,7 @@ def test_a_member_that_fails_for_good_is_told_once_and_keeps_no_run_from_its_end
         program.settings(goodbye_s=NEVER)
         done = program.run(*SKIP, "--output-format", "json")
     result = json.loads(done.stdout)
-    assert (done.returncode, result["result"]) == (0, "ada failed, so I say it myself."), done.stderr
+    assert (done.returncode, result["result"]) == (5, "ada failed, so I say it myself."), done.stderr
     lead = [body for body in server.bodies if who(body) == "team-lead"][-1]
     notices = [line for line in all_told(lead).splitlines() if "HTTP 400" in line]
     assert len(notices) == 1 and "ada's turn failed: " in notices[0]

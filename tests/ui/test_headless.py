@@ -245,7 +245,7 @@ def test_what_would_ask_is_denied_at_once_told_to_the_model_and_listed(tmp_path,
     assert [d["tool_use_id"] for d in result["permission_denials"]] == made[:2]
     told = told_results(server.bodies[1])
     assert [t.get("is_error", False) for t in told] == [True, True, False]
-    assert "nobody is here" in told[0]["text"]
+    assert "no user is present to ask" in told[0]["text"]
     assert "print('hello')" in told[2]["text"]
     assert done.stderr.count("teamwright: refused ") == 2
     assert not (repo / "new.txt").exists()
@@ -283,7 +283,7 @@ def test_a_question_to_the_user_is_answered_with_decide_and_state_it(tmp_path, r
         done = Program(repo, tmp_path / "home", server.url).run("-p", "hi", "--output-format", "json")
     assert "AskUserQuestion" not in {tool["name"] for tool in server.bodies[0]["tools"]}, "nobody can answer"
     [told] = told_results(server.bodies[1])
-    assert "obody is here" in told["text"]
+    assert "no user is present to ask; decide yourself" in told["text"]
     assert "state in your answer what you assumed" in told["text"]
     assert not told.get("is_error", False)
     result = json.loads(done.stdout)

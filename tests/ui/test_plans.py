@@ -23,7 +23,7 @@ def test_with_nobody_there_the_plan_is_handed_in_in_vain_and_nothing_is_written(
     done, results, _ = play(tmp_path, repo, *flags, turns=[WRITE, SHELL, HAND_IN, WRITE])
     assert done.returncode == 0 and done.stdout == "Done.\n", done.stderr
     assert [r.get("is_error", False) for r in results] == [True] * 4
-    assert "plan" in results[0]["text"] and "nobody is here to ask" in results[2]["text"]
+    assert "plan" in results[0]["text"] and "no user is present to ask" in results[2]["text"]
     assert not (repo / "new.txt").exists()
     (plan,) = (tmp_path / "home" / "plans").glob("*.md")
     assert plan.read_text() == "# Plan\nWrite new.txt." and plan.stat().st_mode & 0o777 == 0o600

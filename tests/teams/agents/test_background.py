@@ -192,7 +192,7 @@ async def test_the_lead_sees_sub_agents_in_its_list_with_ids_and_states(tmp_path
         await team.run("Go.")
         run = only(team)
     [row] = json.loads(results(model)[1])["sub_agents"]
-    assert row["agentId"] == run.id and row["state"] == "running" and row["of"] == LEAD
+    assert row["agentId"] == run.id and row["state"] == "running" and row["of"] == "lead"
 
 
 @pytest.mark.promise("row F3")

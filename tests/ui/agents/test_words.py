@@ -235,7 +235,7 @@ def test_one_that_is_stopped_says_so_once_and_bad_ids_are_told_from_good_ones(tm
     assert "there is no background task 'nope' in this session" in read
     assert "there is no sub-agent 'a000000' in this session" in write
     assert "there is no sub-agent 'a000000' in this session" in resume
-    assert wordless == "a sub-agent needs words: prompt is its whole job; nothing was started"
+    assert wordless == "the prompt is empty; nothing was started\nPut the whole job into prompt."
     assert f"{id} is running" in running and f'SendMessage with to "{id}" reaches it now' in running
     assert "needs words" in empty
     assert json.loads(stopped)["task_id"] == id and f"{id} is not running (status: killed)" in twice

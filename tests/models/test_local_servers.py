@@ -160,7 +160,7 @@ async def test_a_name_without_its_provider_is_answered_with_the_server_that_has_
     async with asyncio.timeout(WAIT_S), LoopbackModel(models=["qwen3-coder:30b"]) as server:
         with pytest.raises(CannotStart) as caught:
             await asyncio.to_thread(resolve, "qwen3-coder", {"OLLAMA_HOST": server.url}, ModelSettings())
-    assert caught.value.do[0] == "did you mean ollama/qwen3-coder:30b?"
+    assert caught.value.do[0] == "teamwright --model ollama/qwen3-coder:30b"
 
 
 def test_a_window_is_asked_for_that_the_conversation_fits_into_twice():

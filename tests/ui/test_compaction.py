@@ -52,7 +52,7 @@ def test_a_conversation_three_times_its_window_long_keeps_working_and_knows_its_
     job = Job(20)
     with LoopbackModel.in_thread(job) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(context_tokens=WINDOW)
+        program.settings(models={"anthropic/claude-sonnet-5-5": {"context_tokens": WINDOW}})
         done = program.run("-p", "Read it.", "--dangerously-skip-permissions", "--output-format", "json", "--verbose")
         bodies = server.bodies
     assert done.returncode == 0, done.stderr
@@ -85,7 +85,7 @@ def test_a_kill_while_the_summary_is_written_leaves_the_conversation_as_it_was(t
 
     with LoopbackModel.in_thread(stalls) as server:
         program = Program(repo, tmp_path / "home", server.url)
-        program.settings(context_tokens=WINDOW)
+        program.settings(models={"anthropic/claude-sonnet-5-5": {"context_tokens": WINDOW}})
         process = program.start("-p", "Read it.", "--dangerously-skip-permissions")
         assert asked.wait(WAIT_S)
         process.kill()

@@ -91,7 +91,7 @@ def test_what_a_provider_lists_comes_with_alias_window_and_price(tmp_path, repo)
         shown = program.run("models", "anthropic")
         rows = json.loads(program.run("models", "anthropic", "--json").stdout)
     known, unknown = (line.split() for line in shown.stdout.splitlines()[1:])
-    assert known == ["anthropic/claude-haiku-5-5", "haiku", "1,000k", "0.1", "0.5"]
+    assert known == ["anthropic/claude-haiku-5-5", "haiku", "1,000k", "0.1", "0.5", "catalogue"]
     assert unknown == ["anthropic/claude-of-tomorrow", "unknown", "unknown", "unknown"]
     assert [row["name"] for row in rows] == [f"anthropic/{name}" for name in listed]
     assert (rows[0]["alias"], rows[1]["context_tokens"], rows[1]["usd_in"]) == ("haiku", None, None)
@@ -101,7 +101,7 @@ def test_what_a_provider_lists_comes_with_alias_window_and_price(tmp_path, repo)
 def test_a_local_server_tells_the_windows_of_its_models(tmp_path, repo):
     with LoopbackModel.in_thread(models=[WINDOWED]) as server:
         done = new_user(tmp_path, repo, OLLAMA_HOST=server.url).run("models", "ollama")
-    assert done.stdout.splitlines()[1].split() == ["ollama/qwen3-coder:30b", "32k", "0", "0"]
+    assert done.stdout.splitlines()[1].split() == ["ollama/qwen3-coder:30b", "32k", "0", "0", "server"]
 
 
 @pytest.mark.slow_after(2)

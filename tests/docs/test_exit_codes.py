@@ -50,16 +50,18 @@ def signalled(number: signal.Signals) -> Callable[[Program], int]:
     return run
 
 
-def with_a_member(member: Status, *flags: str) -> Callable[[Program], int]:
-    """A lead that comes to its end beside a member whose service answers so."""
+def with_members(*answers: Status | str, flags: tuple[str, ...] = ()) -> Callable[[Program], int]:
+    """A lead that comes to its end beside a member for each of the answers, which is all that its service says."""
+    by_name = dict(zip(("ada", "bob"), answers, strict=False))
+    starts = [("Agent", {"description": "start", "prompt": "Go.", "name": name}) for name in by_name]
 
     def play(body: dict) -> Answer | Status | str:
-        if re.search(r"# You are \w+, a teammate", json.dumps(body["system"])):
-            return member
+        if member := re.search(r"# You are (\w+), a teammate", json.dumps(body["system"])):
+            return by_name[member[1]]
         if "TeamCreate" not in json.dumps(body["messages"]):
             return Answer(tools=[("TeamCreate", {"team_name": "crew", "description": "d"})])
         if '"Agent"' not in json.dumps(body["messages"]):
-            return Answer(tools=[("Agent", {"description": "start", "prompt": "Go.", "name": "ada"})])
+            return Answer(tools=starts)
         return "Done."
 
     return ended(play, *flags)
@@ -82,9 +84,10 @@ ENDINGS: dict[tuple[int, str], Callable[[Program], int]] = {
     (3, "no model"): ended(ANTHROPIC_API_KEY=""),
     (3, "a wrong key"): ended([Status(401, "no")]),
     (4, "a cap"): ended([Answer(tools=[("Glob", {"pattern": "*"})]), "Done."], "--max-turns", "1"),
-    (0, "a member that failed, without --strict"): with_a_member(Status(400, "no")),
-    (5, "a member cut off: its service is unpaid"): with_a_member(Status(402, "no")),
-    (5, "a member that failed, with --strict"): with_a_member(Status(400, "no"), "--strict"),
+    (0, "one of two members failed, without --strict"): with_members(Status(400, "no"), "Here I am."),
+    (5, "all members failed, without --strict"): with_members(Status(400, "no")),
+    (5, "a member cut off: its service is unpaid"): with_members(Status(402, "no")),
+    (5, "one of two members failed, with --strict"): with_members(Status(400, "no"), "Here I am.", flags=("--strict",)),
     (5, "a refused call with --strict"): ended(REFUSED, "--strict"),
     (70, "a mistake of ours"): a_bug,
     (130, "SIGINT"): signalled(signal.SIGINT),

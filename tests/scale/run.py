@@ -252,7 +252,8 @@ class Run:
             env |= {key: rig.environ[key] for key in ("TMUX", "TMUX_PANE")}
         program = Program(work, self.top / "home" / ".teamwright", url, env)
         limits = {"spawns": 10_000, "spawns_per_minute": 10_000}
-        program.settings(context_tokens=20_000, limits=limits, members={"grace_s": 30}, stagger_s=None)
+        small = {"anthropic/claude-sonnet-5-5": {"context_tokens": 20_000}}
+        program.settings(models=small, limits=limits, members={"grace_s": 30}, stagger_s=None)
         return Lead(backend, program)
 
     def _watch(self, most: float) -> None:

@@ -40,7 +40,7 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
     """The answer to a request, when the budget has room for it; and the task that it was booked to.
 
     The text of one that is asked `aside` is not shown. What came of an answer that is cut short is kept and
-    booked.
+    booked. The words of an answer to a prompt that the server cut are not kept: they answer something else.
     """
     agent.activity.pauses("room in the budget")
     if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:
@@ -52,7 +52,7 @@ async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
         except BaseException:
             keep_cut_short(agent, request, so_far)
             raise
-        if isinstance(answer, Failure) and not request.aside:
+        if isinstance(answer, Failure) and not request.aside and answer.slug != "window-too-small":
             answer = so_far.failed(agent, answer)
             keep_failed(agent, answer)
         task = agent.meter.settle(answer)

@@ -58,6 +58,8 @@ async def _headless(invocation: Invocation) -> int:
             if not ending.caught:
                 raise
             return EXIT_CODES[ending.caught[0]]
+    if invocation.strict and result.stop == "cut_off" and result.all_failed:
+        result = replace(result, error=_strictly(result))  # one error, with the reason that the caller asked for
     outlet.ending(result)
     if invocation.report is not None:
         write_report(invocation.report, report(result, outlet.calls))
@@ -196,8 +198,14 @@ def _opening_lines(invocation: Invocation, session: Session, outlet: Outlet) -> 
 
 
 def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
-    if not strict or result.exit_code != 0:
+    if not strict or result.exit_code != 0 or (strictly := _strictly(result)) is None:
         return result.exit_code
+    outlet.note(strictly.render())
+    return strictly.exit_code
+
+
+def _strictly(result: Result) -> TeamwrightError | None:
+    """Return the error that --strict makes of denied requests, failed members and open tasks; None without any."""
     failed = [one.name for one in result.failed_members]
     reasons = [
         *([f"denied requests: {len(result.denials)}"] if result.denials else []),
@@ -205,10 +213,8 @@ def _exit_code(result: Result, *, strict: bool, outlet: Outlet) -> int:
         *([f"open tasks: {', '.join('#' + t.id for t in result.open_tasks)}"] if result.open_tasks else []),
     ]
     if not reasons:
-        return 0
-    strictly = TeamwrightError("strict", "--strict: " + "; ".join(reasons), do=[result.resume_command])
-    outlet.note(strictly.render())
-    return strictly.exit_code
+        return None
+    return TeamwrightError("strict", "--strict: " + "; ".join(reasons), do=[result.resume_command])
 
 
 @contextmanager

@@ -137,10 +137,17 @@ class Audited:
         self.step(task.id, change, str(task.status), task.owner, task.blocked_by, by)
 
     def step(
-        self, id: str, change: str, status: str, owner: str | None, blocked_by: Sequence[str] = (), by: str = ""
+        self,
+        id: str,
+        change: str,
+        status: str,
+        owner: str | None,
+        blocked_by: Sequence[str] = (),
+        by: str = "",
+        **at: Any,
     ) -> None:
         info = TaskInfo(id=id, subject="s", status=status, owner=owner, blocked_by=tuple(blocked_by))
-        self.log.emit(TaskChanged(member=by or owner or LEAD, task=info, change=change))
+        self.log.emit(TaskChanged(member=by or owner or LEAD, task=info, change=change, **at))
 
     def edit_task(self, id: str, **changes: Any) -> None:
         path = self.home.tasks(self.directory) / f"{id}.json"

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -357,6 +358,19 @@ async def test_a_task_that_was_completed_before_its_blocker_is_out_of_order(crew
     assert crew.audit().tasks.out_of_order == (("2", "1"),)
     await crew.does("1", "ann")
     assert crew.audit().problems == ["task #2 was completed before #1, for which it waits"]
+
+
+@pytest.mark.promise("F17")
+async def test_a_completion_that_a_member_reports_to_the_next_lead_counts_from_its_time(crew):
+    for subject in ("first", "second"):
+        await crew.tasks.create(subject, "", by=LEAD)
+    await crew.tasks.update("2", by=LEAD, lead=True, add_blocked_by=["1"])
+    for id in ("1", "2"):
+        crew.edit_task(id, status="completed", owner="ann")
+    now = time.time()
+    crew.step("2", "completed", "completed", "ann", ["1"], at=now + 2)
+    crew.step("1", "completed", "completed", "ann", at=now + 1)
+    assert crew.audit().clean
 
 
 async def test_a_completion_that_the_log_lost_with_a_killed_process_proves_nothing(crew):

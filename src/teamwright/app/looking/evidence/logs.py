@@ -38,6 +38,7 @@ class Step(NamedTuple):
     owner: str
     blocked_by: tuple[str, ...]
     by: str
+    at: float
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Logs:
             number = len(self.sent)
             self.sent[str(data.get("message_id"))] = Sending(member, to, wire, str(data.get("summary", "")), number)
         elif kind == "task_changed" and isinstance(data.get("task"), dict):
-            self.steps.append(_step(cast("dict[str, Any]", data["task"]), str(data.get("change", "")), member))
+            self.steps.append(_step(cast("dict[str, Any]", data["task"]), str(data.get("change", "")), member, at))
         elif kind == "request_closed":
             self.closed[str(data.get("request"))] += 1
 
@@ -109,7 +110,7 @@ def _read(path: Path, logs: Logs, place: Place, wrong: list[str]) -> None:
             logs.take(data, place)
 
 
-def _step(task: dict[str, Any], change: str, by: str) -> Step:
+def _step(task: dict[str, Any], change: str, by: str, at: float) -> Step:
     blockers: object = task.get("blocked_by")
     ids = tuple(str(one) for one in cast("list[Any]", blockers)) if isinstance(blockers, list) else ()
-    return Step(str(task.get("id")), change, str(task.get("status")), str(task.get("owner") or ""), ids, by)
+    return Step(str(task.get("id")), change, str(task.get("status")), str(task.get("owner") or ""), ids, by, at)

@@ -131,17 +131,20 @@ class _History:
         found: set[tuple[str, str]] = set()
         for id, completions in self._completions.items():
             for number, step in completions:
-                found |= {(id, one) for one in step.blocked_by if self._was_open(one, number, tasks)}
+                found |= {(id, one) for one in step.blocked_by if self._was_open(one, number, step.at, tasks)}
         for task in tasks.values():
             if task.status is TaskStatus.COMPLETED and task.id not in self._completions:
                 waits = [one for one in task.blocked_by if one in tasks]
                 found |= {(task.id, one) for one in waits if tasks[one].status is not TaskStatus.COMPLETED}
         return found
 
-    def _was_open(self, id: str, number: int, tasks: Mapping[str, Task]) -> bool:
-        """Whether that blocker was open at this step. What others did is logged late: it proves no order."""
+    def _was_open(self, id: str, number: int, at: float, tasks: Mapping[str, Task]) -> bool:
+        """Tell if that blocker was open at this step. What others did is logged late: it proves no order.
+
+        A member whose lead was killed reports its steps to the next lead: their times count, not their places.
+        """
         completions = self._completions.get(id, ())
-        if any(when < number for when, _ in completions):
+        if any(when < number or step.at <= at for when, step in completions):
             return False
         if completions:
             return completions[0][1].by.lower() in self._known

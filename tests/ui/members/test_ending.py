@@ -112,7 +112,7 @@ def test_a_place_that_is_not_there_any_more_costs_no_member_its_life(scene, back
     sessions = (here.transcript.with_suffix("") / "members/ann/events.jsonl").read_text().count('"session_opened"')
     assert sessions == 1
     if backend == "tmux":
-        assert "goes on in the lead's process" in done.stderr + str(here.of("notice"))
+        assert "continues in the lead's process" in done.stderr + str(here.of("notice"))
     assert not here.marked.pids(), pid
     here.once()
 

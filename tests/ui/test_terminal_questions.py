@@ -327,7 +327,7 @@ def test_what_may_be_granted_along_with_a_yes_has_a_key_and_says_what_it_means()
     request = a_request(suggestions=(DIRECTORY, MODE, {**MODE, "mode": "plan"}, RULE))
     text = "\n".join(question_lines(request, Narrator()))
     assert "  d  yes, and may use /srv/data, until this session ends" in text
-    assert "are not asked about, until this session ends" in text and "  m  yes, and edits of " in text
+    assert "  m  yes, and edits of tester alone are not asked about, until it ends" in text
     assert "  m2 yes, and mode plan" in text
     assert "  r " not in text  # "always" stores it
     assert read_reply(request, "D") == Reply(Meaning.ALLOW, updates=(DIRECTORY,))

@@ -173,9 +173,18 @@ class Agent:
     def ended_round(self, answer: Reply, calls: int, task: str, *, aside: str = "") -> None:
         """Tell what an answer cost, and to whom it was booked. `aside`: what it was asked beside its work."""
         used, model, caller = answer.usage, answer.model, self.caller
-        made = RoundEnded(member=self.name, usage=used, model=model, tools=calls, caller=caller, task=task, aside=aside)
-        made = replace(made, ms=answer.ms)
-        self.emit(replace(made, counted=ESTIMATED) if answer.estimated else made)
+        made = RoundEnded(
+            member=self.name,
+            usage=used,
+            model=model,
+            tools=calls,
+            caller=caller,
+            task=task,
+            aside=aside,
+            counted=ESTIMATED if answer.estimated else "",
+            ms=answer.ms,
+        )
+        self.emit(made)
 
     def lost_tries(self, answer: Reply | Failure, task: str) -> None:
         """Tell what broken tries of a call had used: it is paid, and no round."""

@@ -63,7 +63,7 @@ class BackgroundJobs:
         self._processes: dict[str, tuple[Process, Output]] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._remains: list[tuple[str, Process]] = []
-        """What ended commands left running without an output, with the owner."""
+        """Processes without output that commands left behind, with the owner of each."""
         self._front: dict[int, tuple[Process, str, str]] = {}
         self._closed = False
 

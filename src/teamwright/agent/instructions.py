@@ -65,7 +65,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What is given, in its order; `bare` are files that only import others; and what was passed over.
+    """Instructions in order, files that only import others (`bare`), and files that were left out.
 
     `scoped` are rules that are given when an agent touches a file that they are about.
     """

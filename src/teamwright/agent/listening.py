@@ -39,8 +39,8 @@ async def listen(agent: Agent) -> tuple[Heard, str]:
 async def ask(agent: Agent, request: Request) -> tuple[Heard, str]:
     """The answer to a request, when the budget has room for it; and the task that it was booked to.
 
-    The text of one that is asked `aside` is not shown. What came of an answer that is cut short is kept and
-    booked. The words of an answer to a prompt that the server cut are not kept: they answer something else.
+    The text of one that is asked `aside` is not shown. The text of an answer that is cut short is stored and
+    booked. The text of an answer to a prompt that the server cut is not stored: it answers another prompt.
     """
     agent.activity.pauses("room in the budget")
     if (refusal := await agent.meter.reserve(request, agent.model.card)) is not None:

@@ -29,10 +29,10 @@ from teamwright.protocol.values import dataclass
 from teamwright.storage.counter import Counter
 
 OUTPUT_IN_LOG = 4_000
-END_IN_EVENT = 600
-"""Characters of the end of a longer output that surfaces are given beside its beginning."""
-
 """Characters of a result that the event log keeps; the transcript has the whole."""
+
+END_IN_EVENT = 600
+"""Characters of the end of a longer output: an event has them beside its beginning."""
 
 NUMBERS_KNOWN = 1_000
 """Calls whose numbers are in memory."""

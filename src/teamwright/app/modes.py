@@ -71,7 +71,6 @@ class Modes:
         """
         if not member or addressee(member, self.team.names) == LEAD:
             return self.set_lead(lead_mode(_spelt(text), source), by)
-        self.maker.policies.free_edits.discard(addressee(member, self.team.names))
         return await set_of_member(self.maker, self.team, text, member, by, source)
 
     def set_lead(self, mode: Mode, by: str = USER) -> ModeSet:

@@ -121,7 +121,7 @@ class Result:
 
     @property
     def all_failed(self) -> bool:
-        """Whether there were members besides the lead, and all of them failed."""
+        """True when there were members besides the lead, and all of them failed."""
         return len(self.members) > 1 and all(one.error for one in self.members[1:])
 
     @property

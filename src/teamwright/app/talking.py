@@ -41,7 +41,7 @@ HERE = Where()
 class LiveMember:
     """A member that is alive. `waiting_on` says what a blocked one waits for; `context` is in tokens.
 
-    `mode` is its permission mode, `where` says where it lives.
+    `mode` is its permission mode, `where` says where it lives; `edits_accepted`: a person accepted its edits ahead.
     """
 
     name: str
@@ -54,6 +54,7 @@ class LiveMember:
     usage: Usage = field(default_factory=Usage)
     mode: str = ""
     where: Where = HERE
+    edits_accepted: bool = False
 
     @property
     def elsewhere(self) -> bool:
@@ -86,6 +87,7 @@ def live_members(session: Session) -> list[LiveMember]:
             purse.by_member.get(mate.name, Usage()),
             mate.mode,
             mate.where,
+            bool(mate.edits_accepted_by),
         )
         for mate in session.team.live
     ]

@@ -71,7 +71,7 @@ def query_of(url: str) -> str:
 
 
 def is_azure(url: str) -> bool:
-    """Whether an address is Azure's own, where a key goes as `api-key`."""
+    """Return True for an address of Azure, which takes the key in the header `api-key`."""
     return (urlsplit(url).hostname or "").endswith(AZURE_HOSTS)
 
 
@@ -99,7 +99,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_near(host: str) -> bool:
-    """Whether a host name means this machine or one of a private network."""
+    """Return True for the name of this machine or of one in a private network."""
     if is_loopback(host) or host.endswith((".local", ".lan", ".internal")):
         return True
     try:
@@ -182,7 +182,7 @@ class Endpoint:
 
     @property
     def near(self) -> bool:
-        """Whether the address is this machine or one of its own network."""
+        """True when the address is this machine or one in a private network."""
         return is_near(urlsplit(self.base_url).hostname or "")
 
     @property

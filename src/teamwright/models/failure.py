@@ -163,7 +163,7 @@ def _silent(trouble: Trouble, endpoint: Endpoint) -> Told:
 
 
 def _set_up(message: str) -> tuple[str, ...]:
-    """What to do about a variable of the environment that keeps connections from being made."""
+    """Advice on a variable of the environment that prevents connections."""
     if "socksio" in message:
         return ("pip install socksio", "or unset the variable that names the proxy")
     if "certificates" in message:
@@ -175,7 +175,7 @@ _TLS = re.compile(r"certificate|\bssl\b|\btls\b|wrong version number|handshake",
 
 
 def _tls(endpoint: Endpoint) -> tuple[str, ...]:
-    """What to do where something answers, and not with TLS that can be trusted."""
+    """Advice on an answer without TLS, or with a certificate that is not trusted."""
     http = f"if it has no TLS: http://{endpoint.where}"
     return (http, "if its certificate is your own: export SSL_CERT_FILE=PATH_OF_THE_CERTIFICATE")
 

@@ -1,7 +1,7 @@
 """What runs on this machine: local model servers, what they serve, how large their windows are.
 
-Asked for error texts and for `doctor`; never to choose one. What a port
-answers is a stranger's word: it is bounded in time and size, and only plain names are kept.
+Asked for error texts and for `doctor`; never to choose one. The answer
+of a port is not trusted: it is bounded in time and size, and only plain names are kept.
 """
 
 from __future__ import annotations

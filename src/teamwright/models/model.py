@@ -203,13 +203,13 @@ class ModelCard:
     efforts: tuple[str, ...] = ()
     budget_from: int | None = None
     tools: bool = True
-    """Whether it calls tools."""
+    """True when the model calls tools."""
     parallel: bool = True
-    """Whether it may make several calls in one answer."""
+    """True when an answer of the model may have several tool calls."""
     sampling: tuple[tuple[str, bool | int | float | str], ...] = ()
     """Parameters that are sent with each request, such as `temperature`."""
     think_tags: bool = False
-    """Whether `<think>…</think>` at the beginning of its text is thinking."""
+    """True when `<think>…</think>` at the beginning of an answer is thinking, not text."""
     sources: tuple[tuple[str, str], ...] = ()
     """The source of each fact that is not merely assumed (`models.facts`)."""
 

@@ -21,7 +21,7 @@ _VENDORS = (
     (re.compile(r"(?:[a-z]{2,4}\.)?anthropic\.", re.I), "bedrock"),
 )
 _OPEN = re.compile(r".*:|(?:qwen|llama|mistral|devstral|deepseek|gpt-oss|gemma|phi|glm|kimi|granite|codestral)", re.I)
-"""Names of models that people run on servers of their own."""
+"""Names of models that users run on their own servers."""
 
 
 def meant_name(name: str) -> str:
@@ -60,5 +60,5 @@ def without_provider(name: str, served: Sequence[str], own: Sequence[str], close
 
 
 def moved_by(env: Mapping[str, str]) -> bool:
-    """Return whether a gateway stands in for Anthropic's service: it may have models of any name."""
+    """Return True when a gateway replaces Anthropic's service: its models may have any name."""
     return bool(env.get("ANTHROPIC_BASE_URL", "").strip())

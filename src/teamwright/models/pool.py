@@ -57,7 +57,7 @@ class ModelPool:
             governor = governor_for(endpoint.fingerprint, page_of(self._governors, endpoint), most)
             dialect = dialect_of(card, endpoint)
             model = MessagesApi(card, endpoint, governor=governor, settings=settings, dialect=dialect, served=served)
-            self._open.setdefault(key, model)  # another agent may have opened it meanwhile
+            self._open.setdefault(key, model)  # another agent may have opened it during the await
         return self._open[key]
 
     async def aclose(self) -> None:

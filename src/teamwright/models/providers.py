@@ -40,7 +40,7 @@ class KeyVariable:
 class Provider:
     """One row. `keys` are looked at in order, the first one that is set wins.
 
-    `window` is what is assumed of a model whose window nobody tells, in tokens. `own` servers tell facts about their
+    `window` is the size in tokens for a model without a known window. `own` servers tell facts about their
     models. `headers` and `query` go with each request, `requests` may run at once. `source` is where its API is
     described, `seen` when we read it.
     """

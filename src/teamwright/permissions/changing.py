@@ -39,7 +39,7 @@ _ALL_BELOW = {
 
 _INTO_LAST = table("cp mv rsync")
 _CONTENTS = re.compile(r"(?:.*/)?\.{0,2}/?", re.DOTALL)
-"""A directory that stands for what is in it, to some systems at least."""
+"""A path that some systems read as the contents of a directory."""
 
 _IN_PLACE = {
     "sed": re.compile(r"-[nErsuz]*i|--in-place"),

@@ -54,7 +54,7 @@ def judge_command(ground: Ground, access: Access) -> Decision:
 def judge_as_run(ground: Ground, access: Access) -> Decision:
     """The verdict on a command line whose aliases are known: what forbids either form forbids it.
 
-    A rule that allows what was written goes on allowing it, unless a rule or git policy speak of what it stands for.
+    A rule that allows the written form still allows it, unless a rule or the git policy decides on the expanded form.
     """
     written = judge_command(ground, access)
     if not access.stands_for:

@@ -379,7 +379,7 @@ _NOTHING = Decision(Verdict.ALLOW, "nothing", "There is nothing to decide.")
 
 
 def _is_local(access: Access) -> bool:
-    """Whether a page of this machine or its network is fetched: only a rule that names the host allows that."""
+    """Return True for a page of this machine or its network; only a rule that names the host allows it."""
     return access.url is not None and is_local_host(host_of(access.url))
 
 

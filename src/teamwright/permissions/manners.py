@@ -78,7 +78,7 @@ def forms(words: Words) -> tuple[Words, ...]:
 
 
 def same_subcommand(one: Words, other: Words) -> bool:
-    """Whether both name the same subcommand of git. `git` alone names none."""
+    """Return True when both are the same subcommand of git. `git` alone has none."""
     first, second = git_words(one), git_words(other)
     if first is None or second is None or len(first) < 2 or len(second) < 2:
         return False

@@ -306,7 +306,7 @@ def host_of(url: str) -> str:
 
 
 def is_local_host(host: str) -> bool:
-    """Whether a host is written as one of this machine or its network: `localhost`, or a private address.
+    """Return True for the name or address of this machine or its network: `localhost`, or a private address.
 
     Link-local addresses are none: services of cloud machines that give out keys have them.
     """

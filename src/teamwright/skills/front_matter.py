@@ -137,7 +137,7 @@ def parse(text: str, begins: Begins = _any_name) -> FrontMatter:
 def parse_typed(text: str, begins: Begins | None = None) -> FrontMatter:
     """The head with numbers, true and false as such, and the body without blank space around it. No tags are read.
 
-    With `begins`, a head that is no YAML is read line by line: each field by itself as YAML, or else as a text.
+    With `begins`, a head that is no YAML is read line by line: each field is parsed alone, as YAML or else as text.
     Raises Unreadable with the line, also for a key that is there twice.
     """
     try:

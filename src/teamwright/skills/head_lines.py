@@ -44,7 +44,7 @@ class FieldLines:
 
 
 Begins: TypeAlias = Callable[[str, str], bool]
-"""Whether a key at the start of a line begins a field, given the key of the field before (empty for the first)."""
+"""True when a key at the start of a line begins a field, given the key of the field before (empty for the first)."""
 
 
 def field_lines(head: str, begins: Begins) -> list[FieldLines]:
@@ -61,7 +61,7 @@ def field_lines(head: str, begins: Begins) -> list[FieldLines]:
 
 
 def _inside_examples(lines: Sequence[str]) -> list[bool]:
-    """Whether each line begins inside an example. One that is never closed counts as none: it would hide all fields."""
+    """Return for each line if it begins inside an example. An example without an end hides no field."""
     found: list[bool] = []
     depth = 0
     for line in lines:

@@ -90,7 +90,7 @@ def parse_head(text: str) -> FrontMatter:
 
 
 def _begins_field(key: str, before: str) -> bool:
-    """Whether a line with this key begins a field: behind a long text only a known field does."""
+    """True when a line with this key begins a field: behind a long text only a known field does."""
     return before.replace("_", "-") not in _LONG_TEXTS or key.replace("_", "-") in _KNOWN | _UNUSED
 
 

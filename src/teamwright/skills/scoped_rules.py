@@ -39,7 +39,7 @@ class ScopedRule:
         return f"files that match {', '.join(self.patterns)}"
 
     def matches(self, real: Path) -> bool:
-        """Whether it is about this file, given by its real path. Raises re.error for a pattern that is none."""
+        """Return True when the rule is for this file, given by its real path. Raises re.error for a bad pattern."""
         if not real.is_relative_to(self.base):
             return False
         return compiled(_anchored(self.patterns)).match(real.relative_to(self.base).as_posix()) is not None

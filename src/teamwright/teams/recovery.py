@@ -141,7 +141,7 @@ class _Recovery:
         )
 
     def _members_of_other_programs(self, file: TeamFile, config: TeamConfig) -> list[str]:
-        """The names that have an inbox, and that no agent of ours ever had."""
+        """Names that have an inbox and never were names of our agents."""
         names = {*(member.name for member in config.members), *file.lives, *file.ended, *file.incarnations}
         ours = {inbox_stem(name).lower() for name in names}
         inboxes = (self.home.team(self.directory) / "inboxes").glob("*.json")

@@ -411,6 +411,33 @@ async def test_accepted_edits_of_one_member_hold_for_that_member_alone_and_for_t
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["made", "more", "one.txt", "two.txt"]
 
 
+ACCEPTED = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+@pytest.mark.promise("G4")
+@pytest.mark.parametrize("ended_by", ["a new member of that name", "a change of its mode"])
+async def test_accepted_edits_end_with_the_member_and_with_its_mode(tmp_path, ended_by):
+    asked = Asked()
+    writes = [("Write", {"file_path": f"{name}.txt", "content": name}) for name in ("one", "two", "three")]
+    model = ScriptedModel({"lead": ["ok"] * 8, "ada": [writes[0], writes[1], "done", writes[2], "done"]})
+    async with asyncio.timeout(WAIT_S), a_team(tmp_path, model, on_request=asked) as team:
+        ada = await team.spawn("ada", "Go.")
+        await (await asked.next()).allow(updates=[ACCEPTED])
+        await team.run("Wait for ada.")
+        assert asked.queue.empty() and (tmp_path / "work/two.txt").exists()
+        if ended_by == "a change of its mode":
+            await ada.set_mode("default")
+            await ada.send("Go on.")
+        else:
+            await ada.stop()
+            await team.spawn("ada", "Go.")
+        third = await asked.next()
+        assert third.owner == "ada" and third.tool == "Write"
+        await third.deny("not that one")
+        await team.run("Wait for ada.")
+    assert not (tmp_path / "work/three.txt").exists()
+
+
 RULE = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "date:*"}], "behavior": "allow"}
 
 

@@ -82,7 +82,7 @@ class SoFar:
 def keep_failed(agent: Agent, failure: Failure) -> None:
     """Store the words of an answer that failed after all tries, and tell the model of it.
 
-    Raises nothing for a disk that takes no line: the failure is told all the same.
+    Raises nothing when the line cannot be stored: the event of the failure is emitted anyway.
     """
     if failure.partial and not agent.conversation.closed:
         with suppress(StorageError):

@@ -83,7 +83,7 @@ def _field_of(written: str) -> str | None:
 
 
 def begins_field(written: str, before: str) -> bool:
-    """Whether a line with this key begins a field: behind a long text only a known field does."""
+    """True when a line with this key begins a field: behind a long text only a known field does."""
     return _field_of(before) not in _LONG_TEXTS or _field_of(written) is not None
 
 

@@ -1,6 +1,6 @@
-"""What `doctor` says of a model on a server of the user's own: does it answer, has it the model, and which facts hold.
+"""The report of `doctor` on a model of the user's own server: whether it answers, has the model, and what it supports.
 
-Asks that server only, for a moment; sends no prompt. Knows `models.servers`; chooses nothing.
+Asks that server only, with a short deadline; sends no prompt. Depends on `models.servers`; chooses nothing.
 """
 
 from __future__ import annotations

@@ -70,8 +70,6 @@ class Policies:
     definition: TeamDefinition | None = None
     lead_answers: bool = False
     """By the user's setting the lead may allow whatever its members ask for."""
-    free_edits: set[str] = field(default_factory=set[str])
-    """Members whose edits a person allowed for the session, in answer to one of them. The lead is never one."""
     on_always: Callable[[str, tuple[Rule, ...]], None] | None = None
     """Told of each "always" that was answered here, where another process has the session's policy."""
     derived: WeakSet[Policy] = field(default_factory=WeakSet[Policy])

@@ -1,7 +1,8 @@
 """What was granted along with a yes: for the session at once, and for good where the person who answered said so.
 
-Rules and directories hold for every agent, a mode for the member that asked and for the lead, whose mode bounds it.
-Only a person grants: a lead never does. Knows the policies of a session and the settings files; asks nobody.
+Rules and directories hold for every agent; accepted edits for the member that asked; another mode for that member and
+for the lead, whose mode bounds it. Only a person grants: a lead never does. Depends on the policies of a session and
+on the settings files; asks no one.
 """
 
 from __future__ import annotations
@@ -59,11 +60,12 @@ class Grants:
                 one.apply(session, f"granted by {by}", by_user=by in PEOPLE)
 
     async def answer(self, question: Question) -> Answer | None:
-        """Answer a question that the accepted edits of its member cover; None for every other one."""
-        if self.modes is None or question.owner not in self.modes().maker.policies.free_edits:
+        """Answer a question about an edit of a member whose edits were accepted; None for every other one."""
+        mate = None if self.modes is None else self.modes().team.find(question.owner)
+        if mate is None or not mate.edits_accepted_by or question.kind != "permission":
             return None
         covered = [update.mode for update in question.suggestions] == [Mode.ACCEPT_EDITS]
-        return Answer(True, "terminal") if covered and question.kind == "permission" else None
+        return Answer(True, mate.edits_accepted_by) if covered else None
 
     def _check(self, update: Update, policy: Policy) -> None:
         """What no answer may grant is not saved either. Raises UsageError."""
@@ -72,18 +74,20 @@ class Grants:
     async def _set_mode(self, owner: str, mode: Mode, by: str) -> None:
         """For the member that asked; for the lead where it asked itself, or the member could not use the mode.
 
-        Edits are accepted for the member alone: the questions about them are answered, and no mode changes.
+        Edits are accepted for the member alone: the questions about them are answered, and no mode changes. Raises
+        UsageError when the member has ended.
         """
         if self.modes is None:
             return
         modes, lead = self.modes(), self.modes().maker.policy
         check_mode(Update("setMode", mode=mode), lead.lasting_mode)
         narrower = _WIDTH.get(lead.lasting_mode, 0) < _WIDTH[mode]
-        if mode is Mode.ACCEPT_EDITS and owner != LEAD and narrower:
-            modes.maker.policies.free_edits.add(owner)
-            shown = (
-                f"edits of {owner} are not asked about until this session ends; every other agent is asked as before"
-            )
+        mate = None if owner == LEAD else modes.team.find(owner)
+        if mate is None and owner != LEAD:
+            raise UsageError("usage", f"{owner} has ended")
+        if mode is Mode.ACCEPT_EDITS and mate is not None and narrower:
+            mate.edits_accepted_by = by
+            shown = f"edits of {owner} are not asked about until it ends; every other agent is asked as before"
             self._tell(owner, f"{shown}. /mode {lead.lasting_mode} @{owner} takes this back")
             return
         if narrower or owner == LEAD:
@@ -91,7 +95,7 @@ class Grants:
                 lead.mode = mode  # it goes on coordinating; those below it follow
             else:
                 modes.set_lead(mode, by)
-        if owner != LEAD and (mate := modes.team.find(owner)) is not None:
+        if mate is not None:
             own = mate.own_mode
             if own is not Mode.BUBBLE and _WIDTH.get(own, 0) < _WIDTH[mode]:
                 await modes.set(mode, owner, by)

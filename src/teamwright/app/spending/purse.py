@@ -101,7 +101,7 @@ class Purse:
 
     @property
     def with_subagents(self) -> dict[str, Usage]:
-        """What the lead and each member used, with what their sub-agents did: it adds up to `total`."""
+        """The usage of the lead and of each member, sub-agents included: it adds up to `total`."""
         accounts, used = self.books.agents, dict[str, Usage]()
         for name, account in accounts.items():
             owner, seen = name, {name}

@@ -68,7 +68,7 @@ class TrustEntry:
     effect: Effect
     summary: str
     allows: bool = False
-    """Whether it allows calls that would be asked about."""
+    """True when it allows calls that would be asked about."""
 
     @property
     def key(self) -> str:
@@ -108,7 +108,7 @@ def survey(root: Path, compat: bool = True) -> list[TrustEntry]:
 
 
 def _rank(entry: TrustEntry) -> int:
-    """What allows calls is read first, for it also answers for git; then what runs automatically."""
+    """Entries that allow calls come first, since they also decide on git; then hooks, which run automatically."""
     return 0 if entry.allows else 1 if entry.kind == "hook" else 2
 
 

@@ -84,7 +84,7 @@ async def undo_here(
 
 
 def undo_here_ahead(session: Session, member: str | None, left: tuple[str, ...], *, force: bool) -> Plan:
-    """What an undo in this session would do now; nothing is changed. Raises as `undo_here`."""
+    """Return the plan of an undo in this session; nothing is changed. Raises as `undo_here`."""
     plan = _planned(place_of_session(session), member, left)
     if not force and (busy := _at_work(session)):
         raise TeamwrightError(

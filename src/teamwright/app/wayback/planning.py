@@ -45,7 +45,7 @@ class Refused:
 class Plan:
     """An undo of a prompt's edits. `undo` is the one that a kill ended and that this completes.
 
-    `left` are files that stay as they are; `refused` says why, where nobody asked for that.
+    `left` are files that stay unchanged; `refused` has the reason for each that no one asked to leave.
     """
 
     prompt: Prompt

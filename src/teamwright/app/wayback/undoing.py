@@ -42,7 +42,7 @@ _NAMED = 7
 class UndoneFile:
     """One file of an undo: its path as people read it, what became of it, whose edits were taken back.
 
-    `why` says why it was left, where nobody asked for that.
+    `why` is the reason when it was left without a request to leave it.
     """
 
     path: str
@@ -83,7 +83,7 @@ class Wish:
 
 
 def planned(edits: Edits, history: Path, cwd: str, wish: Wish) -> Plan:
-    """What would be done; files that must not be touched are left, with the reason in `refused`.
+    """Return the plan; files that must not be touched are left, with the reason in `refused`.
 
     Raises TeamwrightError (`undo-refused`) when no file is left to take back, UsageError for a file to leave that is
     none of them, StorageError.

@@ -1,7 +1,7 @@
 """Commands that run other commands: what they would run, taken out of their words.
 
 `sudo`, `env`, `xargs`, `timeout`, `bash -c`, `eval`, `find -exec` and the like. Depends on the proof of find alone.
-What comes out is looked at like any other command, so a rule about `git push` also holds for `timeout 5 git push`.
+The inner command is judged like any other one, so a rule about `git push` also holds for `timeout 5 git push`.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class InputPipe:
             del self._left[: os.write(self._ours, self._left)]
         except BlockingIOError:
             return
-        except OSError:  # nobody reads any more
+        except OSError:  # the reader has closed it
             self._left.clear()
         if self._left:
             return

@@ -88,6 +88,8 @@ class Mate(ABC):
     """Where its process was started; None: it lives in its lead's."""
     why_there: str = ""
     """Why it lives there, where nobody said so."""
+    edits_accepted_by: str = ""
+    """The person who accepted all further edits of this life (`terminal`); empty while edits are asked about."""
 
     @property
     def where(self) -> Where:

@@ -30,11 +30,13 @@ async def set_mode(team: Team, name: str, mode: Mode, by: str) -> ModeSet:
     """Another mode for a member of this process, from its next call on; an idle one is not woken.
 
     `by` is who changes it: `user`, or the lead, which may only make it stricter. No member exceeds the lead, whatever
-    mode it is given. Raises UnknownMember naming the nearest, TeamRefused; then nothing is changed. StorageError and
+    mode it is given. Its edits are asked about again, also where a person accepted them ahead, and whatever comes of
+    the change. Raises UnknownMember naming the nearest, TeamRefused; then the mode is as before. StorageError and
     LockTimeout leave a mode that is stricter in force for this process.
     """
     lead = team.lead_policy
     mate = await _found(team, name)
+    mate.edits_accepted_by = ""
     if isinstance(mate, Away):
         return await _set_away(team, mate, mode, by)
     policy = mate.agent.policy

@@ -238,9 +238,8 @@ def _counted(count: int, what: str) -> str:
 
 def mode_lines(session: Session) -> list[str]:
     """The lead's mode and its members', then all modes with their meaning."""
-    free = session.maker.policies.free_edits
     modes = [
-        f"  {shown(one.name):<18} {one.mode}{', its edits are not asked about' if one.name in free else ''}"
+        f"  {shown(one.name):<18} {one.mode}{', its edits are not asked about' if one.edits_accepted else ''}"
         for one in live_members(session)
     ]
     return [*modes, "", *meaning_lines()]
@@ -264,8 +263,8 @@ RUN: dict[str, Shown] = {
     "/compact": _compact,
     "/clear": _clear,
 }
-"""What runs a command. `/quit` is not here: it is the session's own end; nor are `/view`, `/diff` and `/undo`, which
-need the screen."""
+"""The function of each command. `/quit` is not here, since it ends the session; nor are `/view`,
+`/diff` and `/undo`, which need the screen."""
 
 
 def unknown_lines(unknown: Unknown, written: Sequence[str] = ()) -> list[str]:

@@ -336,7 +336,7 @@ class Host:
             self.show([f"  {clean(name)} stays"])
 
     async def _agrees(self, question: str) -> bool:
-        """Whether the person says yes to a question of the terminal's own."""
+        """Ask the person a question of the terminal and return True for yes."""
         try:
             said = await self.editor.answer(question)
         except (Withdrawn, EOFError):

@@ -74,8 +74,9 @@ def _in_words(update: Mapping[str, Any], owner: str) -> tuple[str, str]:
         case "addDirectories" if directories := _texts(update.get("directories")):
             return "d", f"and may use {', '.join(directories)}, {kept}"
         case "setMode" if update.get("mode") == "acceptEdits":
-            whose = "the lead and of members in its mode" if owner in {LEAD, LEAD_ALIAS} else f"{one_line(owner)} alone"
-            return "m", f"and edits of {whose} are not asked about, {kept}"
+            if owner in {LEAD, LEAD_ALIAS}:
+                return "m", f"and edits of the lead and of members in its mode are not asked about, {kept}"
+            return "m", f"and edits of {one_line(owner)} alone are not asked about, until it ends"
         case "setMode" if mode := one_line(str(update.get("mode") or "")):
             about = f": {_MODES[mode]}" if mode in _MODES else ""
             return "m", f"and mode {mode}{about}, {kept}"

@@ -139,7 +139,7 @@ class _History:
         return found
 
     def _was_open(self, id: str, number: int, at: float, tasks: Mapping[str, Task]) -> bool:
-        """Tell if that blocker was open at this step. What others did is logged late: it proves no order.
+        """Tell if that blocker was open at this step. Steps of other members are logged late: they prove no order.
 
         A member whose lead was killed reports its steps to the next lead: their times count, not their places.
         """

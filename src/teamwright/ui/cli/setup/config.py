@@ -103,7 +103,7 @@ def _say_used(asked: Asked, key: str) -> None:
     try:
         found = values_of(asked, key)
     except TeamwrightError as problem:
-        say(f"The value that holds here cannot be read: {one_line(problem.what)}")
+        say(f"The value in use here cannot be read: {one_line(problem.what)}")
         return
     for value in found[:USED_MOST]:
         name = f" {value.name}" if value.name and value.name != value.value else ""
